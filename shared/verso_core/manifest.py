@@ -1,0 +1,183 @@
+"""An artifact's manifest: what a folder of graphs and tables holds, and the hash of every file.
+
+Training and serving share by artifact, not by code: whatever training decides and serving must obey
+is in the folder, and this file names it. :func:`load` verifies every hash before anything is used,
+so a wrong file is a clear error at the start and never a wrong text later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verso_core.errors import ArtifactInvalid
+
+MANIFEST_NAME = "manifest.json"
+FORMAT = 1
+SPACE_FILES = ("encoder.onnx", "encoder_tokenizer.json")
+CODEC_FILES = (
+    "memory.onnx",
+    "decoder.onnx",
+    "decoder_tokenizer.json",
+    "ranks.npz",
+    "ngram.npz",
+    "zstd.dict",
+)
+OTHER_FILES = ("golden.jsonl", "MODEL_CARD.md")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Space(_Model):
+    """Everything that makes two vectors comparable."""
+
+    id: str
+    dim: int = Field(gt=0)
+    max_encoder_tokens: int = Field(gt=2)
+    pooling: str
+    int8_scale: float = Field(gt=0, description="int8 code = clip(round(v * scale), -127, 127)")
+
+
+class Profile(_Model):
+    """The numeric profile under which the codec's decisions were measured to be safe."""
+
+    onnxruntime: str
+    optimisation: str
+
+
+class Codec(_Model):
+    """Everything that makes a patch readable."""
+
+    id: str
+    vocab: int = Field(gt=256)
+    bos: int
+    eos: int
+    layers: int = Field(gt=0)
+    kv_heads: int = Field(gt=0)
+    head_dim: int = Field(gt=0)
+    width: int = Field(gt=0)
+    slots: int = Field(gt=0)
+    max_tokens: int = Field(gt=1, description="longest record, tokens, the end token included")
+    epsilon: float = Field(gt=0, description="margin of a logit decision, nats")
+    confidence_epsilon: float = Field(gt=0, description="margin of a confidence bucket, nats")
+    profile: Profile
+
+
+class Tolerance(_Model):
+    """How far this machine may be from the one that wrote the golden samples."""
+
+    vector_cosine: float = Field(gt=0, le=1)
+
+
+class File(_Model):
+    """One file of the artifact."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0)
+
+
+class Manifest(_Model):
+    """The content of ``manifest.json``."""
+
+    format: int
+    name: str
+    created: datetime
+    space: Space
+    codec: Codec
+    tolerance: Tolerance
+    files: dict[str, File]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A verified artifact in memory: its manifest and the bytes whose hashes were checked.
+
+    Graphs and tables are made from these bytes, not from the paths: a file that is changed after
+    the check is then not read.
+    """
+
+    folder: Path
+    manifest: Manifest
+    data: Mapping[str, bytes]
+
+    @property
+    def id(self) -> str:
+        """Name the artifact: its space and its codec."""
+        return f"{self.manifest.space.id}-{self.manifest.codec.id}"
+
+
+def load(folder: Path) -> Artifact:
+    """Read an artifact and verify that every file is the one the manifest names.
+
+    Raises:
+        ArtifactInvalid: a file is missing, superfluous to the manifest, or altered, or the manifest
+            itself is malformed, of another format, or its ids do not follow from its hashes.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except OSError as exc:
+        raise ArtifactInvalid(f"expected {path}, got {exc.strerror}") from exc
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArtifactInvalid(f"{MANIFEST_NAME}: {where}: {first['msg']}") from exc
+    if manifest.format != FORMAT:
+        raise ArtifactInvalid(f"expected artifact format {FORMAT}, got {manifest.format}")
+    if nested := [name for name in manifest.files if Path(name).name != name]:
+        raise ArtifactInvalid(f"expected plain file names, got {nested[0]!r}")
+    missing = {*SPACE_FILES, *CODEC_FILES, *OTHER_FILES} - manifest.files.keys()
+    if missing:
+        raise ArtifactInvalid(f"{MANIFEST_NAME} does not list {', '.join(sorted(missing))}")
+    data = {name: _read(folder / name, expected=file) for name, file in manifest.files.items()}
+    for what, stated, found in (
+        ("space", manifest.space.id, space_id(manifest.space, manifest.files)),
+        ("codec", manifest.codec.id, codec_id(manifest.codec, manifest.files)),
+    ):
+        if stated != found:
+            raise ArtifactInvalid(f"expected {what} id {found} by the files' hashes, got {stated}")
+    return Artifact(folder=folder, manifest=manifest, data=data)
+
+
+def _read(path: Path, *, expected: File) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise ArtifactInvalid(f"expected file {path.name}, got {exc.strerror}") from exc
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected.sha256:
+        raise ArtifactInvalid(
+            f"{path.name}: expected sha256 {expected.sha256[:16]}..., got {found[:16]}... "
+            f"({len(data)} of {expected.size_bytes} bytes)"
+        )
+    return data
+
+
+def describe(path: Path) -> File:
+    """Hash a file for the manifest."""
+    data = path.read_bytes()
+    return File(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def space_id(space: Space, files: Mapping[str, File]) -> str:
+    """Name a space by the hash of its files and settings. Shape: 16 hex digits."""
+    return _name(space, [files[name] for name in SPACE_FILES])
+
+
+def codec_id(codec: Codec, files: Mapping[str, File]) -> str:
+    """Name a codec by the hash of its files and settings. Shape: 16 hex digits."""
+    return _name(codec, [files[name] for name in CODEC_FILES])
+
+
+def _name(settings: BaseModel, files: list[File]) -> str:
+    known = settings.model_dump(mode="json", exclude={"id"})
+    text = json.dumps([known, [file.sha256 for file in files]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,231 @@
+"""What is stored for a document: its entry, and in it one record for each chunk of its text.
+
+The vector of a chunk lies in the vector store; everything else that is needed to give the chunk's
+bytes back is its **record**:
+
+    offset  size  field
+    0       1     codec in the low 3 bits, artifact slot in the high 5
+    1       8     hash of the stored vector's bytes (blake2b-8): names the point, detects a changed one
+    9       4     checksum of the chunk's bytes (blake2b-4, keyed for each collection)
+    13            payload, in the codec's own format
+
+The *artifact slot* is the record's index in its collection's append-only list of codec ids, so that
+a record always finds the decoder that it was written for. The checksum is keyed because an unkeyed
+hash of a short log line would tell anyone who can guess the line whether the guess is right.
+
+The records of a document, in order, make its **entry**, the value that the ledger keeps:
+
+    offset  size  field
+    0       1     format version in the low 3 bits, flags in the high 5
+    1       6     sequence number of the job that wrote it, big endian: the later write wins
+    7       v     size of the text, bytes
+    ..      v     number of records
+    ..            for each record: v size, then the record
+
+``v`` is an unsigned LEB128 number. Entries too long for a bucket lie in a key of their own, and the
+bucket then holds an entry with the LONG flag and no records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from uuid import UUID
+
+from verso_core.errors import PatchCorrupt
+
+CHECKSUM_BYTES = 4
+VECTOR_HASH_BYTES = 8
+RECORD_OVERHEAD_BYTES = 1 + VECTOR_HASH_BYTES + CHECKSUM_BYTES
+MAX_SLOT = 31
+_VERSION = 1
+_SEQ_BYTES = 6
+MAX_SEQ = (1 << 8 * _SEQ_BYTES) - 1
+
+
+class Codec(IntEnum):
+    """How a payload gives the chunk's bytes back; the numbers are on disk and never change."""
+
+    RAW = 0
+    ZSTD = 1
+    NGRAM = 2
+    NEURAL = 3
+
+
+class Flag(IntFlag):
+    """What is known of an entry."""
+
+    NONE = 0
+    LONG = 8  # the records lie in the document's own key
+    VERIFIED = 16  # an independent decode of the stored bytes gave the text back
+    DELETED = 32  # a tombstone: an older write that arrives late must not bring it back
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One chunk: with the vector that ``vector_hash`` names, it gives the chunk's bytes back."""
+
+    codec: Codec
+    slot: int
+    vector_hash: bytes
+    checksum: bytes
+    payload: bytes
+
+    def pack(self) -> bytes:
+        """Write the record in the format of this module's docstring."""
+        return bytes([self.codec | self.slot << 3]) + self.vector_hash + self.checksum + self.payload
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Record:
+        """Read a record.
+
+        Raises:
+            PatchCorrupt: it is shorter than its fixed part or names no known codec.
+        """
+        if len(data) < RECORD_OVERHEAD_BYTES:
+            raise PatchCorrupt(f"expected a record of >= {RECORD_OVERHEAD_BYTES} B, got {len(data)}")
+        try:
+            codec = Codec(data[0] & 7)
+        except ValueError as exc:
+            raise PatchCorrupt(f"expected codec 0..{max(Codec)}, got {data[0] & 7}") from exc
+        split = 1 + VECTOR_HASH_BYTES
+        return cls(
+            codec=codec,
+            slot=data[0] >> 3,
+            vector_hash=data[1:split],
+            checksum=data[split:RECORD_OVERHEAD_BYTES],
+            payload=data[RECORD_OVERHEAD_BYTES:],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored document without its vectors and without its text."""
+
+    seq: int
+    size_bytes: int
+    records: tuple[Record, ...]
+    flags: Flag = Flag.NONE
+
+    def pack(self) -> bytes:
+        """Write the entry in the format of this module's docstring."""
+        parts = [self._head(self.flags, len(self.records))]
+        for record in self.records:
+            data = record.pack()
+            parts += [_varint(len(data)), data]
+        return b"".join(parts)
+
+    def head(self) -> bytes:
+        """Give the bucket's part of an entry whose records lie in a key of their own."""
+        return self._head(self.flags | Flag.LONG, 0)
+
+    def _head(self, flags: Flag, records: int) -> bytes:
+        return b"".join(
+            [
+                bytes([_VERSION | int(flags)]),
+                self.seq.to_bytes(_SEQ_BYTES, "big"),
+                _varint(self.size_bytes),
+                _varint(records),
+            ]
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Entry:
+        """Read an entry.
+
+        Raises:
+            PatchCorrupt: the bytes do not follow the format to their very end.
+        """
+        if len(data) < 1 + _SEQ_BYTES or data[0] & 7 != _VERSION:
+            raise PatchCorrupt(f"expected an entry of format {_VERSION}, got {data[:1].hex() or '-'}")
+        seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
+        size, at = _read_varint(data, 1 + _SEQ_BYTES)
+        count, at = _read_varint(data, at)
+        records = []
+        for _ in range(count):
+            length, at = _read_varint(data, at)
+            if at + length > len(data):
+                raise PatchCorrupt(f"expected {length} B of record at {at}, got {len(data) - at}")
+            records.append(Record.unpack(data[at : at + length]))
+            at += length
+        if at != len(data):
+            raise PatchCorrupt(f"expected an entry of {at} B, got {len(data)}")
+        return cls(seq=seq, size_bytes=size, records=tuple(records), flags=Flag(data[0] & 0xF8))
+
+
+def tombstone(seq: int) -> Entry:
+    """Give the entry that stands for a deleted document."""
+    return Entry(seq=seq, size_bytes=0, records=(), flags=Flag.DELETED)
+
+
+def checksum(text: bytes, *, key: bytes) -> bytes:
+    """Hash a chunk's bytes under its collection's key (blake2b, RFC 7693). Shape: 4 bytes."""
+    return hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, key=key).digest()
+
+
+def vector_hash(stored: bytes) -> bytes:
+    """Hash a vector's bytes exactly as the store gives them back (blake2b). Shape: 8 bytes."""
+    return hashlib.blake2b(stored, digest_size=VECTOR_HASH_BYTES).digest()
+
+
+def point_id(collection: str, document: str, *, seq: int, chunk: int, vector: bytes) -> UUID:
+    """Name the point of one chunk.
+
+    The name holds the hash of the vector's bytes, so an attempt that repeats a write stores the
+    same bytes under the same name, and one that computed other bytes makes an orphan beside them;
+    bytes that a committed record depends on are never changed.
+
+    Args:
+        collection: name of the collection.
+        document: id of the document.
+        seq: sequence number of the job that writes it.
+        chunk: index of the chunk in the document, >= 0.
+        vector: the 8 bytes of :func:`vector_hash`.
+    """
+    name = b"\0".join([collection.encode(), document.encode()])
+    digest = hashlib.blake2b(name, digest_size=16, person=b"verso.point")
+    digest.update(struct.pack("<QQ", seq, chunk) + vector)
+    return UUID(bytes=digest.digest(), version=5)
+
+
+def point_ids(collection: str, document: str, entry: Entry) -> list[UUID]:
+    """Name the points that an entry's records depend on, in order."""
+    return [
+        point_id(collection, document, seq=entry.seq, chunk=n, vector=record.vector_hash)
+        for n, record in enumerate(entry.records)
+    ]
+
+
+def bucket_of(document: str, *, buckets: int) -> int:
+    """Tell in which of a collection's buckets a document's entry lies."""
+    digest = hashlib.blake2b(document.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % buckets
+
+
+def total_payload(records: Sequence[Record]) -> int:
+    """Sum what the records' patches take: one byte of codec and the payload each, bytes."""
+    return sum(1 + len(record.payload) for record in records)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 63:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise PatchCorrupt(f"expected a number at byte {at} of {len(data)}")

@@ -1,0 +1,61 @@
+"""Logs as one JSON object a line, each with the job and slice it belongs to.
+
+Texts, vectors, metadata and keys are never logged; a log line carries ids, counts, sizes, times.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_slice: ContextVar[str | None] = ContextVar("verso_slice", default=None)
+_KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+@contextmanager
+def about(slice_id: str) -> Iterator[None]:
+    """Let every log line written inside carry this slice's id."""
+    token = _slice.set(slice_id)
+    try:
+        yield
+    finally:
+        _slice.reset(token)
+
+
+class JsonFormatter(logging.Formatter):
+    """Write a log record as one line of JSON; what was given as ``extra`` becomes fields."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line. Times are UTC, ISO 8601 with milliseconds."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (slice_id := _slice.get()) is not None:
+            line["slice"] = slice_id
+        line.update({k: v for k, v in record.__dict__.items() if k not in _KNOWN})
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure(service: str, *, level: str = "INFO") -> None:
+    """Send the whole process's logs to standard error as JSON lines; called once, by ``main``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(service))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
