@@ -1,0 +1,59 @@
+# The ways in. Each target installs what it needs into .venv first, once.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= verso-data
+YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable}}
+# Compiled codec kernels are kept inside the checkout, so a second run starts at once.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
+
+.PHONY: help setup demo up test lint types bench clean
+
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Verso needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp an extra: .venv/.installed-standalone, .venv/.installed-dev
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+setup: $(VENV)/.installed-dev  ## install everything a developer needs
+
+demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, read it all back
+	$(BIN)/verso demo --json demo-report.json
+
+up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=folder)
+	$(BIN)/verso up --data $(DATA)
+
+test: $(VENV)/.installed-dev  ## unit, integration and end-to-end tests
+	$(BIN)/pytest
+
+lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring
+	$(BIN)/hadolint services/*/Dockerfile training/Dockerfile
+	@if command -v promtool >/dev/null; then promtool check config services/monitoring/prometheus.yml; \
+	  else echo 'promtool not found: the Prometheus configuration is checked by the unit tests only'; fi
+	@if command -v kubectl >/dev/null; then for overlay in k8s/overlays/*; do \
+	  kubectl kustomize $$overlay >/dev/null || exit 1; done; \
+	  else echo 'kubectl not found: the overlays are not rendered'; fi
+
+types: $(VENV)/.installed-dev  ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends with one JSON line
+	$(BIN)/python tests/bench/bench_storage.py
+	$(BIN)/python tests/bench/bench_restore.py
+	$(BIN)/python tests/bench/bench_encode.py
+
+clean:  ## remove what was installed and built, never data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
