@@ -1,0 +1,10 @@
+"""Codecs that turn a chunk's bytes into a payload and back, byte for byte, on every machine.
+
+- `ranks`: the entropy layer of the neural codec (ranks among the decoder's logits)
+- `ngram`: a static byte n-gram model
+- `zstd`: Zstandard frames with a dictionary and no header
+- `coder`: the binary arithmetic coder under the first two
+- `kernel`: how their loops are compiled
+
+Table fitting lives beside the coding it serves, so that both change together.
+"""

@@ -1,0 +1,146 @@
+"""A binary arithmetic coder whose payload ends on the fewest bytes that still decode.
+
+Carry-less binary coding after Mahoney 2005 (the coder of lpaq and PAQ): an interval [low, high]
+of 32-bit integers is split in proportion to the probability of the next bit, and leading bytes
+are written as soon as both ends agree on them. Only integers take part, so encoder and decoder
+agree on every machine.
+
+The ending differs from lpaq, which writes four bytes. Our decoder reads zeros past the end of
+its payload, so the encoder writes:
+
+1. nothing when low is 0, otherwise one byte: high's first byte followed by zeros lies inside
+   [low, high], because the first bytes of both ends differ;
+2. and then drops all trailing zero bytes, which the decoder invents again.
+
+Patches are 2 to 60 bytes, so these three bytes matter. The price: a payload carries no end mark.
+What is coded must tell where it ends, and bounding the output is the caller's duty.
+
+A probability is that of bit 1 in units of 2^-16, from 1 to 65535.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.kernel import kernel
+
+ONE = 1 << 16
+"""The probability 1 in the coder's unit; itself not a valid probability."""
+
+LOW, HIGH, CODE, NEXT, BEGIN, END = range(6)
+"""Columns of a decoder's state."""
+
+STATE_SIZE = 6
+
+Bytes = NDArray[np.uint8]
+State = NDArray[np.int64]
+
+_TOP = 0xFF000000
+_ALL = 0xFFFFFFFF
+
+
+@kernel
+def _encode(bits: Bytes, probabilities: NDArray[np.uint16], out: Bytes) -> int:
+    """Write the payload into `out`; give its length, or -1 when `out` is too short."""
+    low, high, length = 0, _ALL, 0
+    for index in range(bits.size):
+        middle = low + (((high - low) * int(probabilities[index])) >> 16)
+        if bits[index]:
+            high = middle
+        else:
+            low = middle + 1
+        while (low ^ high) & _TOP == 0:
+            if length == out.size:
+                return -1
+            out[length] = high >> 24
+            length += 1
+            low = (low << 8) & _ALL
+            high = ((high << 8) & _ALL) | 0xFF
+    if low > 0:
+        if length == out.size:
+            return -1
+        out[length] = high >> 24
+        length += 1
+    while length > 0 and out[length - 1] == 0:
+        length -= 1
+    return length
+
+
+@kernel
+def open_payload(state: State, payload: Bytes, begin: int, end: int) -> None:
+    """Prepare `state` to decode `payload[begin:end]`."""
+    state[LOW] = 0
+    state[HIGH] = _ALL
+    code = 0
+    for index in range(begin, begin + 4):
+        code = (code << 8) | (int(payload[index]) if index < end else 0)
+    state[CODE] = code
+    state[NEXT] = begin + 4
+    state[BEGIN] = begin
+    state[END] = end
+
+
+@kernel
+def decode_bit(state: State, payload: Bytes, probability: int) -> int:
+    """Decode one bit; past the end of the payload zeros are read, for ever if need be."""
+    low, high, code = state[LOW], state[HIGH], state[CODE]
+    middle = low + (((high - low) * probability) >> 16)
+    if code <= middle:
+        bit = 1
+        high = middle
+    else:
+        bit = 0
+        low = middle + 1
+    if (low ^ high) & _TOP == 0:
+        position, end = state[NEXT], state[END]
+        while (low ^ high) & _TOP == 0:
+            low = (low << 8) & _ALL
+            high = ((high << 8) & _ALL) | 0xFF
+            code = ((code << 8) & _ALL) | (int(payload[position]) if position < end else 0)
+            position += 1
+        state[NEXT] = position
+    state[LOW] = low
+    state[HIGH] = high
+    state[CODE] = code
+    return bit
+
+
+@kernel
+def unread(state: State) -> int:
+    """Count the bytes at the payload's end that no encoder would have written.
+
+    The encoder writes at most one byte after those both ends of the interval agreed on.
+    """
+    agreed = int(state[NEXT]) - 4 - int(state[BEGIN])
+    return max(0, int(state[END]) - int(state[BEGIN]) - agreed - 1)
+
+
+def encode(bits: Bytes, probabilities: NDArray[np.uint16]) -> bytes:
+    """Give the shortest payload from which the decisions can be decoded.
+
+    bits: Shape: (decisions,), uint8, 0 or 1
+    probabilities: Shape: (decisions,), uint16, probability of bit 1 in units of 2^-16, >= 1
+    """
+    capacity = bits.size // 4 + 64
+    while True:
+        out = np.empty(capacity, np.uint8)
+        length = _encode(bits, probabilities, out)
+        if length >= 0:
+            return out[:length].tobytes()
+        capacity *= 4
+
+
+def cost(bits: Bytes, probabilities: NDArray[np.uint16]) -> float:
+    """Give the ideal code length of the decisions in bits, without rounding to bytes."""
+    chance = probabilities.astype(np.float64) / ONE
+    return float(-np.log2(np.where(bits != 0, chance, 1.0 - chance)).sum())
+
+
+def probability(ones: Any, total: Any) -> NDArray[np.uint16]:
+    """Round frequencies to coder probabilities, never to certainty.
+
+    ones, total: any shapes that broadcast; total > 0
+    """
+    ratio = np.asarray(ones, np.float64) / np.asarray(total, np.float64)
+    return np.clip(np.rint(ratio * ONE), 1, ONE - 1).astype(np.uint16)

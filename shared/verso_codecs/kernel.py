@@ -1,0 +1,25 @@
+"""How the integer loops of the codecs are compiled.
+
+Every kernel is an ordinary Python function over numpy arrays; `kernel` compiles it with numba at
+its first call. The same functions run uncompiled when `NUMBA_DISABLE_JIT=1` is set, which is the
+reference the compiled code is tested against. To give the same bits either way, kernels use only
+integers that fit 63 bits (numba wraps on overflow, Python does not) and convert array elements
+with `int()` before arithmetic.
+
+The machine code is cached beside the source, or under `~/.cache/numba` where the package folder
+is read-only. A service whose home is read-only too must set `NUMBA_CACHE_DIR` to a writable
+folder: numba refuses to import the module when it finds no place for its cache.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+from numba import njit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile at the first call, cache on disk, release the interpreter lock while running."""
+    return cast(Callable[P, R], njit(cache=True, nogil=True)(function))

@@ -1,0 +1,78 @@
+"""A static code for token ids: a binary tree with one fitted probability per branching.
+
+The token's bits are decided from the highest to the lowest; each decision has its own 16-bit
+probability, found by the bits before it. Node 1 is the root, node 2n and 2n + 1 are the children
+of n, and the leaf of token t is node 2^depth + t. A branching whose upper side holds no token of
+the vocabulary costs no decision, so whatever a corrupt payload says, the token exists.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs import coder
+from verso_codecs.coder import decode_bit
+from verso_codecs.kernel import kernel
+
+MAX_VOCAB = 1 << 16
+
+
+def tree_size(vocab: int) -> int:
+    """Give the number of nodes of the tree: the first power of two that holds the vocabulary."""
+    return 1 << max(1, (vocab - 1).bit_length())
+
+
+@kernel
+def put_literal(
+    bits: coder.Bytes,
+    chances: NDArray[np.integer],
+    at: int,
+    token: int,
+    tree: NDArray[np.integer],
+    vocab: int,
+) -> int:
+    """Append the decisions for one token at index `at`; give the index after them."""
+    node, prefix, place = 1, 0, tree.size >> 1
+    while place:
+        bit = 1 if token & place else 0
+        if prefix + place < vocab:
+            bits[at] = bit
+            chances[at] = tree[node]
+            at += 1
+        prefix += place * bit
+        node = node * 2 + bit
+        place >>= 1
+    return at
+
+
+@kernel
+def take_literal(
+    state: coder.State, payload: coder.Bytes, tree: NDArray[np.integer], vocab: int
+) -> int:
+    """Decode one token, always below `vocab`."""
+    node, prefix, place = 1, 0, tree.size >> 1
+    while place:
+        bit = 0
+        if prefix + place < vocab:
+            bit = decode_bit(state, payload, int(tree[node]))
+        prefix += place * bit
+        node = node * 2 + bit
+        place >>= 1
+    return prefix
+
+
+def fit_tree(weights: NDArray[np.float64]) -> NDArray[np.uint16]:
+    """Turn token weights into the probabilities of the tree's branchings.
+
+    weights: Shape: (vocab,), all > 0, in proportion to how often each token is to be coded
+    Returns: Shape: (tree_size(vocab),), uint16; entry 0 is unused
+    """
+    size = tree_size(weights.size)
+    tree = np.ones(size, np.uint16)
+    level = np.zeros(size)
+    level[: weights.size] = weights
+    while level.size > 1:
+        lower, upper = level[0::2], level[1::2]
+        level = lower + upper
+        chance = coder.probability(upper, np.where(level > 0, level, 1.0))
+        tree[level.size : 2 * level.size] = chance
+    return tree
