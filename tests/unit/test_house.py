@@ -1,0 +1,157 @@
+"""The house in order: what the documents say exists, and what exists is documented."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+from verso_core.errors import CLASSES
+
+ROOT = Path(__file__).parents[2]
+TOP_LEVEL = {
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "constraints.txt",
+    "docker-compose.yml",
+    "docs",
+    "k8s",
+    "models",
+    "pyproject.toml",
+    "services",
+    "shared",
+    "tests",
+    "training",
+}
+SETTINGS = ("verso_gateway.settings", "verso_keeper.settings", "verso_worker.settings")
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+_LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def tracked_top_level() -> set[str]:
+    """Give the top level as git would see it: what is there, less what is ignored."""
+    ignored = {
+        line.strip().strip("/")
+        for line in (ROOT / ".gitignore").read_text().splitlines()
+        if line.strip() and not line.startswith(("#", "*"))
+    }
+    return {path.name for path in ROOT.iterdir()} - ignored - {".git"}
+
+
+def settings_fields() -> Iterator[tuple[str, FieldInfo]]:
+    """Give every environment variable a service reads, with its field."""
+    for module_name in SETTINGS:
+        module = importlib.import_module(module_name)
+        for value in vars(module).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, BaseSettings)
+                and value.__module__ == module_name
+            ):
+                prefix = value.model_config["env_prefix"]
+                for name, field in value.model_fields.items():
+                    yield f"{prefix}{name}".upper(), field
+
+
+def anchors(page: Path) -> set[str]:
+    """Give the anchors of a page's headings as GitHub makes them."""
+    found = set()
+    for line in _FENCE.sub("", page.read_text()).splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("#").strip().lower()
+            found.add(re.sub(r"[^\w\- ]", "", title).replace(" ", "-"))
+    return found
+
+
+def test_the_top_level_is_the_fixed_list() -> None:
+    assert tracked_top_level() == TOP_LEVEL
+
+
+def test_every_make_command_of_the_pages_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = re.findall(r"^(?:\$ )?make ((?:[a-z]+ ?)+)", page.read_text(), re.MULTILINE)
+        assert {name for line in named for name in line.split()} <= targets, page
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    rows = {}
+    for line in (ROOT / "docs/reference/settings.md").read_text().splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            rows[cells[0].strip("`")] = cells[1].strip("`")
+    for name, field in settings_fields():
+        assert name in rows, f"{name} is not documented"
+        default = field.get_default(call_default_factory=True)
+        shown = {None: "unset", True: "true", False: "false"}.get(default, str(default))
+        assert rows[name].replace(",", "") == shown, name
+
+
+def test_every_error_code_is_documented_with_its_retryability() -> None:
+    rows = {}
+    for line in (ROOT / "docs/reference/errors.md").read_text().splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            rows[cells[0].strip("`")] = cells[2]
+    for code, error in CLASSES.items():
+        assert rows.get(code) == ("yes" if error.retryable else "no"), code
+    assert rows.keys() <= CLASSES.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_resolve(page: Path) -> None:
+    for link in _LINK.findall(_FENCE.sub("", page.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+def test_every_decision_has_a_number_of_its_own_and_the_three_parts() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("*.md"))
+    numbers = [page.name[:4] for page in pages]
+    assert numbers == [f"{n:04d}" for n in range(1, len(pages) + 1)]
+    for page in pages:
+        text = page.read_text()
+        for part in ("## Context", "## Decision", "## Consequences"):
+            assert part in text, f"{page.name} lacks {part}"
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {
+        re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    wanted = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        wanted.extend(extra)
+    names = {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in wanted} - {"verso"}
+    assert {re.sub(r"[-_.]+", "-", name).lower() for name in names} <= pinned
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.!+]+", line), line

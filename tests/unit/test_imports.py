@@ -1,0 +1,94 @@
+"""What a running part has really imported: the second witness beside the import contracts.
+
+import-linter reads source; these tests start a process and read ``sys.modules``, so a library that
+drags in another is caught as well.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PARTS = {
+    "verso_core",
+    "verso_codecs",
+    "verso_client",
+    "verso_gateway",
+    "verso_worker",
+    "verso_keeper",
+    "verso_standalone",
+    "verso_training",
+}
+MODELS = {"torch", "transformers", "onnx", "onnxruntime", "tokenizers"}
+STORES = {"qdrant_client", "qdrant_edge"}
+ARRAYS = {"numpy", "numba"}
+
+CASES = {
+    "verso_gateway.app": (
+        {"verso_core", "verso_gateway"},
+        MODELS | STORES | ARRAYS,
+    ),
+    "verso_gateway.__main__": (
+        {"verso_core", "verso_gateway"},
+        MODELS | STORES | ARRAYS,
+    ),
+    "verso_keeper.__main__": (
+        {"verso_core", "verso_keeper"},
+        MODELS | STORES | ARRAYS | {"fastapi"},
+    ),
+    "verso_client": (
+        {"verso_core", "verso_client"},
+        MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
+    ),
+    "verso_client.cli": (
+        {"verso_core", "verso_client"},
+        MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
+    ),
+    "verso_worker.__main__": (
+        {"verso_core", "verso_codecs", "verso_worker"},
+        {"torch", "transformers", "onnx", "fastapi"},
+    ),
+    "verso_worker.pipeline": (
+        {"verso_core", "verso_codecs", "verso_worker"},
+        {"torch", "transformers", "onnxruntime", "celery", "redis", "fastapi"} | STORES,
+    ),
+    "verso_worker.engine.__main__": (
+        {"verso_core", "verso_codecs", "verso_worker"},
+        {"torch", "transformers", "celery", "redis", "fastapi"} | STORES,
+    ),
+    "verso_codecs.ngram": (
+        {"verso_core", "verso_codecs"},
+        MODELS | STORES | {"celery", "redis", "fastapi"},
+    ),
+    "verso_core.jobs": (
+        {"verso_core"},
+        MODELS | STORES | ARRAYS | {"celery", "redis", "fastapi", "zstandard"},
+    ),
+    "verso_core.ledger": (
+        {"verso_core"},
+        MODELS | STORES | ARRAYS | {"celery", "fastapi", "zstandard"},
+    ),
+}
+
+
+def roots_after_importing(module: str) -> set[str]:
+    """Import a module in a fresh interpreter and give the top-level names it has loaded."""
+    code = (
+        f"import json, sys; import {module}; "
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    roots: list[str] = json.loads(done.stdout)
+    return set(roots)
+
+
+@pytest.mark.parametrize("module", CASES)
+def test_a_part_loads_its_own_layers_and_nothing_it_must_not(module: str) -> None:
+    own, forbidden = CASES[module]
+    roots = roots_after_importing(module)
+    assert roots & PARTS <= own
+    assert not roots & forbidden
