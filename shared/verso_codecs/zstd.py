@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 1 << 22
 
 _FORMAT = zstandard.FORMAT_ZSTD1_MAGICLESS
 _TYPICAL_BYTES = 512
-_UNKNOWN_SIZE = (1 << 64) - 1
+_SLICE_BYTES = 256
 _MAX_WINDOW_BYTES = 1 << 23  # RFC 8878, 3.1.1.1.2: every decoder supports windows up to 8 MB
 
 
@@ -67,19 +67,23 @@ class ZstdCodec:
             PatchCorrupt: when the payload is not exactly one frame, or its text is longer than
                 `limit_bytes`.
         """
+        decompressor = zstandard.ZstdDecompressor(
+            dict_data=self._dictionary, format=_FORMAT, max_window_size=_MAX_WINDOW_BYTES
+        ).decompressobj()
+        text = bytearray()
         try:
-            header = zstandard.get_frame_parameters(payload, format=_FORMAT)
-            # A hostile header must not make the library allocate what it claims.
-            if _UNKNOWN_SIZE != header.content_size > limit_bytes:
-                raise PatchCorrupt(f"zstd: expected at most {limit_bytes} bytes of text")
-            decompressor = zstandard.ZstdDecompressor(
-                dict_data=self._dictionary, format=_FORMAT, max_window_size=_MAX_WINDOW_BYTES
-            )
-            return decompressor.decompress(
-                payload, max_output_size=limit_bytes, allow_extra_data=False
-            )
-        except (zstandard.ZstdError, MemoryError) as exc:
+            # In slices, so that a payload of runs cannot fill the memory before it is stopped.
+            for start in range(0, len(payload), _SLICE_BYTES):
+                if decompressor.eof:
+                    raise PatchCorrupt("zstd: expected the payload to end with its frame")
+                text += decompressor.decompress(payload[start : start + _SLICE_BYTES])
+                if len(text) > limit_bytes:
+                    raise PatchCorrupt(f"zstd: expected at most {limit_bytes} bytes of text")
+        except zstandard.ZstdError as exc:
             raise PatchCorrupt(f"zstd: {exc}") from exc
+        if not decompressor.eof or decompressor.unused_data:
+            raise PatchCorrupt("zstd: expected the payload to be exactly one frame")
+        return bytes(text)
 
 
 def _parameters(size_bytes: int) -> zstandard.ZstdCompressionParameters:

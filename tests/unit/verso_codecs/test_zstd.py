@@ -52,9 +52,17 @@ def test_a_text_beyond_the_limit_is_refused(codec: ZstdCodec) -> None:
 
 def test_truncated_and_lengthened_frames_are_refused(codec: ZstdCodec) -> None:
     payload = codec.encode(b"something long enough to hold a few literal bytes 8712936")
-    for wrong in (payload[:-1], payload + b"\0", b""):
+    for wrong in (payload[:-1], payload + b"\0", payload * 2, payload + bytes(600), b""):
         with pytest.raises(PatchCorrupt):
             codec.decode(wrong)
+
+
+def test_a_payload_of_runs_is_stopped_early() -> None:
+    """RFC 8878, 3.1.1.2: four bytes of an RLE block stand for up to 128 KiB."""
+    header = bytes([0x00, 0x58])  # no content size; window of 2 MiB
+    run = ((128 << 10) << 3 | 1 << 1).to_bytes(3, "little") + b"a"
+    with pytest.raises(PatchCorrupt):
+        ZstdCodec(b"").decode(header + run * 10_000, limit_bytes=1 << 20)
 
 
 def test_a_damaged_dictionary_is_refused() -> None:
