@@ -76,8 +76,12 @@ def check_blocks(data: Path) -> Iterator[Text]:
     for row in rows(data / "logs_rcheck" / "test.jsonl.xz"):
         if not row["truncated"]:
             yield Text(
-                f"r-check/{row['package']}/{row['id']}", row["text"], row["checked_for"],
-                "check", "r", datetime.fromisoformat(row["date"]).timestamp(),
+                f"r-check/{row['package']}/{row['id']}",
+                row["text"],
+                row["checked_for"],
+                "check",
+                "r",
+                datetime.fromisoformat(row["date"]).timestamp(),
             )
 
 
@@ -85,8 +89,12 @@ def install_logs(data: Path) -> Iterator[Text]:
     for row in rows(data / "logs_rinstall" / "test.jsonl.xz"):
         if not row["truncated"]:
             yield Text(
-                f"r-install/{row['package']}/{row['id']}", row["text"], row["checked_for"],
-                "install", "r", datetime.fromisoformat(row["date"]).timestamp(),
+                f"r-install/{row['package']}/{row['id']}",
+                row["text"],
+                row["checked_for"],
+                "install",
+                "r",
+                datetime.fromisoformat(row["date"]).timestamp(),
             )
 
 
@@ -94,8 +102,11 @@ def stack_traces(data: Path) -> Iterator[Text]:
     for row in rows(data / "logs_defects4j" / "test.jsonl.xz"):
         if not row["truncated"]:
             yield Text(
-                f"junit/{row['project']}/{row['id']}", row["text"], "rjust/defects4j",
-                "trace", "java",
+                f"junit/{row['project']}/{row['id']}",
+                row["text"],
+                "rjust/defects4j",
+                "trace",
+                "java",
             )
 
 
@@ -125,7 +136,11 @@ def job_lines(data: Path) -> Iterator[Text]:
             if stamp and shape not in shapes and len(shape) > 15:
                 shapes.add(shape)
                 yield Text(
-                    f"ci/{row['id']}/L{number}", line, "eyuansu62/LogDx", "line", row["repo"],
+                    f"ci/{row['id']}/L{number}",
+                    line,
+                    "eyuansu62/LogDx",
+                    "line",
+                    row["repo"],
                     _seconds(stamp),
                 )
 
@@ -139,7 +154,10 @@ def job_steps(data: Path) -> Iterator[Text]:
             if stamp:
                 yield Text(
                     f"ci/{row['id']}/L{start + 1}-L{start + 16}",
-                    "\n".join(lines[start : start + 16]), "eyuansu62/LogDx", "step", row["repo"],
+                    "\n".join(lines[start : start + 16]),
+                    "eyuansu62/LogDx",
+                    "step",
+                    row["repo"],
                     _seconds(stamp),
                 )
 
@@ -158,7 +176,10 @@ def doc_paragraphs(data: Path) -> Iterator[Text]:
         if held_out(name) and (part or len(row["text"].encode("utf-8")) > LONGEST_BYTES):
             for number, paragraph in enumerate(str(row["text"]).split("\n\n"), 1):
                 yield Text(
-                    f"docs/{name}/{part or 0}/P{number}", paragraph, row["source"], "paragraph",
+                    f"docs/{name}/{part or 0}/P{number}",
+                    paragraph,
+                    row["source"],
+                    "paragraph",
                     "documentation",
                 )
 
@@ -177,8 +198,11 @@ def book_paragraphs(data: Path) -> Iterator[Text]:
             if held_out(book):
                 for number, paragraph in enumerate(str(row["text"]).split("\n\n"), 1):
                     yield Text(
-                        f"books/{book.removeprefix('books:')}/{place}/P{number}", paragraph,
-                        "classic-books", "paragraph", "books",
+                        f"books/{book.removeprefix('books:')}/{place}/P{number}",
+                        paragraph,
+                        "classic-books",
+                        "paragraph",
+                        "books",
                     )
 
 

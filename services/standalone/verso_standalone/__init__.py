@@ -1,0 +1,1 @@
+"""Everything on one machine by one command: `verso up` and `verso demo`."""

@@ -1,0 +1,111 @@
+"""The data folder of a one-machine platform: where things lie, and the lock that guards them.
+
+    DIR/lock            held as long as any process of the platform lives
+    DIR/valkey/         ledger and patches (append-only file), configuration
+    DIR/secret          password of this folder's Valkey, readable by its owner only
+    DIR/logs/           one file for each process
+    DIR/...             what the worker keeps, above all the vectors
+
+The lock is inherited by every child process. When the supervisor is killed, the kernel kills its
+children a moment later; a second start must not open the same files in between, and cannot, because
+the lock is free only when the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from verso_core.errors import Unavailable
+
+LONGEST_SOCKET_PATH = 100
+"""Bytes; Linux takes 107 and macOS 103 in ``sockaddr_un``, both without the closing zero."""
+
+_LOG_LIMIT_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The paths below one data folder. ``root`` is absolute."""
+
+    root: Path
+
+    @property
+    def valkey(self) -> Path:
+        return self.root / "valkey"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def prepare(self) -> None:
+        """Make the folder and its parts; nobody but the owner may look inside."""
+        for path in (self.root, self.valkey, self.logs):
+            path.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+
+    def log_path(self, process: str) -> Path:
+        """Give the log file of a process, after setting aside one that has grown too long."""
+        path = self.logs / f"{process}.log"
+        if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        return path
+
+    def secret(self) -> str:
+        """Give the password of this folder's Valkey, made up at the first call."""
+        path = self.root / "secret"
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_text(encoding="ascii").strip()
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+        return path.read_text(encoding="ascii").strip()
+
+    def run_folder(self) -> Path:
+        """Give a folder for Unix sockets, below the data folder unless that has too long a path."""
+        near = self.root / "run"
+        if len(os.fsencode(near)) + 32 <= LONGEST_SOCKET_PATH:
+            near.mkdir(mode=0o700, exist_ok=True)
+            return near
+        parent = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        name = hashlib.blake2b(os.fsencode(self.root), digest_size=6).hexdigest()
+        far = parent / f"verso-{os.getuid()}-{name}"
+        far.mkdir(mode=0o700, exist_ok=True)
+        if far.stat().st_uid != os.getuid() or far.is_symlink():
+            raise Unavailable(f"expected {far} to be this user's own folder")
+        far.chmod(0o700)
+        return far
+
+    def lock(self, *, wait_s: float = 5.0) -> int:
+        """Take the folder's lock and give its open file, which child processes shall inherit.
+
+        Args:
+            wait_s: seconds to wait for the processes of an earlier run that are just ending.
+
+        Raises:
+            Unavailable: another platform uses this folder.
+        """
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(descriptor)
+                raise Unavailable(
+                    f"expected {self.root} to be free, but process {owner} uses it"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
+            return descriptor

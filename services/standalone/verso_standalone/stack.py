@@ -1,0 +1,223 @@
+"""The whole platform on one machine: which processes, in which order, with which settings.
+
+    start   Valkey, and when it answers: worker, keeper, gateway; then wait until /readyz is true
+    stop    gateway (answers what is open), worker (finishes what is in hand), keeper, Valkey
+
+Only Valkey has to be there before the others. Everything else finds its peers by itself and again
+after one of them was restarted, which is also how the platform lives on many machines.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from verso_core import registry
+from verso_core.errors import ArtifactInvalid, NotReady, Unauthorized, Unavailable
+from verso_standalone.folder import DataFolder
+from verso_standalone.process import Process
+from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
+
+_VALKEY_TIMEOUT_S = 60.0
+_GRACE_S = {"gateway": 10.0, "worker": 20.0, "keeper": 5.0, "valkey": 20.0}
+_DEATHS_BEFORE_GIVING_UP = 3
+_REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """What one platform is started with.
+
+    Attributes:
+        data: folder that keeps everything; made when missing.
+        artifact: folder with the model's graphs, tables and manifest.
+        host: address the gateway listens on.
+        port: its TCP port; 0 takes a free one.
+        api_keys_file: keys that callers must show; needed beyond loopback.
+        ready_timeout_s: seconds until /readyz must be true.
+        settings: more ``VERSO_*`` settings, given to every process.
+    """
+
+    data: Path
+    artifact: Path
+    host: str = "127.0.0.1"
+    port: int = 8080
+    api_keys_file: Path | None = None
+    ready_timeout_s: float = 180.0
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def find_artifact(models: Path | None = None) -> Path:
+    """Find the artifact to serve: the stable one of the ``models`` folder.
+
+    Args:
+        models: where artifacts lie; by default below the working directory or the source tree.
+
+    Raises:
+        ArtifactInvalid: there is none.
+    """
+    source_tree = Path(__file__).resolve().parents[3] / "models"
+    candidates = [models] if models is not None else [Path.cwd() / "models", source_tree]
+    for candidate in candidates:
+        if (candidate / registry.REGISTRY_NAME).is_file():
+            return registry.resolve(candidate)
+        if (candidate / "default" / "manifest.json").is_file():
+            return candidate / "default"
+    looked = " and ".join(str(candidate) for candidate in candidates)
+    raise ArtifactInvalid(f"expected an artifact below {looked}; name one with --artifact")
+
+
+class Stack:
+    """The processes of one platform."""
+
+    def __init__(self, config: StackConfig) -> None:
+        self.config = config
+        self.folder = DataFolder(config.data.resolve())
+        self.port = config.port or free_port(config.host)
+        self.processes: list[Process] = []
+        self._lock: int | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the gateway is reached from this machine."""
+        host = _REACHED_AT.get(self.config.host, self.config.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def start(self, *, stopped: threading.Event | None = None) -> None:
+        """Start everything and wait until the platform is ready.
+
+        Args:
+            stopped: set by someone who no longer wants it; the start then ends early.
+
+        Raises:
+            Unauthorized: it would listen beyond loopback without API keys.
+            Unavailable: the folder or the port is taken, or a part does not come up.
+            NotReady: it did not become ready in time.
+        """
+        stopped = stopped or threading.Event()
+        self._check()
+        self.folder.prepare()
+        self._lock = self.folder.lock()
+        try:
+            valkey = Valkey(
+                find_program(), self.folder.valkey, port=free_port(), password=self.folder.secret()
+            )
+            self._run("valkey", valkey.argv(), where=f"{LOOPBACK}:{valkey.port}")
+            self._await("valkey", valkey.answers, timeout_s=_VALKEY_TIMEOUT_S, stopped=stopped)
+            environment = self._environment(valkey)
+            for name, where in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
+                argv = [sys.executable, "-m", f"verso_{name}"]
+                self._run(name, argv, where=where, environment=environment)
+            self._await(
+                "the platform", self.ready, timeout_s=self.config.ready_timeout_s, stopped=stopped
+            )
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End everything, in order; safe more than once."""
+        for process in sorted(
+            self.processes, key=lambda process: list(_GRACE_S).index(process.name)
+        ):
+            process.stop(grace_s=_GRACE_S[process.name])
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def ready(self) -> bool:
+        """Whether the gateway says that the platform can do work."""
+        try:
+            return httpx2.get(f"{self.url}/readyz", timeout=3.0).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def _check(self) -> None:
+        """Refuse what cannot work before anything is started."""
+        config = self.config
+        if not loopback(config.host) and config.api_keys_file is None:
+            raise Unauthorized(
+                f"expected API keys (--api-keys FILE) to listen beyond loopback, on {config.host}"
+            )
+        if not (config.artifact / "manifest.json").is_file():
+            raise ArtifactInvalid(
+                f"expected an artifact in {config.artifact}, got no manifest.json"
+            )
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((config.host, self.port))
+            except OSError as exc:
+                raise Unavailable(
+                    f"expected {config.host} port {self.port} to be free, got: {exc.strerror}"
+                ) from exc
+
+    def _environment(self, valkey: Valkey) -> dict[str, str]:
+        config = self.config
+        environment = {
+            "VERSO_REDIS_URL": valkey.url(0),
+            "VERSO_BROKER_URL": valkey.url(1),
+            "VERSO_DATA": str(self.folder.root),
+            "VERSO_ARTIFACT": str(config.artifact.resolve()),
+            "VERSO_HOST": config.host,
+            "VERSO_PORT": str(self.port),
+            **config.settings,
+        }
+        if config.api_keys_file is not None:
+            environment["VERSO_API_KEYS_FILE"] = str(config.api_keys_file.resolve())
+        return environment
+
+    def _run(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        where: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        assert self._lock is not None
+        process = Process(
+            name,
+            argv,
+            log_path=self.folder.log_path(name),
+            environment=environment or {},
+            keep_open=[self._lock],
+            where=where,
+        )
+        self.processes.append(process)
+        process.start()
+
+    def _await(
+        self, what: str, ready: Callable[[], bool], *, timeout_s: float, stopped: threading.Event
+    ) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            for process in self.processes:
+                if process.restarts >= _DEATHS_BEFORE_GIVING_UP:
+                    raise Unavailable(
+                        f"{process.name} does not stay up; its log ends:\n{process.last_words()}"
+                    )
+            if time.monotonic() > deadline:
+                raise NotReady(
+                    f"expected {what} to be ready within {timeout_s:g} s; see {self.folder.logs}"
+                )
+            if stopped.wait(0.1):
+                raise Unavailable("stopped before the platform was ready")

