@@ -1,0 +1,168 @@
+"""``python -m verso_worker``: stores, engine and Celery consumer, started in that order.
+
+Nothing is consumed before the artifact has passed its golden samples and the ledger has shown that
+it keeps what it acknowledges. On SIGTERM the desk claims nothing more and Celery finishes what is
+in hand; what could not be finished is taken up by another worker when its lease has run out.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery.signals import worker_shutting_down
+from prometheus_client import CollectorRegistry, start_http_server
+from redis.exceptions import RedisError
+
+from verso_core import telemetry
+from verso_core.errors import VersoError
+from verso_core.jobs import Queue
+from verso_core.ledger import Ledger, check_durability
+from verso_worker.app import create_app
+from verso_worker.desk import Desk
+from verso_worker.heart import Heart
+from verso_worker.metrics import Metrics
+from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
+from verso_worker.ports import Vectors
+from verso_worker.settings import WorkerSettings
+from verso_worker.shelf import Shelf
+from verso_worker.vectors import EdgeVectors, QdrantVectors
+
+_IDLE_POLL_S = 5.0
+_log = logging.getLogger("verso_worker")
+
+
+@contextmanager
+def working(settings: WorkerSettings) -> Iterator[Desk]:
+    """Start everything a worker needs, give its desk, and end it all in the opposite order."""
+    registry = CollectorRegistry()
+    owner = f"{settings.worker_name}-{uuid.uuid4().hex[:8]}"
+    with ExitStack() as stack:
+        run = settings.run or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="verso-"))
+        )
+        run.mkdir(parents=True, exist_ok=True)
+        client = redis.Redis.from_url(settings.redis_url, socket_timeout=10)
+        stack.callback(client.close)
+        check_durability(client)
+        ledger = Ledger(client)
+        vectors = stack.enter_context(_vectors(settings, run))
+        shelf = Shelf(
+            settings.data / "artifacts", run, threads=settings.threads, device=settings.device
+        )
+        stack.callback(shelf.close)
+        shelf.open(settings.artifact)
+        pipeline = Pipeline(shelf, vectors, ledger)
+        pipeline.create_collection({"name": DEFAULT_COLLECTION})
+        heart = Heart(
+            ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
+        )
+        heart.beat()
+        heart.start()
+        stack.callback(heart.stop)
+        if settings.metrics_port:
+            server, thread = start_http_server(settings.metrics_port, registry=registry)
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+        yield Desk(
+            ledger,
+            pipeline,
+            heart,
+            Metrics(registry),
+            owner=owner,
+            hands={
+                Queue.INTERACTIVE: settings.interactive_slices,
+                Queue.BULK: settings.bulk_slices,
+                Queue.SCRUB: settings.scrub_slices,
+            },
+            lease_s=settings.lease_s,
+            settle_s=settings.settle_s,
+            raw_grace_s=settings.raw_grace_s,
+        )
+
+
+@contextmanager
+def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
+    if settings.qdrant_url is not None:
+        server = QdrantVectors.connect(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        try:
+            yield server
+        finally:
+            server.close()
+        return
+    edge = EdgeVectors.start(
+        settings.data / "vectors",
+        run / "vectors.sock",
+        free_floor_bytes=settings.free_floor_mib << 20,
+    )
+    try:
+        yield edge
+    finally:
+        edge.close()
+
+
+def _look_around(desk: Desk, closing: threading.Event) -> None:
+    """Claim from time to time without a bell, until the worker closes."""
+    while not closing.wait(_IDLE_POLL_S):
+        for queue in Queue:
+            try:
+                desk.drain(queue)
+            except (VersoError, RedisError) as error:
+                _log.warning("no look at %s: %s", queue, type(error).__name__)
+
+
+def main() -> int:
+    """Run a worker until it is told to stop."""
+    settings = WorkerSettings()
+    telemetry.configure("worker", level=settings.log_level)
+    try:
+        with working(settings) as desk:
+            _consume(settings, desk)
+    except (VersoError, RedisError) as error:
+        detail = error.detail if isinstance(error, VersoError) else type(error).__name__
+        _log.error("cannot work: %s", detail)
+        return 1
+    return 0
+
+
+def _consume(settings: WorkerSettings, desk: Desk) -> None:
+    closing = threading.Event()
+
+    def close(**_: Any) -> None:
+        closing.set()
+        desk.close()
+
+    worker_shutting_down.connect(close, weak=False)
+    idle = threading.Thread(target=_look_around, args=(desk, closing), name="idle", daemon=True)
+    idle.start()
+    hands = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
+    app = create_app(settings.broker_url, desk)
+    worker = app.Worker(
+        pool="threads",
+        # One thread more for each queue: a bell that finds all hands full leaves at once.
+        concurrency=hands + len(Queue),
+        queues=[queue.celery_name for queue in Queue],
+        hostname=f"verso@{settings.worker_name}",
+        loglevel=settings.log_level,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+    try:
+        worker.start()
+    finally:
+        close()
+        idle.join(settings.drain_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

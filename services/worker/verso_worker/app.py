@@ -1,0 +1,47 @@
+"""The Celery application: one task, a door-bell that names a queue.
+
+Celery is the transport and the executor; the ledger is the truth about jobs (ADR 0002). A message
+may be lost, doubled or late without any harm, so none of Celery's guarantees is asked for: no
+acknowledgement after the work, no results, no retries, no prefetch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+
+from verso_core.jobs import TASK_WORK, Queue
+from verso_worker.desk import Desk
+
+BROKER_OPTIONS: dict[str, Any] = {
+    # A peer that is silent behind an open socket stops a worker for good without these.
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+}
+
+
+def create_app(broker_url: str, desk: Desk) -> Celery:
+    """Make the application whose one task rings a desk."""
+    app = Celery("verso", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        broker_connection_retry_on_startup=True,
+        broker_transport_options=BROKER_OPTIONS,
+    )
+
+    @app.task(name=TASK_WORK)
+    def work(queue: str) -> None:
+        desk.drain(Queue(queue))
+
+    return app

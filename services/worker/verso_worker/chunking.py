@@ -1,0 +1,117 @@
+"""Cut a text into chunks that fit one record, every byte kept, in order.
+
+A chunk must fit two windows: the decoder's (a longer one could not be coded as one record) and the
+encoder's (what lies beyond it would not be in the vector, and so not be found). Within them a chunk
+is as long as it can be and ends where a reader would end it: behind a paragraph, a line, a sentence
+or a word.
+
+1. A text that is not UTF-8 is cut by size, behind line feeds where there are any: no tokenizer reads
+   it, and the byte codecs do not mind.
+2. Other texts are tokenised in blocks (a tokenizer's time and memory on hostile megabytes are then
+   bounded), and the tokens' offsets tell how far each window reaches.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+_BLOCK_CHARS = 8192
+_BYTES_OF_BINARY = 384
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP] of the encoder
+_SPARE_TOKENS = 3  # a cut inside a word may split a token into more than it was
+_BOUNDARIES = ("\n\n", "\n", ". ", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts texts for one artifact.
+
+    Args:
+        decoder: the lossless byte-level tokenizer.
+        encoder: the encoder's tokenizer, without truncation.
+        max_decoder_tokens: longest record, tokens, the end token included.
+        max_encoder_tokens: longest text of the encoder, tokens, special tokens included.
+    """
+
+    decoder: Tokenizer
+    encoder: Tokenizer
+    max_decoder_tokens: int
+    max_encoder_tokens: int
+
+    def cut(self, text: bytes) -> list[bytes]:
+        """Cut a text; joined, the chunks are the text, and an empty text is one empty chunk."""
+        if not text:
+            return [b""]
+        try:
+            decoded = text.decode()
+        except UnicodeDecodeError:
+            return list(_cut_bytes(text))
+        return [chunk.encode() for chunk in self._cut_text(decoded)]
+
+    def _cut_text(self, text: str) -> Iterator[str]:
+        start = 0
+        while start < len(text):
+            block = text[start : start + _BLOCK_CHARS]
+            last = start + len(block) >= len(text)
+            ends = self._token_ends(block)
+            at = 0
+            while at < len(block):
+                limit = self._reach(ends, at, len(block))
+                if limit >= len(block):
+                    # The rest of a block is cut again with what follows it.
+                    if not last and at > 0:
+                        break
+                    yield block[at:]
+                    at = len(block)
+                    break
+                end = _boundary(block, at, limit)
+                yield block[at:end]
+                at = end
+            start += at
+
+    def _token_ends(self, block: str) -> tuple[list[int], list[int]]:
+        decoder = self.decoder.encode(block, add_special_tokens=False)
+        encoder = self.encoder.encode(block, add_special_tokens=False)
+        return [end for _, end in decoder.offsets], [end for _, end in encoder.offsets]
+
+    def _reach(self, ends: tuple[list[int], list[int]], at: int, size: int) -> int:
+        """Tell how many characters of the block fit both windows when a chunk starts at ``at``."""
+        budgets = (
+            self.max_decoder_tokens - 1 - _SPARE_TOKENS,
+            self.max_encoder_tokens - _SPECIAL_TOKENS - _SPARE_TOKENS,
+        )
+        reach = size
+        for offsets, budget in zip(ends, budgets, strict=True):
+            first = bisect.bisect_right(offsets, at)
+            if len(offsets) - first > budget:
+                reach = min(reach, offsets[first + budget - 1])
+        return max(reach, at + 1)
+
+
+def _boundary(text: str, start: int, limit: int) -> int:
+    """Find where to end a chunk in ``text[start:limit]``.
+
+    Behind the last paragraph, line, sentence or word that ends in its second half, else at the
+    limit: a chunk of less than half a window wastes a vector.
+    """
+    middle = start + (limit - start) // 2
+    for mark in _BOUNDARIES:
+        found = text.rfind(mark, middle, limit)
+        if found >= 0 and found + len(mark) > start:
+            return found + len(mark)
+    return limit
+
+
+def _cut_bytes(text: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(text):
+        end = min(start + _BYTES_OF_BINARY, len(text))
+        if end < len(text):
+            line = text.rfind(b"\n", start + _BYTES_OF_BINARY // 2, end)
+            end = line + 1 if line >= 0 else end
+        yield text[start:end]
+        start = end

@@ -1,0 +1,197 @@
+"""Take documents in, and verify from the stores that they can be given back.
+
+The order of an ingest is the order of its promises:
+
+1. Cut each text into chunks, encode them, round the vectors to what the store will give back.
+2. Make a record of each chunk against *that* vector, and decode it (:mod:`verso_worker.records`).
+3. Put the vectors; the store has flushed them when it returns. Read them back, compare the bytes.
+4. Give the entries to the ledger, which commits them and the result in one step. The raw text stays
+   in the slice.
+5. Later, in any worker, :meth:`Ingest.verify` reads everything from the stores, decodes it and
+   compares it with the raw text. Only then does the ledger drop the text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from verso_core.errors import VectorInvalid, VectorsUnavailable
+from verso_core.jobs import Collection, Item, Result, Slice, TextPolicy
+from verso_core.record import Entry, Record, point_id, total_payload
+from verso_worker.points import Point
+from verso_worker.ports import Documents, Model, Models, Outcome, Vectors, Verdict, Write
+from verso_worker.reader import Reader
+from verso_worker.records import Stored
+from verso_worker.space import Space
+from verso_worker.timings import Timings
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """One document on its way in: where its item stands, and its chunks."""
+
+    row: int
+    item: Item
+    text: bytes
+    chunks: list[bytes]
+
+    @property
+    def document(self) -> str:
+        name: str = self.item.header["id"]
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Writes documents into collections and verifies them."""
+
+    models: Models
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+
+    def run(self, work: Slice, collection: Collection, *, seq: int, timings: Timings) -> Outcome:
+        """Take the documents of a slice in, up to the point where the ledger can commit them.
+
+        Raises:
+            VectorsUnavailable: the store did not give back what was put.
+        """
+        model = self.models.writing(collection)
+        slot = self.documents.collection_slot(collection.name, model.codec)
+        items: list[dict[str, Any]] = [{}] * len(work.items)
+        drafts = []
+        with timings.phase("tokenize"):
+            for row, item in enumerate(work.items):
+                if item.rejected is not None:
+                    items[row] = {"ok": False, "id": item.header.get("id"), "error": item.rejected}
+                else:
+                    text = item.blob or b""
+                    drafts.append(_Draft(row, item, text, model.cutter.cut(text)))
+        if not drafts:
+            return Outcome(Result(items))
+        chunks = [chunk for draft in drafts for chunk in draft.chunks]
+        with timings.phase("infer"):
+            stored, records = self._encode(chunks, collection, model, slot=slot, plain=False)
+        with timings.phase("store"):
+            self._put(collection, drafts, stored, records, seq=seq)
+        writes, at = [], 0
+        for draft in drafts:
+            own = records[at : at + len(draft.chunks)]
+            at += len(own)
+            writes.append(_write(draft.document, draft.text, own, collection=collection, seq=seq))
+            items[draft.row] = _describe(draft, own)
+        return Outcome(Result(items), writes=writes)
+
+    def _encode(
+        self,
+        chunks: Sequence[bytes],
+        collection: Collection,
+        model: Model,
+        *,
+        slot: int,
+        plain: bool,
+    ) -> tuple[Stored, list[Record]]:
+        space = Space.of(collection)
+        vectors = model.recorder.engine.encode(chunks).vectors
+        if vectors.shape != (len(chunks), collection.dim) or not np.isfinite(vectors).all():
+            raise VectorInvalid(
+                f"expected finite vectors ({len(chunks)}, {collection.dim}), got {vectors.shape}"
+            )
+        stored = space.round(vectors)
+        key = bytes.fromhex(collection.checksum_key)
+        records = model.recorder.write(
+            chunks, stored, precision=space, slot=slot, key=key, plain=plain
+        )
+        return stored, records
+
+    def _put(
+        self,
+        collection: Collection,
+        drafts: Sequence[_Draft],
+        stored: Stored,
+        records: Sequence[Record],
+        *,
+        seq: int,
+    ) -> None:
+        points: dict[Any, Point] = {}
+        at = 0
+        for draft in drafts:
+            payload = _payload(draft.item)
+            for n in range(len(draft.chunks)):
+                name = point_id(
+                    collection.name,
+                    draft.document,
+                    seq=seq,
+                    chunk=n,
+                    vector=records[at].vector_hash,
+                )
+                points[name] = Point(name, stored[at], payload | {"n": n})
+                at += 1
+        self.vectors.put(collection.name, list(points.values()))
+        found = self.vectors.get(collection.name, list(points))
+        for name, point in points.items():
+            if name not in found or not np.array_equal(found[name], point.stored):
+                raise VectorsUnavailable("the vector store gave back other bytes than it was given")
+
+    def verify(self, work: Slice, collection: Collection, *, seq: int) -> Verdict:
+        """Compare what the stores give back with the raw text of a slice, document by document.
+
+        A document that was written again or deleted since is skipped: it is no longer this slice's.
+        One that does not read back is coded anew with the codecs that need no model.
+        """
+        accepted = {item.header["id"]: item for item in work.items if item.rejected is None}
+        texts = self.reader.texts(collection, list(accepted), mend=False)
+        live = self.reader.live(collection, accepted)
+        sound, broken = [], []
+        for document, item in accepted.items():
+            entry = live.get(document)
+            if entry is None or (isinstance(entry, Entry) and entry.seq != seq):
+                continue
+            found = texts[document]
+            if isinstance(found, tuple) and found[1] == (item.blob or b""):
+                sound.append(document)
+            else:
+                broken.append(item)
+        return Verdict(sound, [self._rewrite(item, collection, seq=seq) for item in broken])
+
+    def _rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
+        model = self.models.writing(collection)
+        slot = self.documents.collection_slot(collection.name, model.codec)
+        text = item.blob or b""
+        draft = _Draft(0, item, text, model.cutter.cut(text))
+        stored, records = self._encode(draft.chunks, collection, model, slot=slot, plain=True)
+        self._put(collection, [draft], stored, records, seq=seq)
+        return _write(draft.document, text, records, collection=collection, seq=seq)
+
+
+def _payload(item: Item) -> dict[str, Any]:
+    payload: dict[str, Any] = {"d": item.header["id"]}
+    if item.header.get("time") is not None:
+        payload["t"] = item.header["time"]
+    if item.header.get("metadata"):
+        payload["m"] = item.header["metadata"]
+    return payload
+
+
+def _write(
+    document: str, text: bytes, records: Sequence[Record], *, collection: Collection, seq: int
+) -> Write:
+    entry = Entry(seq=seq, size_bytes=len(text), records=tuple(records))
+    keep = collection.text_policy is TextPolicy.BOTH
+    return Write(document, entry.pack(), text if keep else None)
+
+
+def _describe(draft: _Draft, records: Sequence[Record]) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "id": draft.document,
+        "chunks": len(records),
+        "bytes_text": len(draft.text),
+        "bytes_patch": total_payload(records),
+        "codecs": dict(Counter(record.codec.name.lower() for record in records)),
+    }

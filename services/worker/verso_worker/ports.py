@@ -1,0 +1,152 @@
+"""What the pipeline needs of the world: the model, the vector store, the ledger's documents.
+
+The pipeline owns these protocols; the adapters implement them and never import one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from verso_core.jobs import Collection, Filter, Precision, Result
+from verso_worker.points import Hit, Point
+from verso_worker.records import Recorder, Stored, Vector
+
+
+class Cutter(Protocol):
+    """Cuts a text into chunks."""
+
+    def cut(self, text: bytes) -> list[bytes]:
+        """Give the chunks, in order; joined they are the text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One loaded artifact: how it cuts, codes and rounds.
+
+    ``codec`` is the artifact's codec id, ``space`` its space id.
+    """
+
+    codec: str
+    space: str
+    dim: int
+    int8_scale: float
+    cutter: Cutter
+    recorder: Recorder
+
+
+class Models(Protocol):
+    """The artifacts this worker can serve; older ones stay loadable while records need them."""
+
+    def current(self) -> Model:
+        """Give the artifact that new collections use."""
+        ...
+
+    def writing(self, collection: Collection) -> Model:
+        """Give the artifact that writes into a collection: the newest one of its space."""
+        ...
+
+    def get(self, codec: str) -> Model:
+        """Give the artifact with this codec id; raises EngineUnavailable where there is none."""
+        ...
+
+
+class Vectors(Protocol):
+    """A vector store. A put is durable, and a get gives the very bytes that were put."""
+
+    def create(self, name: str, *, dim: int, precision: Precision, int8_scale: float) -> None:
+        """Make a collection; one that exists with the same settings is left as it is."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Remove a collection and its points."""
+        ...
+
+    def put(self, name: str, points: Sequence[Point]) -> None:
+        """Store points; when this returns a power cut does not lose them."""
+        ...
+
+    def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
+        """Give the stored vectors of the points that exist. Shape of each: (dim,)."""
+        ...
+
+    def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Give the payloads of the points that exist."""
+        ...
+
+    def remove(self, name: str, ids: Sequence[UUID]) -> None:
+        """Remove points; ids that do not exist are ignored."""
+        ...
+
+    def search(self, name: str, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
+        """Give the nearest points, nearest first. Shape of ``query``: (dim,)."""
+        ...
+
+    def count(self, name: str) -> int:
+        """Count a collection's points."""
+        ...
+
+    def size_bytes(self, name: str) -> int:
+        """Tell what the store keeps for a collection's vectors: points times bytes of a vector."""
+        ...
+
+
+class Documents(Protocol):
+    """The ledger's documents and collections."""
+
+    def collections(self) -> dict[str, Collection]:
+        """Give all collections by name."""
+        ...
+
+    def collection_put(self, collection: Collection) -> Collection:
+        """Make a collection and give what is now stored under its name: maybe an earlier one."""
+        ...
+
+    def collection_slot(self, name: str, codec: str) -> int:
+        """Give the artifact slot of a codec in a collection, appending it where it is new."""
+        ...
+
+    def collection_delete(self, name: str) -> None:
+        """Remove a collection and its documents."""
+        ...
+
+    def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Give the entries of the documents that exist, long ones resolved."""
+        ...
+
+    def entries(self, collection: str) -> Iterable[tuple[str, bytes]]:
+        """Go through all entries of a collection."""
+        ...
+
+    def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Give the texts that a collection with text policy ``both`` keeps."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A document to be committed; ``text`` only where the collection keeps texts as well."""
+
+    document: str
+    entry: bytes
+    text: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a slice came to: its result, and what the ledger commits with it."""
+
+    result: Result
+    writes: list[Write] = field(default_factory=list)
+    deletes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an independent verify found: documents that read back, and new entries for the rest."""
+
+    sound: list[str]
+    rewritten: list[Write]

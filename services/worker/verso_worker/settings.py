@@ -1,0 +1,55 @@
+"""The worker's settings, read from the environment once, by ``main``."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class WorkerSettings(BaseSettings):
+    """Every field is the environment variable ``VERSO_`` + its name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix="VERSO_", frozen=True)
+
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0", description="ledger, entries and collections"
+    )
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1", description="Celery's door-bells; may be lost"
+    )
+    data: Path = Field(default=Path("verso-data"), description="folder of vectors and artifacts")
+    run: Path | None = Field(
+        default=None, description="folder of sockets; paths there must stay under 100 characters"
+    )
+    artifact: Path = Field(
+        default=Path("models/default"), description="the artifact that new collections use"
+    )
+    qdrant_url: str | None = Field(
+        default=None, description="a Qdrant server; unset, vectors are kept in data/vectors"
+    )
+    qdrant_api_key: str | None = Field(default=None, description="for the Qdrant server")
+    threads: int = Field(default=2, ge=1, description="threads of one graph run")
+    device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")
+    bulk_slices: int = Field(default=2, ge=1, description="bulk slices in hand at once")
+    interactive_slices: int = Field(default=4, ge=1, description="interactive ones at once")
+    scrub_slices: int = Field(default=1, ge=1, description="slices verified at once")
+    lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
+    settle_s: float = Field(
+        default=1.0, ge=0, description="from commit to the independent verify, seconds"
+    )
+    raw_grace_s: float = Field(
+        default=900.0, ge=0, description="from a passed verify to the drop of the text, seconds"
+    )
+    free_floor_mib: int = Field(
+        default=256, ge=0, description="the vector store refuses to write below so much free disk"
+    )
+    drain_s: float = Field(default=30.0, gt=0, description="time to finish on SIGTERM, seconds")
+    metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
+    heartbeat_file: Path | None = Field(
+        default=None, description="touched while the worker polls; for liveness probes"
+    )
+    worker_name: str = Field(default_factory=socket.gethostname, description="in leases and logs")
+    log_level: str = "INFO"

@@ -1,0 +1,151 @@
+"""Slices keep items, bytes and order; ids, texts and metadata are checked once, here."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from verso_core import frame
+from verso_core.errors import (
+    FrameInvalid,
+    IdInvalid,
+    MetadataInvalid,
+    RequestInvalid,
+    TextNotEncodable,
+    TextTooLarge,
+)
+from verso_core.jobs import (
+    MAX_TEXT_BYTES,
+    Item,
+    Kind,
+    ReconstructRequest,
+    Result,
+    SearchRequest,
+    Status,
+    check_document_id,
+    check_metadata,
+    cut,
+    read_slice,
+    split_record_id,
+    text_bytes,
+    text_from_base64,
+)
+
+_items = st.lists(
+    st.builds(
+        Item,
+        header=st.fixed_dictionaries({"id": st.text(max_size=8)}),
+        blob=st.none() | st.binary(max_size=40),
+    ),
+    max_size=12,
+)
+
+
+@given(items=_items, max_items=st.integers(1, 5), max_bytes=st.integers(1, 60))
+def test_cut_keeps_every_item_in_order(items: list[Item], max_items: int, max_bytes: int) -> None:
+    specs = list(
+        cut(Kind.INGEST, {"collection": "c"}, items, max_items=max_items, max_bytes=max_bytes)
+    )
+    slices = [read_slice(spec.payload) for spec in specs]
+    found = [item for piece in slices for item in piece.items]
+    assert [(i.header["id"], i.blob) for i in found] == [(i.header["id"], i.blob) for i in items]
+    for piece, spec in zip(slices, specs, strict=True):
+        size = sum(len(item.blob or b"") for item in piece.items)
+        assert len(piece.items) == spec.items <= max_items
+        assert size <= max_bytes or len(piece.items) == 1
+        assert piece.kind is Kind.INGEST
+        assert piece.params == {"collection": "c"}
+
+
+def test_a_frame_that_is_no_slice_is_refused() -> None:
+    with pytest.raises(FrameInvalid, match="slice"):
+        read_slice(frame.pack({"kind": "embed"}))
+
+
+def test_a_rejected_item_carries_its_error() -> None:
+    body = {"code": "duplicate_id", "detail": "twice", "retryable": False}
+    [spec] = cut(Kind.INGEST, {}, [Item({"id": "a", "rejected": body})])
+    assert read_slice(spec.payload).items[0].rejected == body
+
+
+@given(blobs=st.lists(st.binary(max_size=20), max_size=4))
+def test_a_result_reads_back(blobs: list[bytes]) -> None:
+    result = Result([], timings_ms={"infer": 1.5})
+    for blob in blobs:
+        result.items.append({"ok": True, "blob": result.add_blob(blob)})
+    result.items.append({"ok": False})
+    assert Result.unpack(result.pack()) == result
+    assert result.ok == len(blobs)
+
+
+@pytest.mark.parametrize("name", ["a", "log/2024 x.txt", "ü" * 128, "a#b", "#1x", "x#"])
+def test_ordinary_ids_are_taken(name: str) -> None:
+    assert check_document_id(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a\n", "a\x00", "x" * 257, "ü" * 129, "doc#0", "\ud800", 7])
+def test_other_ids_are_refused(name: object) -> None:
+    with pytest.raises(IdInvalid):
+        check_document_id(name)
+
+
+def test_a_record_is_named_by_document_and_chunk() -> None:
+    assert split_record_id("report#12") == ("report", 12)
+    assert split_record_id("report") == ("report", None)
+
+
+@given(data=st.binary(max_size=100))
+def test_base64_gives_any_bytes(data: bytes) -> None:
+    assert text_from_base64(base64.b64encode(data).decode()) == data
+
+
+@pytest.mark.parametrize("text", ["abc", "a===", "Zm9v\n!", "ÄÄÄÄ"])
+def test_what_is_not_base64_is_refused(text: str) -> None:
+    with pytest.raises(RequestInvalid):
+        text_from_base64(text)
+
+
+def test_a_lone_surrogate_names_no_bytes() -> None:
+    with pytest.raises(TextNotEncodable, match="character 1"):
+        text_bytes("a\udfff")
+
+
+def test_a_text_may_have_the_limit_and_no_byte_more() -> None:
+    assert len(text_bytes("x" * MAX_TEXT_BYTES)) == MAX_TEXT_BYTES
+    with pytest.raises(TextTooLarge):
+        text_bytes("x" * (MAX_TEXT_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, [], {"a": None}, {"a": [1]}, {"a": {"b": 1}}, {"a": float("inf")}, {"a": "x" * 5000}]
+    + [{"\ud800": 1}],
+)
+def test_metadata_is_a_small_flat_object_of_finite_scalars(metadata: object) -> None:
+    with pytest.raises(MetadataInvalid):
+        check_metadata(metadata)
+
+
+def test_a_search_has_exactly_one_query() -> None:
+    assert SearchRequest(query="x").limit == 10
+    for wrong in ({}, {"query": "x", "id": "y"}):
+        with pytest.raises(ValidationError, match="exactly one"):
+            SearchRequest.model_validate(wrong)
+
+
+def test_a_reconstruct_has_exactly_one_source() -> None:
+    with pytest.raises(ValidationError, match="exactly one"):
+        ReconstructRequest.model_validate({"ids": ["a"], "vectors": [[0.1]]})
+
+
+def test_a_typing_error_in_a_request_is_not_ignored() -> None:
+    with pytest.raises(ValidationError, match="extra"):
+        SearchRequest.model_validate({"query": "x", "limt": 3})
+
+
+def test_five_states_are_terminal() -> None:
+    assert sum(status.terminal for status in Status) == 5

@@ -1,0 +1,152 @@
+"""Records and entries: exact both ways, and damaged bytes never pass for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verso_core.errors import PatchCorrupt
+from verso_core.record import (
+    MAX_SEQ,
+    MAX_SLOT,
+    RECORD_OVERHEAD_BYTES,
+    Codec,
+    Entry,
+    Flag,
+    Record,
+    bucket_of,
+    checksum,
+    point_id,
+    point_ids,
+    tombstone,
+    total_payload,
+    vector_hash,
+)
+
+_records = st.builds(
+    Record,
+    codec=st.sampled_from(Codec),
+    slot=st.integers(0, MAX_SLOT),
+    vector_hash=st.binary(min_size=8, max_size=8),
+    checksum=st.binary(min_size=4, max_size=4),
+    payload=st.binary(max_size=300),
+)
+_flags = st.sampled_from([Flag.NONE, Flag.VERIFIED, Flag.LONG, Flag.LONG | Flag.VERIFIED])
+_entries = st.builds(
+    Entry,
+    seq=st.integers(0, MAX_SEQ),
+    size_bytes=st.integers(0, 2**40),
+    records=st.lists(_records, max_size=5).map(tuple),
+    flags=_flags,
+)
+
+
+@given(record=_records)
+def test_a_record_reads_back(record: Record) -> None:
+    packed = record.pack()
+    assert Record.unpack(packed) == record
+    assert len(packed) == RECORD_OVERHEAD_BYTES + len(record.payload)
+
+
+@given(entry=_entries)
+def test_an_entry_reads_back(entry: Entry) -> None:
+    assert Entry.unpack(entry.pack()) == entry
+
+
+@given(entry=_entries, data=st.data())
+def test_a_truncated_entry_is_corrupt(entry: Entry, data: st.DataObject) -> None:
+    packed = entry.pack()
+    size = data.draw(st.integers(0, len(packed) - 1))
+    with pytest.raises(PatchCorrupt):
+        Entry.unpack(packed[:size])
+
+
+@given(data=st.binary(max_size=80))
+def test_any_bytes_give_an_entry_or_patch_corrupt(data: bytes) -> None:
+    try:
+        entry = Entry.unpack(data)
+    except PatchCorrupt:
+        return
+    assert entry.seq <= MAX_SEQ
+
+
+@given(entry=_entries)
+def test_a_head_keeps_the_sequence_and_says_that_the_records_are_elsewhere(entry: Entry) -> None:
+    head = Entry.unpack(entry.head())
+    assert head.seq == entry.seq
+    assert head.size_bytes == entry.size_bytes
+    assert head.flags == entry.flags | Flag.LONG
+    assert head.records == ()
+
+
+def test_the_sequence_stands_in_bytes_1_to_6_big_endian() -> None:
+    """The ledger's scripts read it there."""
+    assert Entry(seq=258, size_bytes=0, records=()).pack()[1:7] == bytes([0, 0, 0, 0, 1, 2])
+
+
+def test_a_tombstone_is_deleted_and_small() -> None:
+    packed = tombstone(7).pack()
+    assert Entry.unpack(packed).flags is Flag.DELETED
+    assert len(packed) == 9
+
+
+def test_a_codec_that_does_not_exist_is_corrupt() -> None:
+    with pytest.raises(PatchCorrupt, match="codec"):
+        Record.unpack(bytes([5]) + bytes(12))
+
+
+def test_an_entry_of_another_format_is_corrupt() -> None:
+    packed = bytearray(tombstone(1).pack())
+    packed[0] = packed[0] & 0xF8 | 2
+    with pytest.raises(PatchCorrupt, match="format"):
+        Entry.unpack(bytes(packed))
+
+
+def test_a_checksum_depends_on_its_key() -> None:
+    assert checksum(b"text", key=b"a") != checksum(b"text", key=b"b")
+
+
+def test_other_vector_bytes_make_another_point() -> None:
+    one, two = vector_hash(b"\x00\x3c"), vector_hash(b"\x01\x3c")
+    assert point_id("c", "d", seq=1, chunk=0, vector=one) != point_id(
+        "c", "d", seq=1, chunk=0, vector=two
+    )
+
+
+@given(
+    one=st.tuples(st.text(min_size=1), st.text(min_size=1)),
+    two=st.tuples(st.text(min_size=1), st.text(min_size=1)),
+)
+def test_points_of_different_documents_differ(one: tuple[str, str], two: tuple[str, str]) -> None:
+    def name(pair: tuple[str, str]) -> object:
+        collection, document = ("".join(c for c in part if c.isprintable()) for part in pair)
+        return point_id(collection, document, seq=1, chunk=0, vector=bytes(8)), (
+            collection,
+            document,
+        )
+
+    (point_one, plain_one), (point_two, plain_two) = name(one), name(two)  # type: ignore[misc]
+    assert (point_one == point_two) == (plain_one == plain_two)
+
+
+def test_points_of_an_entry_are_its_records_in_order() -> None:
+    records = [
+        Record(Codec.RAW, 0, vector_hash(bytes([n])), checksum(b"", key=b"k"), b"") for n in (0, 1)
+    ]
+    entry = Entry(seq=3, size_bytes=0, records=tuple(records))
+    assert point_ids("c", "d", entry) == [
+        point_id("c", "d", seq=3, chunk=n, vector=record.vector_hash)
+        for n, record in enumerate(records)
+    ]
+
+
+def test_a_patch_costs_its_codec_byte_and_its_payload() -> None:
+    record = Record(Codec.ZSTD, 0, bytes(8), bytes(4), b"12345")
+    assert total_payload([record, record]) == 12
+
+
+@given(document=st.text(min_size=1).filter(lambda t: t.isprintable()), buckets=st.integers(1, 9999))
+def test_a_document_has_one_bucket(document: str, buckets: int) -> None:
+    assert 0 <= bucket_of(document, buckets=buckets) < buckets
+    assert bucket_of(document, buckets=buckets) == bucket_of(document, buckets=buckets)
