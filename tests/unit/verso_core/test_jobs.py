@@ -122,8 +122,16 @@ def test_a_text_may_have_the_limit_and_no_byte_more() -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [None, [], {"a": None}, {"a": [1]}, {"a": {"b": 1}}, {"a": float("inf")}, {"a": "x" * 5000}]
-    + [{"\ud800": 1}],
+    [
+        None,
+        [],
+        {"a": None},
+        {"a": [1]},
+        {"a": {"b": 1}},
+        {"a": float("inf")},
+        {"a": "x" * 5000},
+        {"\ud800": 1},
+    ],
 )
 def test_metadata_is_a_small_flat_object_of_finite_scalars(metadata: object) -> None:
     with pytest.raises(MetadataInvalid):
