@@ -1,0 +1,209 @@
+"""Recipes: everything a run depends on, read from one TOML file into frozen dataclasses.
+
+A recipe has four tables (``data``, ``tokenizer``, ``model``, ``train``). A key that no dataclass
+knows is an error, so a misspelt setting cannot be silently ignored. The resolved recipe is written
+into the run folder before the first step; a run can be repeated from its folder alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+RECIPES = Path(__file__).resolve().parent.parent / "recipes"
+
+_Section = TypeVar("_Section")
+
+
+class RecipeInvalid(ValueError):
+    """Raised when a recipe has a key or a value that the dataclasses do not know."""
+
+
+class Conditioning(StrEnum):
+    """How the decoder sees the sentence vector."""
+
+    MEMORY = "memory"
+    """The vector becomes several key/value slots that every layer can attend to."""
+    CROSS = "cross"
+    """Cross-attention over the single vector, as in the Decodable Sentence-BERT paper."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which texts are drawn, and how many bytes of each family."""
+
+    total_bytes: int = 24_000_000
+    """Bytes of training text, all families together."""
+    shares: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "techdocs": 0.35,
+            "logs": 0.30,
+            "books": 0.20,
+            "squad": 0.10,
+            "factbook": 0.05,
+        }
+    )
+    """Share of ``total_bytes`` per family. A family with less text gives all it has."""
+    validation_chunks: int = 600
+    """Most held-out chunks kept per family."""
+    seed: int = 20
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Byte-level BPE."""
+
+    vocab: int = 8192
+    """Vocabulary size including bos and eos, which take the last two ids."""
+    sample_bytes: int = 20_000_000
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of the decoder. The defaults are the CPU recipe."""
+
+    vocab: int = 8192
+    width: int = 256
+    layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    mlp_ratio: int = 4
+    vector_dim: int = 384
+    slots: int = 8
+    max_tokens: int = 128
+    rope_base: float = 10_000.0
+    conditioning: Conditioning = Conditioning.MEMORY
+
+    @property
+    def bos(self) -> int:
+        """Id of the token that starts every record."""
+        return self.vocab - 2
+
+    @property
+    def eos(self) -> int:
+        """Id of the token that ends every record."""
+        return self.vocab - 1
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Optimisation. The schedule follows the wall clock, so a run always ends on time."""
+
+    minutes: float = 80.0
+    """Wall-clock budget of the run; the learning rate reaches its end exactly then."""
+    max_steps: int = 1_000_000
+    device: str = "cpu"
+    threads: int = 2
+    bfloat16: bool = True
+    compile: bool = False
+    tokens_per_step: int = 6144
+    """Most tokens of one step, padding included."""
+    matrix_rate: float = 0.02
+    """Learning rate of Muon (2-D matrices inside the blocks)."""
+    embedding_rate: float = 0.003
+    """Learning rate of AdamW (embeddings, conditioning, gains)."""
+    weight_decay: float = 0.01
+    warmup_steps: int = 60
+    decay_fraction: float = 0.45
+    """Last part of the budget over which the rates fall linearly towards zero."""
+    clip_norm: float = 1.0
+    vector_dropout: float = 0.12
+    """Share of rows whose vector is replaced by zeros, so that the model also works without one."""
+    vector_noise: float = 0.01
+    """Norm of the Gaussian noise added to the unit vector."""
+    evaluate_minutes: float = 8.0
+    evaluate_chunks: int = 150
+    """Held-out chunks per family that an evaluation during the run looks at."""
+    checkpoint_minutes: float = 5.0
+    seed: int = 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One complete run."""
+
+    name: str
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.tokenizer.vocab != self.model.vocab:
+            raise RecipeInvalid(
+                f"expected one vocabulary, got tokenizer {self.tokenizer.vocab} "
+                f"and model {self.model.vocab}"
+            )
+        if self.model.heads % self.model.kv_heads:
+            raise RecipeInvalid(
+                f"expected heads divisible by kv_heads, got {self.model.heads} "
+                f"and {self.model.kv_heads}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resolved recipe as plain JSON values; ``parse`` reads it back."""
+        return dataclasses.asdict(self)
+
+
+def load(name_or_path: str) -> Recipe:
+    """Read a recipe by name (``tiny``, ``cpu``, ``gpu``) or from a TOML file.
+
+    Raises:
+        RecipeInvalid: no such recipe, or a key or value the dataclasses do not know.
+    """
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        path = RECIPES / f"{name_or_path}.toml"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as exc:
+        raise RecipeInvalid(f"expected a readable recipe at {path}: {exc}") from exc
+    return parse({"name": path.stem, **values})
+
+
+def parse(values: Mapping[str, Any]) -> Recipe:
+    """Build a recipe from plain values.
+
+    Raises:
+        RecipeInvalid: an unknown key, or a value of the wrong type.
+    """
+    sections: dict[str, Any] = dict(values)
+    for key, kind in (
+        ("data", DataConfig),
+        ("tokenizer", TokenizerConfig),
+        ("model", ModelConfig),
+        ("train", TrainConfig),
+    ):
+        sections[key] = _section(kind, sections.get(key, {}), where=key)
+    return _section(Recipe, sections, where="recipe")
+
+
+def _section(kind: type[_Section], values: Mapping[str, Any], *, where: str) -> _Section:
+    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - set(fields))
+    if unknown:
+        raise RecipeInvalid(f"unknown keys in [{where}]: {', '.join(unknown)}")
+    resolved = dict(values)
+    if kind is ModelConfig and "conditioning" in resolved:
+        resolved["conditioning"] = Conditioning(resolved["conditioning"])
+    for name, value in resolved.items():
+        expected = str(fields[name].type)
+        if expected in _SCALARS and not isinstance(value, _SCALARS[expected]):
+            raise RecipeInvalid(f"expected {expected} for {where}.{name}, got {value!r}")
+        if expected == "int" and isinstance(value, bool):
+            raise RecipeInvalid(f"expected int for {where}.{name}, got {value!r}")
+    return kind(**resolved)
+
+
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+}

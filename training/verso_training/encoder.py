@@ -1,0 +1,122 @@
+"""The frozen sentence encoder: all-MiniLM-L6-v2 with mean pooling.
+
+Reimers & Gurevych 2019, section 3: the vector of a text is the mean of its token states,
+
+    u = sum_t m_t h_t / sum_t m_t,
+
+here divided by its length, so that a dot product is a cosine. The encoder is never trained by
+this package: the decoder adapts to it, and retrieval keeps the published quality exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel
+
+MAX_TOKENS = 256
+"""The length all-MiniLM-L6-v2 was tuned for; longer texts are cut."""
+
+
+class Progress(Protocol):
+    """What ``encode`` reports to: called with the number of texts done since the last call."""
+
+    def __call__(self, done: int) -> object: ...
+
+
+class SentenceEncoder(nn.Module):
+    """BERT, mean pooling over the mask, L2 normalisation."""
+
+    def __init__(self, bert: BertModel) -> None:
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Sentence vectors.
+
+        Args:
+            input_ids: WordPiece ids. Shape: (batch, tokens), int64.
+            attention_mask: 1 for a token, 0 for padding. Shape: (batch, tokens), int64.
+
+        Returns:
+            Unit vectors. Shape: (batch, dim), float32.
+        """
+        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        mask = attention_mask.unsqueeze(-1).to(torch.float32)
+        mean = (states.float() * mask).sum(1) / mask.sum(1).clamp(min=1.0)
+        return mean / mean.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
+    """The encoder and its tokenizer (no truncation, no padding) from a transformers folder."""
+    bert = BertModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return SentenceEncoder(bert).eval(), tokenizer
+
+
+def untrained(
+    tokenizer: Tokenizer, *, dim: int = 384, layers: int = 2, seed: int = 0
+) -> SentenceEncoder:
+    """A small untrained encoder, the same for the same seed; a test's stand-in for the real one."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = BertConfig(
+            vocab_size=tokenizer.get_vocab_size(),
+            hidden_size=dim,
+            num_hidden_layers=layers,
+            num_attention_heads=6,
+            intermediate_size=dim,
+            max_position_embeddings=MAX_TOKENS,
+        )
+        return SentenceEncoder(BertModel(config, add_pooling_layer=False)).eval()
+
+
+@torch.inference_mode()
+def encode(
+    encoder: SentenceEncoder,
+    tokenizer: Tokenizer,
+    *,
+    texts: Sequence[str],
+    device: str = "cpu",
+    tokens_per_batch: int = 2048,
+    bfloat16: bool = False,
+    progress: Progress | None = None,
+) -> NDArray[np.float16]:
+    """Vectors of ``texts`` in their order.
+
+    Texts of like length share a batch, so padding stays below a few percent.
+
+    Returns:
+        Unit vectors rounded to float16. Shape: (texts, dim), float16.
+    """
+    ids = [e.ids[:MAX_TOKENS] for e in tokenizer.encode_batch_fast(list(texts))]
+    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
+    vectors = np.zeros((len(ids), encoder.bert.config.hidden_size), np.float16)
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * len(ids[order[stop]]) <= tokens_per_batch:
+            stop += 1
+        rows = order[start:stop]
+        length = len(ids[rows[-1]])
+        batch = torch.zeros((len(rows), length), dtype=torch.int64)
+        mask = torch.zeros_like(batch)
+        for row, index in enumerate(rows):
+            batch[row, : len(ids[index])] = torch.tensor(ids[index])
+            mask[row, : len(ids[index])] = 1
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+            result = encoder(batch.to(device), mask.to(device))
+        vectors[rows] = result.float().cpu().numpy().astype(np.float16)
+        if progress is not None:
+            progress(len(rows))
+        start = stop
+    return vectors

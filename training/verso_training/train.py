@@ -1,0 +1,241 @@
+"""Train a decoder within a wall-clock budget.
+
+Steps:
+
+1. write the resolved recipe into the run folder; load the prepared data set;
+2. every step: one length-bucketed batch; the vectors are disturbed as storage will disturb them
+   (rounded to float16 or int8, a little noise, sometimes left out); cross-entropy; Muon for the
+   matrices inside the blocks, AdamW for all else;
+3. the learning rate depends on the share of the budget that has passed, not on the step: a busy
+   machine trains fewer steps but the decay always lands;
+4. every few minutes: held-out quality to TensorBoard and ``metrics.jsonl``, and a checkpoint from
+   which ``--resume`` continues with the time it had left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+from verso_training import batches, dataset, metrics, space
+from verso_training.batches import PADDING, Batch
+from verso_training.config import Recipe, TrainConfig, parse
+from verso_training.dataset import Dataset
+from verso_training.loss import tied_cross_entropy
+from verso_training.model import Decoder
+from verso_training.sources import Split
+
+_LAST_RATE = 0.01
+"""Share of the learning rate that is left at the end of the budget."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    elapsed_s: float = 0.0
+    tokens: int = 0
+
+
+class Run:
+    """One training run in one folder."""
+
+    def __init__(self, recipe: Recipe, *, data: Path, folder: Path, resume: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "recipe.json").write_text(json.dumps(recipe.to_dict(), indent=2) + "\n")
+        self.recipe, self.folder = recipe, folder
+        self.config = recipe.train
+        torch.manual_seed(self.config.seed)
+        torch.set_num_threads(self.config.threads)
+        self.training = dataset.load(data, Split.TRAIN)
+        self.validation = _leading(dataset.load(data, Split.VALIDATION), self.config.evaluate_chunks)
+        self.int8_scale = space.int8_scale(self.training.vectors)
+        self.decoder = Decoder(recipe.model).to(self.config.device)
+        self.optimisers = _optimisers(self.decoder, self.config)
+        self.progress = Progress()
+        if resume:
+            self._restore()
+        self.forward = self.decoder.teacher_forced
+        if self.config.compile:
+            self.forward = torch.compile(self.forward, dynamic=True)  # type: ignore[assignment]
+        self._began_s = time.monotonic() - self.progress.elapsed_s
+
+    def train(self) -> None:
+        """Train until the budget is spent, then evaluate and save."""
+        writer = SummaryWriter(str(self.folder / "events"))
+        bar = tqdm(total=round(self.config.minutes * 60), unit="s", desc=self.recipe.name)
+        evaluated_s = saved_s = self.progress.elapsed_s
+        for batch in self._batches():
+            share = self._elapsed() / (self.config.minutes * 60)
+            if share >= 1.0 or self.progress.step >= self.config.max_steps:
+                break
+            loss = self._step(batch, rate_share(self.config, share, self.progress.step))
+            self._record(writer, bar, loss)
+            elapsed_s = self.progress.elapsed_s
+            if elapsed_s - evaluated_s > self.config.evaluate_minutes * 60:
+                self._evaluate(writer)
+                evaluated_s = elapsed_s
+            if elapsed_s - saved_s > self.config.checkpoint_minutes * 60:
+                self.save()
+                saved_s = elapsed_s
+        self._evaluate(writer)
+        self.save()
+        bar.close()
+        writer.close()
+
+    def save(self) -> None:
+        """Write weights, optimiser state and progress; each file replaces the old one whole."""
+        weights = {k: v.contiguous() for k, v in self.decoder.state_dict().items()}
+        save_file(weights, self.folder / "weights.new", metadata={"recipe": self.recipe.name})
+        state = {
+            "optimisers": [o.state_dict() for o in self.optimisers],
+            "progress": asdict(self.progress),
+            "int8_scale": self.int8_scale,
+            "torch_rng": torch.get_rng_state(),
+        }
+        torch.save(state, self.folder / "state.new")
+        (self.folder / "weights.new").replace(self.folder / "weights.safetensors")
+        (self.folder / "state.new").replace(self.folder / "state.pt")
+
+    def _restore(self) -> None:
+        self.decoder.load_state_dict(load_file(self.folder / "weights.safetensors"))
+        state: dict[str, Any] = torch.load(self.folder / "state.pt", weights_only=True)
+        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(saved)
+        self.progress = Progress(**state["progress"])
+        self.int8_scale = state["int8_scale"]
+        torch.set_rng_state(state["torch_rng"])
+
+    def _batches(self) -> Iterator[Batch]:
+        lengths = self.training.lengths()
+        model = self.recipe.model
+        while True:
+            rng = np.random.default_rng((self.config.seed, self.progress.epoch))
+            planned = batches.plan(lengths, tokens_per_step=self.config.tokens_per_step, rng=rng)
+            while self.progress.batch < len(planned):
+                rows = planned[self.progress.batch]
+                yield batches.collate(self.training, rows, bos=model.bos, eos=model.eos)
+                self.progress.batch += 1
+            self.progress.epoch += 1
+            self.progress.batch = 0
+
+    def _step(self, batch: Batch, rate: float) -> float:
+        batch = batch.to(self.config.device)
+        vectors = space.disturb(
+            batch.vectors,
+            scale=self.int8_scale,
+            noise=self.config.vector_noise,
+            dropout=self.config.vector_dropout,
+        )
+        with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bfloat16):
+            loss = self._loss(self.forward(batch.tokens, vectors), batch.targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip_norm)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = group["initial_lr"] * rate
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.tokens += int((batch.targets != PADDING).sum())
+        self.progress.elapsed_s = self._elapsed()
+        return float(loss.detach())
+
+    def _loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        counted = (targets != PADDING).flatten().nonzero()[:, 0]
+        picked = states.flatten(0, 1).index_select(0, counted)  # (tokens, W)
+        if self.config.bfloat16:
+            picked = picked.bfloat16()
+        targets = targets.flatten().index_select(0, counted)
+        return tied_cross_entropy(picked, self.decoder.embedding.weight, targets)
+
+    def _record(self, writer: SummaryWriter, bar: tqdm[Any], loss: float) -> None:
+        progress = self.progress
+        bar.n = min(round(progress.elapsed_s), bar.total)
+        bar.set_postfix(step=progress.step, epoch=progress.epoch, loss=f"{loss:.3f}", refresh=False)
+        bar.refresh()
+        if progress.step % 10 == 0:
+            writer.add_scalar("train/loss", loss, progress.step)
+            writer.add_scalar("train/tokens", progress.tokens, progress.step)
+
+    def _evaluate(self, writer: SummaryWriter) -> None:
+        self.decoder.eval()
+        row: dict[str, Any] = asdict(self.progress)
+        for name, with_vector in (("vector", True), ("none", False)):
+            quality = metrics.measure(
+                self.decoder,
+                self.validation,
+                with_vector=with_vector,
+                device=self.config.device,
+                bfloat16=self.config.bfloat16,
+            )
+            row[name] = {source: asdict(q) for source, q in quality.items()}
+            for source, q in quality.items():
+                writer.add_scalar(f"bits_per_byte/{source}/{name}", q.bits_per_byte, row["step"])
+                writer.add_scalar(f"accuracy/{source}/{name}", q.token_accuracy, row["step"])
+        self.decoder.train()
+        with (self.folder / "metrics.jsonl").open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+def rate_share(config: TrainConfig, share: float, step: int) -> float:
+    """Share of the full learning rate after ``share`` of the budget, at ``step``.
+
+    Flat, then linear towards ``_LAST_RATE`` over the last ``decay_fraction`` of the time; the
+    first ``warmup_steps`` steps rise linearly.
+    """
+    warm = min(1.0, (step + 1) / max(config.warmup_steps, 1))
+    left = min(1.0, (1.0 - min(share, 1.0)) / config.decay_fraction)
+    return warm * (_LAST_RATE + (1.0 - _LAST_RATE) * left)
+
+
+def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:
+    """The recipe and the trained decoder of a run folder."""
+    recipe = parse(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+    decoder = Decoder(recipe.model)
+    decoder.load_state_dict(load_file(folder / "weights.safetensors"))
+    return recipe, decoder.eval()
+
+
+def _optimisers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    matrices = [p for p in decoder.blocks.parameters() if p.ndim == 2]
+    inside = {id(p) for p in matrices}
+    others = [p for p in decoder.parameters() if id(p) not in inside]
+    optimisers: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
+        torch.optim.AdamW(
+            others, lr=config.embedding_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        ),
+    ]
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["initial_lr"] = group["lr"]
+    return optimisers
+
+
+def _leading(full: Dataset, count: int) -> Dataset:
+    """The first ``count`` chunks of each source."""
+    taken: dict[str, int] = {}
+    picked = []
+    for index, chunk in enumerate(full.chunks):
+        taken[chunk.source] = taken.get(chunk.source, 0) + 1
+        if taken[chunk.source] <= count:
+            picked.append(index)
+    return full.subset(picked)
