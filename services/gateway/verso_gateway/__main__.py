@@ -1,0 +1,75 @@
+"""Run the gateway: ``python -m verso_gateway``; ``--new-key NAME`` makes an API key instead.
+
+On SIGTERM or SIGINT it takes no new connections, answers waiting callers with 202, ends event
+streams so that their readers come back elsewhere, and finishes what is in hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from verso_core import telemetry
+from verso_gateway import auth
+from verso_gateway.app import create_app
+from verso_gateway.settings import Settings
+
+
+class _Server(uvicorn.Server):
+    """Tells the application of a stop signal at once; uvicorn would when all callers are gone."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a stop signal."""
+        context = getattr(self._app.state, "context", None)
+        if context is not None:
+            context.closing.set()
+        super().handle_exit(sig, frame)
+
+
+def main() -> int:
+    """Serve until told to stop. Gives the exit code: 2 for wrong settings."""
+    parser = argparse.ArgumentParser(prog="verso_gateway", description="Verso's HTTP gateway")
+    parser.add_argument("--new-key", metavar="NAME", help="print a new API key and its file line")
+    options = parser.parse_args()
+    if options.new_key:
+        key, line = auth.mint(options.new_key)
+        sys.stdout.write(f"key (shown once):    {key}\nline for the file:   {line}\n")
+        return 0
+    try:
+        settings = Settings()
+        app = create_app(settings)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_input=False):
+            where = ".".join(map(str, fault["loc"])).upper()
+            sys.stderr.write(f"VERSO_{where}: {fault['msg']}\n" if where else f"{fault['msg']}\n")
+        return 2
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    telemetry.configure("gateway", level=settings.log_level)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_grace_s)),
+    )
+    server = _Server(config, app)
+    asyncio.run(server.serve())
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The application: routes, layers and the parts behind them, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from verso_core.errors import NotFound, RequestInvalid, VersoError
+from verso_core.ledger import AsyncLedger, Limits
+from verso_gateway import auth, openapi, problems
+from verso_gateway.bells import Bells
+from verso_gateway.catalogue import Catalogue
+from verso_gateway.context import Context, admit
+from verso_gateway.limits import BodyLimit
+from verso_gateway.metrics import Metrics
+from verso_gateway.observe import Observe
+from verso_gateway.routes import (
+    collections,
+    documents,
+    embed,
+    health,
+    ingest,
+    jobs,
+    openai,
+    reconstruct,
+    search,
+)
+from verso_gateway.settings import Settings
+from verso_gateway.submit import Desk
+
+_GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Make the application; connections open when it starts and close when it stops.
+
+    Raises:
+        ValueError: the API keys file is not one.
+        OSError: the API keys file cannot be read.
+    """
+    metrics = Metrics()
+    gate = auth.Gate()
+    if settings.api_keys_file is not None:
+        gate = auth.Gate(auth.read_keys(settings.api_keys_file))
+    app = FastAPI(
+        title="Verso",
+        version="1",
+        summary="Keeps a text's vector and a small patch, and gives every byte back.",
+        lifespan=_lifespan(settings, metrics, gate=gate),
+        docs_url=None,  # the page would fetch its scripts from another host
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    for module in _GUARDED:
+        app.include_router(module.router, dependencies=[Depends(admit)])
+    app.include_router(health.router)
+    metrics.create_tasks(
+        name
+        for module in (*_GUARDED, health)
+        for route in module.router.routes
+        if (name := getattr(route, "name", None))
+    )
+    for kind in (VersoError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer)
+    app.add_middleware(
+        BodyLimit,
+        body_bytes=settings.body_limit_bytes,
+        upload_bytes=settings.upload_limit_bytes,
+        held_bytes=settings.held_limit_bytes,
+        stall_timeout_s=settings.stall_timeout_s,
+    )
+    app.add_middleware(Observe, metrics=metrics)  # added last, so outermost
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way
+    return app
+
+
+def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        closing = asyncio.Event()
+        ledger = AsyncLedger.from_url(settings.redis_url)
+        bells = Bells(settings.broker_url, metrics=metrics)
+        limits = Limits(
+            max_slices=settings.queue_limit_slices, max_bytes=settings.queue_limit_bytes
+        )
+        app.state.context = Context(
+            settings=settings,
+            ledger=ledger,
+            catalogue=Catalogue(ledger),
+            desk=Desk(ledger, bells, metrics=metrics, limits=limits, closing=closing),
+            metrics=metrics,
+            gate=gate,
+            closing=closing,
+        )
+        try:
+            yield
+        finally:
+            closing.set()
+            await ledger.close()
+            await asyncio.to_thread(bells.close)
+
+    return lifespan
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    """Answer every error that a route or the framework raises."""
+    match error:
+        case VersoError():
+            return problems.answer(request.scope, error)
+        case RequestValidationError():
+            fault = error.errors()[0]
+            invalid, pointer = problems.from_fault(
+                fault["type"], fault["loc"], message=fault["msg"]
+            )
+            request.state.pointer = pointer
+            return problems.answer(request.scope, invalid)
+        case HTTPException(status_code=404):
+            return problems.answer(request.scope, NotFound(f"nothing at {request.url.path!a}"))
+        case HTTPException():
+            response = problems.answer(request.scope, RequestInvalid(error.detail))
+            response.status_code = error.status_code
+            response.headers.update(error.headers or {})
+            return response
+        case _:
+            raise error

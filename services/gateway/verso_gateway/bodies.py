@@ -1,0 +1,107 @@
+"""Request bodies as Python values, read strictly (RFC 8259).
+
+What the standard parser would let pass is refused: NaN and infinities, a key that stands twice in
+an object, nesting without end. Lone surrogates do pass, so that the one text that holds them can be
+refused and its neighbours are not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from verso_core.errors import RequestInvalid
+from verso_gateway import problems
+
+JSON = "application/json"
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def media_type(request: Request) -> str:
+    """Give the media type of the body, lower case, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def parse(data: bytes) -> Any:
+    """Read one JSON value from UTF-8 bytes.
+
+    Raises:
+        RequestInvalid: the bytes are not strict JSON.
+    """
+    try:
+        # surrogatepass: a surrogate written as three raw bytes is treated like its \\u escape
+        text = data.decode("utf-8", "surrogatepass")
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_unique,
+        )
+    except UnicodeDecodeError as exc:
+        raise RequestInvalid(f"expected UTF-8, got byte {data[exc.start]:#04x}") from exc
+    except json.JSONDecodeError as exc:
+        raise RequestInvalid(f"malformed JSON: {exc.msg} at character {exc.pos}") from exc
+    except RecursionError as exc:
+        raise RequestInvalid("malformed JSON: nested too deeply") from exc
+    except ValueError as exc:  # an integer of thousands of digits
+        raise RequestInvalid("malformed JSON: a number out of range") from exc
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """Read the body as a JSON object.
+
+    Raises:
+        RequestInvalid: another media type, malformed JSON, or no object.
+        BodyTooLarge: it passes the limit.
+    """
+    if media_type(request) != JSON:
+        raise RequestInvalid(f"expected Content-Type {JSON}, got '{media_type(request)}'")
+    value = parse(await request.body())
+    if not isinstance(value, dict):
+        raise RequestInvalid(f"expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> Model:
+    """Check a body against its model.
+
+    Raises:
+        RequestInvalid: with the pointer to the first fault left in the request's state.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        error, pointer = problems.from_validation(exc)
+        request.state.pointer = pointer
+        raise error from None  # the cause would quote the text
+
+
+def encodable(text: str) -> bool:
+    """Tell whether a string names UTF-8 bytes, that is, holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise RequestInvalid(f"malformed JSON: {name} is not a number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise RequestInvalid("malformed JSON: a number out of range")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise RequestInvalid("malformed JSON: a key stands twice in one object")
+    return value

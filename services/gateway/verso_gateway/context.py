@@ -1,0 +1,49 @@
+"""What every route needs, made once when the gateway starts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from fastapi import Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+
+from verso_core.ledger import AsyncLedger
+from verso_gateway.auth import Gate
+from verso_gateway.catalogue import Catalogue
+from verso_gateway.metrics import Metrics
+from verso_gateway.settings import Settings
+from verso_gateway.submit import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of a running gateway. ``closing`` is set when it was told to stop."""
+
+    settings: Settings
+    ledger: AsyncLedger
+    catalogue: Catalogue
+    desk: Desk
+    metrics: Metrics
+    gate: Gate
+    closing: asyncio.Event
+
+
+def context_of(request: Request) -> Context:
+    """Give the context of the application that serves a request."""
+    context: Context = request.app.state.context
+    return context
+
+
+# They only describe, for the OpenAPI document, what the gate reads by itself.
+_BEARER = Security(HTTPBearer(auto_error=False, scheme_name="bearer"))
+_HEADER = Security(APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header"))
+
+
+async def admit(request: Request, _bearer: object = _BEARER, _header: object = _HEADER) -> None:
+    """Let a known caller in and note its tenant.
+
+    Raises:
+        Unauthorized: the caller is not known.
+    """
+    request.state.tenant = context_of(request).gate.tenant(request)

@@ -1,0 +1,162 @@
+"""Documents as they come in, made into items of ingest slices.
+
+A document that cannot be taken becomes an item that carries its error, in its place, so that its
+neighbours go on and the caller finds every answer where it expects it.
+
+A document without an id gets one derived from its content: BLAKE2b over text, metadata, time, and
+how often the same content stood in this request before. So the same request repeated names the same
+documents, and a log in which a line stands twice keeps both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from verso_core.errors import (
+    DuplicateId,
+    MetadataInvalid,
+    RequestInvalid,
+    TextNotEncodable,
+    VersoError,
+    error_body,
+)
+from verso_core.jobs import (
+    Item,
+    Scalar,
+    check_document_id,
+    check_metadata,
+    text_bytes,
+    text_from_base64,
+)
+from verso_gateway.bodies import encodable
+
+_FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
+_ID_BYTES = 16
+_TIME_LIMIT_S = 253_402_300_800.0  # the year 10000, where ISO 8601 ends
+
+
+class Intake:
+    """Reads the documents of one request; remembers which ids it has seen."""
+
+    def __init__(self) -> None:
+        self._ids: set[bytes] = set()
+        self._contents: Counter[bytes] = Counter()
+        self.count = 0
+
+    def take(self, document: object, *, place: str) -> Item:
+        """Read one document.
+
+        Args:
+            document: the parsed JSON value.
+            place: where it stood, for messages: ``line 7`` or ``document 6``.
+        """
+        self.count += 1
+        try:
+            return self._item(document)
+        except VersoError as error:
+            return self._rejected(document, error, place=place)
+
+    def refuse(self, error: VersoError, *, place: str) -> Item:
+        """Stand in for a document that could not even be parsed."""
+        self.count += 1
+        return self._rejected(None, error, place=place)
+
+    def _item(self, document: object) -> Item:
+        if not isinstance(document, dict):
+            raise RequestInvalid(f"expected an object, got {type(document).__name__}")
+        unknown = sorted(document.keys() - _FIELDS)
+        if unknown:
+            raise RequestInvalid(f"expected the keys {sorted(_FIELDS)}, got {unknown[0]!a}")
+        text = _text(document)
+        metadata = _metadata(document.get("metadata"))
+        time_s = _time_s(document.get("time"))
+        if document.get("id") is None:
+            document_id = self._derived_id(text, metadata, time_s)
+        else:
+            document_id = check_document_id(document["id"])
+        self._note(document_id)
+        header = {"id": document_id, "metadata": metadata, "time": time_s}
+        return Item(header=header, blob=text)
+
+    def _note(self, document_id: str) -> None:
+        # 16 bytes an id, however long: an upload may hold millions
+        digest = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
+        if digest in self._ids:
+            raise DuplicateId("the id stands earlier in this request")
+        self._ids.add(digest)
+
+    def _derived_id(self, text: bytes, metadata: dict[str, Scalar], time_s: float | None) -> str:
+        about = json.dumps([metadata, time_s], sort_keys=True).encode("ascii")
+        content = hashlib.blake2b(about, digest_size=_ID_BYTES, person=b"verso.document")
+        content.update(text)
+        seen = self._contents[content.digest()]
+        self._contents[content.digest()] += 1
+        content.update(seen.to_bytes(8, "little"))
+        return content.hexdigest()
+
+    def _rejected(self, document: object, error: VersoError, *, place: str) -> Item:
+        body = error_body(error)
+        body["detail"] = f"{place}: {body['detail']}"
+        header: dict[str, Any] = {"rejected": body}
+        given = document.get("id") if isinstance(document, dict) else None
+        if isinstance(given, str) and encodable(given):
+            header["id"] = given[:256]
+        return Item(header=header)
+
+
+def _text(document: dict[str, Any]) -> bytes:
+    text, text_base64 = document.get("text"), document.get("text_base64")
+    if (text is None) == (text_base64 is None):
+        raise RequestInvalid("expected exactly one of text and text_base64")
+    if text is not None:
+        if not isinstance(text, str):
+            raise RequestInvalid(f"expected a string as text, got {type(text).__name__}")
+        return text_bytes(text)
+    if not isinstance(text_base64, str):
+        raise RequestInvalid(f"expected a string as text_base64, got {type(text_base64).__name__}")
+    return text_from_base64(text_base64)
+
+
+def _metadata(metadata: object) -> dict[str, Scalar]:
+    checked = check_metadata({} if metadata is None else metadata)
+    for value in checked.values():
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise MetadataInvalid("expected integers of 64 bits")
+    return checked
+
+
+def _time_s(time: object) -> float | None:
+    """Read a time: Unix seconds, or RFC 3339 text with an offset."""
+    match time:
+        case None:
+            return None
+        case bool():
+            raise RequestInvalid("expected Unix seconds or an RFC 3339 string as time, got bool")
+        case int() | float():
+            time_s = float(time) if abs(time) < _TIME_LIMIT_S else math.inf
+        case str():
+            time_s = _parse_time(time)
+        case _:
+            raise RequestInvalid(
+                f"expected Unix seconds or an RFC 3339 string as time, got {type(time).__name__}"
+            )
+    if not abs(time_s) < _TIME_LIMIT_S:
+        raise RequestInvalid("expected a time before the year 10000")
+    return time_s
+
+
+def _parse_time(text: str) -> float:
+    if not encodable(text):
+        raise TextNotEncodable("lone surrogate in time")
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise RequestInvalid("expected Unix seconds or an RFC 3339 string as time") from exc
+    if parsed.tzinfo is None:
+        raise RequestInvalid("expected a time with its offset from UTC, such as 'Z'")
+    return parsed.timestamp()

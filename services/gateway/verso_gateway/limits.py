@@ -1,0 +1,133 @@
+"""How much of a request body is taken in, counted before anything is parsed.
+
+1. A body whose Content-Length passes the limit is refused without a look at it.
+2. A chunked body is counted as it arrives and refused when it passes the limit.
+3. All bodies together hold at most ``held_limit_bytes``; beyond that the answer is 429.
+4. A body that stops arriving is given up.
+
+A refused body is read to its end and thrown away where that is cheap: a client that still writes
+would otherwise see a broken connection instead of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoError
+from verso_gateway import problems
+
+NDJSON = "application/x-ndjson"
+_DISCARD_BYTES = 64 * 1024 * 1024
+
+
+class BodyLimit:
+    """ASGI middleware that bounds request bodies."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        body_bytes: int,
+        upload_bytes: int,
+        held_bytes: int,
+        stall_timeout_s: float,
+    ) -> None:
+        self._app = app
+        self._body_bytes = body_bytes
+        self._upload_bytes = upload_bytes
+        self._held_bytes = held_bytes
+        self._stall_timeout_s = stall_timeout_s
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection event."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        upload = headers.get("content-type", "").partition(";")[0].strip().lower() == NDJSON
+        body = _Body(
+            receive,
+            limit_bytes=self._upload_bytes if upload else self._body_bytes,
+            stall_timeout_s=self._stall_timeout_s,
+        )
+        try:
+            self._check_announced(headers, body.limit_bytes)
+        except VersoError as error:
+            if headers.get("expect", "").lower() != "100-continue":
+                await body.discard()
+            await problems.answer(scope, error)(scope, receive, send)
+            return
+
+        async def counted() -> Message:
+            message = await body.next()
+            size = len(message.get("body", b""))
+            self._held += size
+            body.held += size
+            if self._held > self._held_bytes:
+                await body.discard()
+                raise QueueFull("too many request bytes in memory at once")
+            return message
+
+        try:
+            await self._app(scope, counted, send)
+        finally:
+            self._held -= body.held
+
+    def _check_announced(self, headers: Headers, limit_bytes: int) -> None:
+        announced = headers.get("content-length", "0")
+        if not (announced.isascii() and announced.isdigit()):
+            raise RequestInvalid("expected a number as Content-Length")
+        if int(announced) > limit_bytes:
+            raise BodyTooLarge(f"expected a body of <= {limit_bytes} bytes, got {announced}")
+        if self._held + int(announced) > self._held_bytes:
+            raise QueueFull("too many request bytes in memory at once")
+
+
+class _Body:
+    """One request's body as it arrives."""
+
+    def __init__(self, receive: Receive, *, limit_bytes: int, stall_timeout_s: float) -> None:
+        self._receive = receive
+        self._stall_timeout_s = stall_timeout_s
+        self._complete = False
+        self._taken = 0
+        self.limit_bytes = limit_bytes
+        self.held = 0
+
+    async def next(self) -> Message:
+        """Take the next message.
+
+        Raises:
+            BodyTooLarge: the body passes its limit.
+            RequestInvalid: it stopped arriving.
+        """
+        if self._complete:  # now the server tells only of a disconnect, which may take forever
+            return await self._receive()
+        message = await self._take()
+        if self._taken > self.limit_bytes:
+            await self.discard()
+            raise BodyTooLarge(f"expected a body of <= {self.limit_bytes} bytes, got more")
+        return message
+
+    async def discard(self) -> None:
+        """Read on and throw away, up to a bound."""
+        start = self._taken
+        try:
+            while not self._complete and self._taken - start < _DISCARD_BYTES:
+                await self._take()
+        except RequestInvalid:
+            return
+
+    async def _take(self) -> Message:
+        try:
+            async with asyncio.timeout(self._stall_timeout_s):
+                message = await self._receive()
+        except TimeoutError as exc:
+            raise RequestInvalid(f"no byte of the body in {self._stall_timeout_s} s") from exc
+        self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        self._taken += len(message.get("body", b""))
+        return message

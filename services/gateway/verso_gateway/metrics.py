@@ -1,0 +1,104 @@
+"""What the gateway counts: requests, bells, waits and open event streams.
+
+``task`` is a route's name. Labels never hold ids, tenants or text, and every label set exists from
+the start, so that a rate over a first error is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from verso_core.jobs import Kind, Queue
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+UNROUTED = "unrouted"
+_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+# from a cached stats call to the longest wait a caller may ask for
+_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """One process's counters, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "verso_requests_total",
+            "HTTP requests answered.",
+            ["task", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "verso_request_seconds",
+            "Time from a request's head to the end of its answer.",
+            ["task"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._accepted = Counter(
+            "verso_jobs_accepted_total",
+            "Jobs that the ledger accepted, without replays.",
+            ["task", "queue"],
+            registry=self._registry,
+        )
+        self._waits = Counter(
+            "verso_waits_total",
+            "Waits for a job, by whether it ended in time.",
+            ["status"],
+            registry=self._registry,
+        )
+        self._bells = Counter(
+            "verso_bells_total",
+            "Door-bells sent to the broker.",
+            ["queue", "status"],
+            registry=self._registry,
+        )
+        self.streams = Gauge(
+            "verso_event_streams", "Event streams open now.", registry=self._registry
+        )
+        self._create()
+
+    def _create(self) -> None:
+        for queue in Queue:
+            for status in ("sent", "failed"):
+                self._bells.labels(queue, status)
+            for kind in Kind:
+                self._accepted.labels(kind, queue)
+        for status in ("ended", "deferred"):
+            self._waits.labels(status)
+
+    def create_tasks(self, names: Iterable[str]) -> None:
+        """Make the label sets of the routes of these names."""
+        for name in (*names, UNROUTED):
+            self._seconds.labels(name)
+            for status in _CLASSES:
+                self._requests.labels(name, status)
+
+    def request(self, task: str, *, status: int, seconds: float) -> None:
+        """Count one answered request."""
+        self._requests.labels(task, f"{status // 100}xx").inc()
+        self._seconds.labels(task).observe(seconds)
+
+    def accepted(self, kind: Kind, queue: Queue) -> None:
+        """Count one accepted job."""
+        self._accepted.labels(kind, queue).inc()
+
+    def waited(self, *, ended: bool) -> None:
+        """Count one wait."""
+        self._waits.labels("ended" if ended else "deferred").inc()
+
+    def bell(self, queue: Queue, *, sent: bool) -> None:
+        """Count one bell."""
+        self._bells.labels(queue, "sent" if sent else "failed").inc()
+
+    def page(self) -> bytes:
+        """Write all figures in the text format of Prometheus."""
+        return generate_latest(self._registry)

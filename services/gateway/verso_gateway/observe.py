@@ -1,0 +1,87 @@
+"""The outermost layer: a request id, the counters, one log line, and an answer to every fault.
+
+A fault nobody foresaw becomes a 500 that names its class and nothing else; the log gets the places
+it passed through, but not its message, which may quote a text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import traceback
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from verso_gateway import problems
+from verso_gateway.metrics import UNROUTED, Metrics
+
+_log = logging.getLogger("verso_gateway.access")
+_REQUEST_ID = re.compile(r"^[A-Za-z0-9_.:-]{1,128}$")
+
+
+class Observe:
+    """ASGI middleware around everything else."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection event."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = time.perf_counter()
+        status = 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:  # the last place that can still answer
+            _log_fault(error)
+            if status:  # half an answer is out: let the server cut the connection
+                raise
+            await problems.answer(scope, error)(scope, receive, noted)
+        finally:
+            self._note(scope, status, seconds=time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, *, seconds: float) -> None:
+        route = scope.get("route")
+        task = getattr(route, "name", UNROUTED)
+        status = status or 499  # the caller went away before an answer began
+        self._metrics.request(task, status=status, seconds=seconds)
+        _log.info(
+            "request",
+            extra={
+                "request_id": scope["state"]["request_id"],
+                "method": scope["method"],
+                "task": task,
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+            },
+        )
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _REQUEST_ID.match(given) else uuid4().hex
+
+
+def _log_fault(error: BaseException) -> None:
+    places = [
+        f"{f.filename}:{f.lineno} {f.name}" for f in traceback.extract_tb(error.__traceback__)
+    ]
+    _log.error("fault", extra={"error": type(error).__name__, "places": places})

@@ -1,0 +1,182 @@
+"""Errors as HTTP: one table from code to status, and the two shapes that callers know.
+
+Every route answers errors as problem+json (RFC 9457) with ``code``, ``retryable`` and
+``request_id``; routes that speak OpenAI's protocol answer in OpenAI's shape. ``type`` is a path of
+this server that explains the code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.responses import Response
+from starlette.types import Scope
+
+from verso_core.errors import (
+    CLASSES,
+    ErrorBody,
+    QueueFull,
+    RequestInvalid,
+    TextNotEncodable,
+    error_body,
+)
+
+STATUSES: dict[str, int] = {
+    "request_invalid": 422,
+    "text_not_encodable": 422,
+    "text_too_large": 422,
+    "duplicate_id": 422,
+    "id_invalid": 422,
+    "vector_invalid": 422,
+    "metadata_invalid": 422,
+    "body_too_large": 413,
+    "idempotency_conflict": 422,
+    "unauthorized": 401,
+    "not_found": 404,
+    "collection_unknown": 404,
+    "document_unknown": 404,
+    "job_unknown": 404,
+    "collection_exists": 409,
+    "record_corrupt": 500,
+    "patch_corrupt": 500,
+    "artifact_invalid": 500,
+    "frame_invalid": 500,
+    "internal": 500,
+    "job_ended": 500,
+    "attempts_exhausted": 500,
+    "cancelled": 409,
+    "deadline_expired": 504,
+    "queue_full": 429,
+    "unavailable": 503,
+    "ledger_unavailable": 503,
+    "vectors_unavailable": 503,
+    "engine_unavailable": 503,
+    "not_ready": 503,
+    "durability_missing": 503,
+    "disk_full": 507,
+}
+"""HTTP status of every error code (a test keeps it complete)."""
+
+_RETRY_AFTER_S = 1.0
+_OPENAI_PATHS = ("/v1/embeddings", "/v1/models")
+_OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def explanation(code: str) -> str | None:
+    """Say what an error code means, from its class; None where no such code exists."""
+    cls = CLASSES.get(code)
+    if cls is None:
+        return None
+    help_text = "Trying again later can help." if cls.retryable else "Trying again does not help."
+    meaning = (cls.__doc__ or "").strip()
+    return f"{code} (HTTP {STATUSES[code]})\n\n{meaning}\n{help_text}\n"
+
+
+def answer(scope: Scope, error: BaseException) -> Response:
+    """Turn an error into the response that the route of ``scope`` owes its caller.
+
+    Args:
+        scope: ASGI scope of the request; whoever raised may have left in its state, as
+            ``pointer``, which part of the body is wrong (RFC 6901).
+        error: a VersoError, or a foreign exception, of which only the class name is shown.
+    """
+    body = error_body(error)
+    openai = scope["path"].startswith(_OPENAI_PATHS)
+    status = STATUSES[body["code"]]
+    pointer = scope.get("state", {}).get("pointer")
+    if openai and status == 422:
+        status = 400  # the protocol knows no 422
+    content = (
+        _openai_shape(body, status, pointer=pointer)
+        if openai
+        else _problem_shape(scope, body, status=status, pointer=pointer)
+    )
+    return Response(
+        # ASCII: a pointer may name a key that holds a lone surrogate
+        json.dumps(content).encode("ascii"),
+        status_code=status,
+        media_type="application/json" if openai else "application/problem+json",
+        headers=_headers(error, body, status=status),
+    )
+
+
+def _problem_shape(
+    scope: Scope, body: ErrorBody, *, status: int, pointer: str | None
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "type": f"/docs/errors/{body['code']}",
+        "title": body["code"].replace("_", " "),
+        "status": status,
+        "detail": body["detail"],
+        "instance": scope["path"],
+        "code": body["code"],
+        "retryable": body["retryable"],
+        "request_id": scope.get("state", {}).get("request_id"),
+    }
+    if (job_id := scope.get("state", {}).get("job_id")) is not None:
+        content["job_id"] = job_id
+    if pointer is not None:
+        content["pointer"] = pointer
+    return content
+
+
+def _openai_shape(body: ErrorBody, status: int, *, pointer: str | None) -> dict[str, Any]:
+    kind = _OPENAI_TYPES.get(status)
+    if kind is None:
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+    param = pointer.split("/")[1] if pointer else None
+    return {
+        "error": {"message": body["detail"], "type": kind, "param": param, "code": body["code"]}
+    }
+
+
+def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str, str]:
+    headers = {"Cache-Control": "no-store"}
+    if body["retryable"]:
+        wait_s = error.retry_after_s if isinstance(error, QueueFull) else _RETRY_AFTER_S
+        headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
+        headers["Retry-After-Ms"] = str(math.ceil(wait_s * 1000))
+    else:
+        # the OpenAI SDK tries a 409 or 5xx again unless it is told not to
+        headers["X-Should-Retry"] = "false"
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="verso"'
+    return headers
+
+
+def from_validation(exc: ValidationError) -> tuple[RequestInvalid, str]:
+    """Turn the first fault that pydantic found into an error and a JSON pointer to the part."""
+    fault = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+    return from_fault(fault["type"], fault["loc"], message=fault["msg"])
+
+
+def from_fault(kind: str, loc: Sequence[int | str], *, message: str) -> tuple[RequestInvalid, str]:
+    """Turn one of pydantic's faults into an error and a JSON pointer (RFC 6901)."""
+    pointer = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in loc)
+    if kind == "string_unicode":
+        return TextNotEncodable(f"{pointer}: lone surrogate in a string; send base64"), pointer
+    return RequestInvalid(f"{pointer or 'body'}: {message}"), pointer
+
+
+def codes_in_openapi() -> Mapping[str, Any]:
+    """Describe the problem shape for the OpenAPI document."""
+    return {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code", "retryable"],
+        "properties": {
+            "type": {"type": "string", "examples": ["/docs/errors/queue_full"]},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "instance": {"type": "string"},
+            "code": {"type": "string", "enum": sorted(STATUSES)},
+            "retryable": {"type": "boolean"},
+            "request_id": {"type": "string"},
+            "job_id": {"type": "string", "description": "the job that ended in this error"},
+            "pointer": {"type": "string", "description": "RFC 6901"},
+        },
+    }

@@ -1,0 +1,79 @@
+"""``/v1/collections``: make, list, describe and delete collections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.jobs import CollectionRequest, Item, Kind
+from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.context import context_of
+from verso_gateway.schemas import CollectionList, CollectionView, StatsView
+from verso_gateway.submit import Ended
+
+router = APIRouter(tags=["collections"])
+
+
+@router.get(
+    "/v1/collections",
+    name="collections",
+    operation_id="listCollections",
+    responses=openapi.responses(CollectionList),
+)
+async def list_all(request: Request) -> Response:
+    """List the collections by name."""
+    found = await context_of(request).catalogue.list()
+    return answers.json_response({"collections": [views.collection(one) for one in found]})
+
+
+@router.post(
+    "/v1/collections",
+    name="collection_create",
+    operation_id="createCollection",
+    status_code=201,
+    responses=openapi.job_responses(CollectionView, status=201),
+    openapi_extra=openapi.body(CollectionRequest),
+)
+async def create(request: Request) -> Response:
+    """Make a collection; one that exists with the same settings is given as it is."""
+    value = await bodies.read_object(request)
+    checked = bodies.validate(request, value, model=CollectionRequest)
+    params = checked.model_dump(mode="json")
+    slices = answers.one_slice(Kind.COLLECTION_CREATE, params, [Item({})])
+    order = answers.order_of(request, Kind.COLLECTION_CREATE, slices=slices)
+    return await answers.respond(
+        request,
+        await answers.repeatable(request, order),
+        body=lambda ended: answers.sole(Kind.COLLECTION_CREATE, ended),
+        status=201,
+    )
+
+
+@router.get(
+    "/v1/collections/{name}",
+    name="collection",
+    operation_id="getCollection",
+    responses=openapi.job_responses(StatsView),
+)
+async def describe(request: Request, name: str) -> Response:
+    """Describe a collection: its settings, and what its texts, vectors and patches take."""
+    await context_of(request).catalogue.get(name)
+    return await _about(request, Kind.STATS, name)
+
+
+@router.delete("/v1/collections/{name}", name="collection_delete", operation_id="deleteCollection")
+async def delete(request: Request, name: str) -> Response:
+    """Delete a collection and all its documents."""
+    await context_of(request).catalogue.get(name)
+    return await _about(request, Kind.COLLECTION_DELETE, name)
+
+
+async def _about(request: Request, kind: Kind, name: str) -> Response:
+    slices = answers.one_slice(kind, {"name": name}, [Item({})])
+
+    def body(ended: Ended) -> dict[str, Any]:
+        return {"name": name, **answers.sole(kind, ended)}
+
+    return await answers.respond(request, answers.order_of(request, kind, slices=slices), body=body)

@@ -1,0 +1,75 @@
+"""``POST /v1/embed``: texts to vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.errors import VersoError, error_body
+from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut, text_bytes
+from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.schemas import BatchView
+
+router = APIRouter(tags=["models"])
+
+_SLICE_ITEMS = 256
+_SLICE_BYTES = 1024 * 1024
+_INTERACTIVE_ITEMS = 32
+
+
+@router.post(
+    "/v1/embed",
+    name="embed",
+    operation_id="embed",
+    responses=openapi.job_responses(BatchView),
+    openapi_extra=openapi.body(EmbedRequest),
+)
+async def embed(request: Request) -> Response:
+    """Turn texts into vectors: mean-pooled, of unit length.
+
+    A text that cannot be taken fails alone. A text longer than the model's window is embedded by
+    its beginning.
+    """
+    value = await bodies.read_object(request)
+    texts, faults = split_texts(value.get("texts"))
+    checked = bodies.validate(request, {**value, "texts": texts}, model=EmbedRequest)
+    slices, queue = embed_slices(checked.texts, faults=faults)
+    order = answers.order_of(request, Kind.EMBED, slices=slices, queue=queue)
+    as_base64 = checked.encoding == "base64"
+    return await answers.respond(
+        request,
+        await answers.repeatable(request, order),
+        body=lambda ended: views.batch(Kind.EMBED, ended, vectors_base64=as_base64),
+    )
+
+
+def split_texts(texts: Any) -> tuple[Any, dict[int, VersoError]]:
+    """Set the strings aside that name no bytes: each fails alone, the rest can be validated."""
+    if not isinstance(texts, list):
+        return texts, {}
+    kept, faults = list(texts), {}
+    for place, text in enumerate(texts):
+        if isinstance(text, str):
+            try:
+                text_bytes(text)
+            except VersoError as error:
+                faults[place] = error
+                kept[place] = ""
+    return kept, faults
+
+
+def embed_slices(
+    texts: list[str], *, faults: dict[int, VersoError]
+) -> tuple[list[SliceSpec], Queue]:
+    """Cut texts into slices and choose their queue: a few short texts must not wait behind bulk."""
+    items = [
+        Item({"rejected": error_body(faults[place])})
+        if place in faults
+        else Item({}, text.encode())
+        for place, text in enumerate(texts)
+    ]
+    slices = list(cut(Kind.EMBED, {}, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
+    few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
+    return slices, Queue.INTERACTIVE if few else Queue.BULK

@@ -1,0 +1,77 @@
+"""``POST /v1/ingest``: take documents in, as one JSON body or as a stream of lines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import Kind, Queue
+from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.context import context_of
+from verso_gateway.idempotency import Fingerprint, key_of
+from verso_gateway.limits import NDJSON
+from verso_gateway.schemas import BatchView, IngestRequest
+from verso_gateway.submit import Order
+from verso_gateway.upload import Upload
+
+router = APIRouter(tags=["documents"])
+
+
+@router.post(
+    "/v1/ingest",
+    name="ingest",
+    operation_id="ingest",
+    responses=openapi.job_responses(BatchView),
+    openapi_extra=openapi.body(IngestRequest, ndjson=True),
+)
+async def ingest(
+    request: Request,
+    collection: Annotated[str | None, Query(description="for NDJSON; default 'default'")] = None,
+) -> Response:
+    """Take documents in: each is stored as a vector and a patch and its text is dropped.
+
+    The text is dropped only after a decode of the stored bytes has given it back. Send JSON, or
+    NDJSON with one document a line and the collection in the query. The answer is 202 unless
+    ``Prefer: wait=N`` asks to wait. A document without an id gets one derived from its content.
+    """
+    fingerprint = Fingerprint(request)
+    if bodies.media_type(request) == NDJSON:
+        name = collection or "default"
+        await context_of(request).catalogue.get(name)
+        upload = Upload(name)
+        await upload.read_lines(_hashed(request.stream(), fingerprint))
+    else:
+        value = await bodies.read_object(request)
+        fingerprint.update(await request.body())
+        # the documents are judged one by one: a bad one must not fail its neighbours
+        documents = value.get("documents")
+        if not isinstance(documents, list):
+            raise RequestInvalid("/documents: expected an array")
+        head = bodies.validate(request, {**value, "documents": []}, model=IngestRequest)
+        if collection is not None and "collection" in value and collection != head.collection:
+            raise RequestInvalid("the collection in the query and in the body differ")
+        name = head.collection if collection is None else collection
+        await context_of(request).catalogue.get(name)
+        upload = Upload(name)
+        await upload.read_documents(documents)
+    key = key_of(request)
+    order = Order(
+        kind=Kind.INGEST,
+        queue=Queue.BULK,
+        slices=upload.finish(),
+        tenant=request.state.tenant,
+        idempotency=None if key is None else (key, fingerprint.hex()),
+    )
+    return await answers.respond(
+        request, order, body=lambda ended: views.batch(Kind.INGEST, ended), wait_default_s=0.0
+    )
+
+
+async def _hashed(chunks: AsyncIterator[bytes], fingerprint: Fingerprint) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        fingerprint.update(chunk)
+        yield chunk

@@ -1,0 +1,66 @@
+"""``POST /v1/search``: find records by a text, a vector, or another record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.jobs import Item, Kind, SearchRequest, split_record_id, text_bytes
+from verso_gateway import answers, bodies, floats, openapi, results
+from verso_gateway.context import context_of
+from verso_gateway.schemas import SearchView
+from verso_gateway.submit import Ended
+
+router = APIRouter(tags=["search"])
+
+
+@router.post(
+    "/v1/search",
+    name="search",
+    operation_id="search",
+    responses=openapi.job_responses(SearchView),
+    openapi_extra=openapi.body(SearchRequest),
+)
+async def search(request: Request) -> Response:
+    """Find the records nearest to a text, a vector, or a stored document or record.
+
+    With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
+    whose stored bytes are damaged carries an error instead, never another text.
+    """
+    value = await bodies.read_object(request)
+    checked = bodies.validate(request, value, model=SearchRequest)
+    item = _item(checked)
+    await context_of(request).catalogue.get(checked.collection)
+    params = {
+        "collection": checked.collection,
+        "limit": checked.limit,
+        "filter": None if checked.filter is None else checked.filter.model_dump(),
+        "with_text": checked.with_text,
+    }
+    slices = answers.one_slice(Kind.SEARCH, params, [item])
+    order = answers.order_of(request, Kind.SEARCH, slices=slices)
+    return await answers.respond(
+        request,
+        await answers.repeatable(request, order),
+        body=lambda ended: _body(ended, collection=checked.collection),
+    )
+
+
+def _item(checked: SearchRequest) -> Item:
+    if checked.query is not None:
+        return Item({}, text_bytes(checked.query))
+    if checked.vector is not None:
+        return Item({"vector": True}, floats.pack(checked.vector))
+    document, chunk = split_record_id(checked.id or "")
+    return Item({"id": document} if chunk is None else {"id": document, "chunk": chunk})
+
+
+def _body(ended: Ended, *, collection: str) -> dict[str, Any]:
+    return {
+        "job_id": ended.record.job_id,
+        "collection": collection,
+        "hits": answers.sole(Kind.SEARCH, ended)["hits"],
+        "timings_ms": results.total_timings(ended.results),
+    }

@@ -1,0 +1,76 @@
+"""What an operator may set for the gateway; read from the environment once, by ``__main__``."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_MIB = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """Settings of one gateway process; each is the environment variable ``VERSO_<NAME>``."""
+
+    model_config = SettingsConfigDict(env_prefix="VERSO_", frozen=True, extra="ignore")
+
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0", description="ledger and documents (Redis or Valkey)"
+    )
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1", description="Celery broker that carries the door-bells"
+    )
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8080, ge=0, le=65535, description="port to listen on")
+    api_keys_file: Path | None = Field(
+        default=None, description="hashed API keys, one a line; needed beyond loopback"
+    )
+    body_limit_bytes: int = Field(
+        default=16 * _MIB, ge=1024, description="largest JSON body, bytes"
+    )
+    upload_limit_bytes: int = Field(
+        default=256 * _MIB, ge=1024, description="largest NDJSON upload, bytes"
+    )
+    held_limit_bytes: int = Field(
+        default=512 * _MIB,
+        ge=1024,
+        description="request bytes held in memory at once, over all requests",
+    )
+    queue_limit_slices: int = Field(
+        default=100_000, ge=1, description="slices that may wait in the ledger"
+    )
+    queue_limit_bytes: int = Field(
+        default=1024 * _MIB, ge=1, description="payload bytes that may wait in the ledger"
+    )
+    wait_default_s: float = Field(
+        default=10.0, ge=0, description="how long an interactive request waits for its result"
+    )
+    wait_max_s: float = Field(default=60.0, ge=0, description="longest wait a caller may ask for")
+    ready_embed_age_s: float = Field(
+        default=30.0, gt=0, description="ready only if a worker embedded a text this lately"
+    )
+    stall_timeout_s: float = Field(
+        default=30.0, gt=0, description="give up on a body that stops arriving"
+    )
+    shutdown_grace_s: float = Field(
+        default=10.0, gt=0, description="time for open requests after SIGTERM"
+    )
+    log_level: str = Field(default="INFO", description="logging level")
+
+    @property
+    def loopback(self) -> bool:
+        """Tell whether only this machine can reach the address listened on."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @model_validator(mode="after")
+    def _keys_beyond_loopback(self) -> Settings:
+        if not self.loopback and self.api_keys_file is None:
+            raise ValueError(
+                f"refusing to listen on {self.host} without API keys: set VERSO_API_KEYS_FILE"
+            )
+        return self

@@ -1,0 +1,115 @@
+"""Slices of an ingest, cut while its documents are still arriving."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
+from verso_core.jobs import MAX_TEXT_BYTES, SLICE_BYTES, SLICE_ITEMS, Item, Kind, SliceSpec, cut
+from verso_gateway import bodies
+from verso_gateway.intake import Intake
+
+# a text whose every byte is written as \u00XX, its metadata and its id
+LINE_BYTES = 6 * MAX_TEXT_BYTES + 64 * 1024
+_YIELD_EVERY = 256
+
+
+class Upload:
+    """Takes documents one by one and keeps only finished slices and one unfinished."""
+
+    def __init__(self, collection: str) -> None:
+        self._intake = Intake()
+        self._params = {"collection": collection}
+        self._pending: list[Item] = []
+        self._pending_bytes = 0
+        self._slices: list[SliceSpec] = []
+
+    async def read_documents(self, documents: list[Any]) -> None:
+        """Take the documents of a JSON body."""
+        for number, document in enumerate(documents):
+            self._add(self._intake.take(document, place=f"document {number}"))
+            if number % _YIELD_EVERY == 0:  # a large body must not hold up the other callers
+                await asyncio.sleep(0)
+
+    async def read_lines(self, chunks: AsyncIterator[bytes]) -> None:
+        """Take an NDJSON body, a document a line; empty lines are skipped but counted."""
+        lines = _Lines()
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                self._add_line(line, lines.number)
+        for line in lines.end():
+            self._add_line(line, lines.number)
+
+    def finish(self) -> list[SliceSpec]:
+        """Give all slices.
+
+        Raises:
+            RequestInvalid: there was no document.
+        """
+        self._cut(final=True)
+        if not self._slices:
+            raise RequestInvalid("expected at least one document")
+        return self._slices
+
+    def _add_line(self, line: bytes | None, number: int) -> None:
+        place = f"line {number}"
+        if line is None:
+            error: VersoError = TextTooLarge(f"expected a line of <= {LINE_BYTES} bytes")
+            self._add(self._intake.refuse(error, place=place))
+            return
+        if not line.strip():
+            return
+        try:
+            document = bodies.parse(line)
+        except RequestInvalid as error:
+            self._add(self._intake.refuse(error, place=place))
+        else:
+            self._add(self._intake.take(document, place=place))
+
+    def _add(self, item: Item) -> None:
+        self._pending.append(item)
+        self._pending_bytes += len(item.blob or b"")
+        if len(self._pending) > 4 * SLICE_ITEMS or self._pending_bytes > 4 * SLICE_BYTES:
+            self._cut(final=False)
+
+    def _cut(self, *, final: bool) -> None:
+        specs = list(cut(Kind.INGEST, self._params, self._pending))
+        rest = [] if final or not specs else self._pending[-specs.pop().items :]
+        self._slices += specs
+        self._pending = rest
+        self._pending_bytes = sum(len(item.blob or b"") for item in rest)
+
+
+class _Lines:
+    """Cuts arriving bytes into lines; a line beyond the bound is dropped and shown as None."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.number = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
+        """Give the lines that end in this chunk."""
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            self._keep(part)
+            yield from self.end(always=True)
+        self._keep(rest)
+
+    def end(self, *, always: bool = False) -> Iterator[bytes | None]:
+        """Give the line collected so far, if there is one."""
+        if not (self._parts or self._size or always):
+            return
+        self.number += 1
+        yield b"".join(self._parts) if self._size <= LINE_BYTES else None
+        self._parts, self._size = [], 0
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= LINE_BYTES:
+            if part:
+                self._parts.append(part)
+        else:
+            self._parts = []

@@ -1,0 +1,60 @@
+"""What callers see of jobs and collections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from verso_core.jobs import Collection, Kind, Result
+from verso_core.ledger import JobRecord
+from verso_gateway import results
+from verso_gateway.submit import Ended
+
+
+def job(record: JobRecord) -> dict[str, Any]:
+    """Describe a job. Times are ISO 8601, UTC."""
+    return {
+        "id": record.job_id,
+        "kind": record.kind,
+        "status": record.status,
+        "items": record.items,
+        "ok": record.n_ok,
+        "failed": record.n_err,
+        "slices": record.slices,
+        "slices_done": record.done,
+        "attempts": record.attempts,
+        "created": _moment(record.created),
+        "started": _moment(record.started),
+        "finished": _moment(record.finished),
+        "error": record.error,
+    }
+
+
+def batch(kind: Kind, ended: Ended, *, vectors_base64: bool = False) -> dict[str, Any]:
+    """Describe a job that ended, with a result or an error for every item, in order."""
+    return {
+        **job(ended.record),
+        "results": flat(kind, ended.results, vectors_base64=vectors_base64),
+        "timings_ms": results.total_timings(ended.results),
+    }
+
+
+def flat(kind: Kind, found: Sequence[Result], *, vectors_base64: bool = False) -> list[Any]:
+    """Join the items of several slices."""
+    return [
+        item
+        for result in found
+        for item in results.render(kind, result, vectors_base64=vectors_base64)
+    ]
+
+
+def collection(value: Collection) -> dict[str, Any]:
+    """Describe a collection; the key of its checksums is not for callers."""
+    return value.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def _moment(time_s: float | None) -> str | None:
+    if time_s is None:
+        return None
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
