@@ -13,19 +13,18 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import redis
 from celery.signals import worker_shutting_down
 from prometheus_client import CollectorRegistry, start_http_server
-from redis.exceptions import RedisError
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ledger, check_durability
+from verso_core.ledger.work import connect
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
 from verso_worker.heart import Heart
@@ -34,7 +33,8 @@ from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.ports import Vectors
 from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
-from verso_worker.vectors import EdgeVectors, QdrantVectors
+from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.vectors_qdrant import QdrantVectors
 
 _IDLE_POLL_S = 5.0
 _log = logging.getLogger("verso_worker")
@@ -50,10 +50,10 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="verso-"))
         )
         run.mkdir(parents=True, exist_ok=True)
-        client = redis.Redis.from_url(settings.redis_url, socket_timeout=10)
-        stack.callback(client.close)
-        check_durability(client)
+        client = connect(settings.redis_url)
         ledger = Ledger(client)
+        stack.callback(ledger.close)
+        check_durability(client)
         vectors = stack.enter_context(_vectors(settings, run))
         shelf = Shelf(
             settings.data / "artifacts", run, threads=settings.threads, device=settings.device
@@ -91,32 +91,32 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
 
 @contextmanager
 def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
+    store: EdgeVectors | QdrantVectors
     if settings.qdrant_url is not None:
-        server = QdrantVectors.connect(settings.qdrant_url, api_key=settings.qdrant_api_key)
-        try:
-            yield server
-        finally:
-            server.close()
+        store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        with closing(store):
+            yield store
         return
-    edge = EdgeVectors.start(
-        settings.data / "vectors",
-        run / "vectors.sock",
-        free_floor_bytes=settings.free_floor_mib << 20,
+    socket = run / "vectors.sock"
+    child = shard_child(
+        settings.data / "vectors", socket_path=socket, floor_mib=settings.free_floor_mib
     )
+    child.start()
     try:
-        yield edge
+        with closing(EdgeVectors(socket)) as store:
+            yield store
     finally:
-        edge.close()
+        child.stop()
 
 
-def _look_around(desk: Desk, closing: threading.Event) -> None:
+def _look_around(desk: Desk, over: threading.Event) -> None:
     """Claim from time to time without a bell, until the worker closes."""
-    while not closing.wait(_IDLE_POLL_S):
+    while not over.wait(_IDLE_POLL_S):
         for queue in Queue:
             try:
                 desk.drain(queue)
-            except (VersoError, RedisError) as error:
-                _log.warning("no look at %s: %s", queue, type(error).__name__)
+            except VersoError as error:
+                _log.warning("no look at %s: %s", queue, error.detail)
 
 
 def main() -> int:
@@ -126,22 +126,21 @@ def main() -> int:
     try:
         with working(settings) as desk:
             _consume(settings, desk)
-    except (VersoError, RedisError) as error:
-        detail = error.detail if isinstance(error, VersoError) else type(error).__name__
-        _log.error("cannot work: %s", detail)
+    except VersoError as error:
+        _log.error("cannot work: %s", error.detail, extra={"code": error.code})
         return 1
     return 0
 
 
 def _consume(settings: WorkerSettings, desk: Desk) -> None:
-    closing = threading.Event()
+    over = threading.Event()
 
     def close(**_: Any) -> None:
-        closing.set()
+        over.set()
         desk.close()
 
     worker_shutting_down.connect(close, weak=False)
-    idle = threading.Thread(target=_look_around, args=(desk, closing), name="idle", daemon=True)
+    idle = threading.Thread(target=_look_around, args=(desk, over), name="idle", daemon=True)
     idle.start()
     hands = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
     app = create_app(settings.broker_url, desk)

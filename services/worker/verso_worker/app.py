@@ -40,7 +40,7 @@ def create_app(broker_url: str, desk: Desk) -> Celery:
         broker_transport_options=BROKER_OPTIONS,
     )
 
-    @app.task(name=TASK_WORK)
+    @app.task(name=TASK_WORK)  # type: ignore[untyped-decorator]  # Celery has no types
     def work(queue: str) -> None:
         desk.drain(Queue(queue))
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 
 from verso_core import telemetry
-from verso_core.errors import FrameInvalid, VersoError, error_body
+from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Queue, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Lease, Ledger, Phase
 from verso_worker.heart import Heart
@@ -137,12 +137,15 @@ class Desk:
         work = read_slice(lease.payload)
         collection = str(work.params["collection"])
         verdict = self._pipeline.verify(work, seq=lease.seq)
-        self._ledger.verified(
+        committed = self._ledger.verified(
             lease,
             [(collection, document, lease.seq) for document in verdict.sound],
-            [_document(collection, write) for write in verdict.rewritten],
-            self._raw_grace_s,
+            rewritten=[_document(collection, write) for write in verdict.rewritten],
+            grace_s=self._raw_grace_s,
+            settle_s=self._settle_s,
         )
+        if committed is Commit.STALE:
+            return "stale"
         self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
         if verdict.rewritten:
             _log.error("records did not read back", extra={"count": len(verdict.rewritten)})
@@ -151,20 +154,20 @@ class Desk:
 
     def _give_back(self, lease: Lease, error: Exception) -> str:
         """Return a slice that could not be done: to the queue if trying again may help."""
-        body = error_body(error)
-        foreign = not isinstance(error, VersoError)
-        if (body["retryable"] or foreign) and not isinstance(error, FrameInvalid):
-            self._ledger.retry(lease, body, _RETRY_S)
+        # What Verso did not foresee may pass; the ledger counts the tries and stops them.
+        passing = error.retryable if isinstance(error, VersoError) else True
+        if passing:
+            self._ledger.retry(lease, error, delay_s=_RETRY_S)
             return "retried"
-        self._ledger.fail(lease, body)
+        self._ledger.fail(lease, error)
         return "failed"
 
     def _collect(self) -> None:
         """Remove points that no entry names any more."""
         while taken := self._ledger.gc_take(_GC_BATCH):
-            for _, collection, document, entry in taken:
-                self._pipeline.collect(collection, document, entry)
-            self._ledger.gc_done([token for token, *_ in taken])
+            for old in taken:
+                self._pipeline.collect(old.collection, old.document, old.entry)
+            self._ledger.gc_done([old.token for old in taken])
 
 
 def _documents(collection: str, outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:

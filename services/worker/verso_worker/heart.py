@@ -7,14 +7,13 @@ while costs a repeated slice and never a wrong one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from redis.exceptions import RedisError
-
-from verso_core.errors import VersoError
+from verso_core.errors import LedgerUnavailable
 from verso_core.ledger import Lease, Ledger
 
 _log = logging.getLogger(__name__)
@@ -48,9 +47,11 @@ class Heart:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating and wait for the last beat."""
+        """Stop beating, and tell the ledger that this worker left in good order."""
         self._stop.set()
         self._thread.join()
+        with contextlib.suppress(LedgerUnavailable):
+            self._ledger.forget_worker(self._owner)
 
     def hold(self, lease: Lease) -> Callable[[], bool]:
         """Renew a lease from now on; the function given tells whether it has been lost."""
@@ -69,8 +70,8 @@ class Heart:
         while not self._stop.wait(self._lease_s / 3):
             try:
                 self.beat()
-            except (VersoError, RedisError) as error:
-                _log.warning("no beat: %s", type(error).__name__)
+            except LedgerUnavailable as error:
+                _log.warning("no beat: %s", error.detail)
 
     def beat(self) -> None:
         """Renew all leases in hand once."""

@@ -62,7 +62,7 @@ class Ingest:
             VectorsUnavailable: the store did not give back what was put.
         """
         model = self.models.writing(collection)
-        slot = self.documents.collection_slot(collection.name, model.codec)
+        slot = self.documents.collection_artifact(collection.name, model.codec)
         items: list[dict[str, Any]] = [{}] * len(work.items)
         drafts = []
         with timings.phase("tokenize"):
@@ -161,7 +161,7 @@ class Ingest:
 
     def _rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
         model = self.models.writing(collection)
-        slot = self.documents.collection_slot(collection.name, model.codec)
+        slot = self.documents.collection_artifact(collection.name, model.codec)
         text = item.blob or b""
         draft = _Draft(0, item, text, model.cutter.cut(text))
         stored, records = self._encode(draft.chunks, collection, model, slot=slot, plain=True)

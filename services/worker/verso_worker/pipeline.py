@@ -110,10 +110,14 @@ class Pipeline:
         return self._ingest.verify(work, collection, seq=seq)
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
-        """Remove the points of an entry that was replaced or deleted."""
-        if collection in self._documents.collections():
-            points = point_ids(collection, document, Entry.unpack(entry))
-            self._vectors.remove(collection, points)
+        """Remove the points of an entry that was replaced or deleted, but none still in use."""
+        known = self._documents.collections().get(collection)
+        if known is None:
+            return
+        live = self._reader.live(known, [document]).get(document)
+        kept = set(point_ids(collection, document, live)) if isinstance(live, Entry) else set()
+        old = set(point_ids(collection, document, Entry.unpack(entry)))
+        self._vectors.remove(collection, sorted(old - kept))
 
     def _collection(self, work: Slice, *, param: str = "collection") -> Collection:
         name = str(work.params[param])

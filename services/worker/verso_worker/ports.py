@@ -105,7 +105,7 @@ class Documents(Protocol):
         """Make a collection and give what is now stored under its name: maybe an earlier one."""
         ...
 
-    def collection_slot(self, name: str, codec: str) -> int:
+    def collection_artifact(self, name: str, codec: str) -> int:
         """Give the artifact slot of a codec in a collection, appending it where it is new."""
         ...
 

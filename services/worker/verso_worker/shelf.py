@@ -10,27 +10,20 @@ others when the first record of theirs is to be read.
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
 import threading
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
-from verso_codecs.ngram import NgramCodec, NgramTables
-from verso_codecs.zstd import ZstdCodec
 from verso_core.errors import EngineUnavailable
 from verso_core.jobs import Collection
 from verso_core.manifest import MANIFEST_NAME, Artifact, Manifest, load
-from verso_core.record import Codec
-from verso_worker.chunking import Cutter
+from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.child import Child
 from verso_worker.engine.client import EngineClient
 from verso_worker.ports import Model
 from verso_worker.records import Recorder
-from verso_worker.wire import Client
 
 _READY_TIMEOUT_S = 120.0
 _HANG_S = 120.0
@@ -127,8 +120,7 @@ class Shelf:
         return place
 
     def _start(self, artifact: Artifact) -> Model:
-        manifest = artifact.manifest
-        codec = manifest.codec.id
+        codec = artifact.manifest.codec.id
         if codec in self._models:
             return self._models[codec]
         socket = self._run / f"engine-{codec}.sock"
@@ -145,7 +137,7 @@ class Shelf:
             ready_timeout_s=_READY_TIMEOUT_S,
             hang_s=_HANG_S,
         )
-        model = _model(artifact, EngineClient(Client(socket, _CALL_TIMEOUT_S, EngineUnavailable)))
+        model = _model(artifact, EngineClient(socket, timeout_s=_CALL_TIMEOUT_S))
         engine.start()
         self._engines[codec] = engine
         self._models[codec] = model
@@ -153,22 +145,12 @@ class Shelf:
 
 
 def _model(artifact: Artifact, engine: EngineClient) -> Model:
-    manifest, data = artifact.manifest, artifact.data
-    cutter = Cutter(
-        decoder=Tokenizer.from_buffer(data["decoder_tokenizer.json"]),
-        encoder=Tokenizer.from_buffer(data["encoder_tokenizer.json"]),
-        max_decoder_tokens=manifest.codec.max_tokens,
-        max_encoder_tokens=manifest.space.max_encoder_tokens,
-    )
-    codecs = {
-        Codec.ZSTD: ZstdCodec(data["zstd.dict"]),
-        Codec.NGRAM: NgramCodec(NgramTables.load(io.BytesIO(data["ngram.npz"]))),
-    }
+    manifest = artifact.manifest
     return Model(
         codec=manifest.codec.id,
         space=manifest.space.id,
         dim=manifest.space.dim,
         int8_scale=manifest.space.int8_scale,
-        cutter=cutter,
-        recorder=Recorder(engine, codecs),
+        cutter=cutter(artifact),
+        recorder=Recorder(engine, byte_codecs(artifact)),
     )
