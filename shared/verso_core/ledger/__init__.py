@@ -1,0 +1,63 @@
+"""The ledger: the durable truth about jobs and documents, kept in Redis or Valkey.
+
+A job is accepted in slices. A slice is claimed under a lease with a **fence**, a number that grows
+with every claim; it is worked on, and committed in one step that checks the fence, so that of any
+number of attempts exactly one counts. No correctness rests on time: a lease that ends early only
+costs work.
+
+    accept -> claim -> commit ----------------------------------> the job ends with its last slice
+                |         \\-> (ingest) verify: claim -> verified -> raw texts dropped
+                |-> retry / release -> ready again
+                |-> fail -> failed, or a dead letter where a text was promised to be kept
+                `-> (lease runs out) reap -> ready again, the third time a dead letter -> replay
+
+Every step is one Lua script that checks everything and then writes, uses the server's clock, and
+does nothing the second time it is run: a client whose reply was lost may simply ask again.
+
+``AsyncLedger`` is the gateway's side, ``Ledger`` the worker's and keeper's. The keys are listed in
+``keys``, and no other package knows them.
+"""
+
+from verso_core.ledger.durability import check_durability
+from verso_core.ledger.front import AsyncLedger
+from verso_core.ledger.terms import (
+    Accepted,
+    Backlog,
+    Commit,
+    Depth,
+    Discarded,
+    DocumentDelete,
+    DocumentWrite,
+    Event,
+    Health,
+    JobRecord,
+    Lease,
+    Limits,
+    NewJob,
+    Phase,
+    Policy,
+)
+from verso_core.ledger.work import BEAT_S, LEASE_S, Ledger
+
+__all__ = [
+    "BEAT_S",
+    "LEASE_S",
+    "Accepted",
+    "AsyncLedger",
+    "Backlog",
+    "Commit",
+    "Depth",
+    "Discarded",
+    "DocumentDelete",
+    "DocumentWrite",
+    "Event",
+    "Health",
+    "JobRecord",
+    "Lease",
+    "Ledger",
+    "Limits",
+    "NewJob",
+    "Phase",
+    "Policy",
+    "check_durability",
+]

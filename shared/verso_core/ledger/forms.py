@@ -1,0 +1,252 @@
+"""Arguments of the ledger's steps, and how their replies read; shared by both clients."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from verso_core.errors import (
+    CLASSES,
+    BodyTooLarge,
+    CollectionExists,
+    ErrorBody,
+    IdempotencyConflict,
+    JobUnknown,
+    LedgerUnavailable,
+    QueueFull,
+    VersoError,
+)
+from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.ledger.terms import (
+    Accepted,
+    Depth,
+    DocumentDelete,
+    DocumentWrite,
+    Event,
+    Health,
+    JobRecord,
+    Lease,
+    NewJob,
+    Phase,
+)
+from verso_core.record import Entry, bucket_of
+
+MAX_BUCKET_VALUE_BYTES = 1024
+"""Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
+STAGE_BYTES = 4 << 20
+"""Jobs with more payload than this bring it in before the accept step, in parts of this size, so
+that one step never holds the server for long."""
+STAGED_FOR_MS = 600_000
+IDEMPOTENCY_S = 24 * 3600
+
+Arg = bytes | str | int | float
+
+
+def new_job_id() -> str:
+    """Make a job id: 32 hex digits, random."""
+    return uuid.uuid4().hex
+
+
+def check_size(job: NewJob) -> int:
+    """Give a job's payload bytes.
+
+    Raises:
+        BodyTooLarge: the queue could not hold this job even if it were empty.
+    """
+    size = sum(len(part.payload) for part in job.slices)
+    if len(job.slices) > job.limits.max_slices or size > job.limits.max_bytes:
+        raise BodyTooLarge(
+            f"expected <= {job.limits.max_slices} slices and {job.limits.max_bytes} bytes, "
+            f"got {len(job.slices)} and {size}"
+        )
+    return size
+
+
+def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
+    """Write the arguments of ``accept.lua``."""
+    key, body_hash = job.idempotency or ("", "")
+    deadline_ms = 0 if job.deadline_s is None else max(1, round(job.deadline_s * 1000))
+    args: list[Arg] = [
+        job_id, job.kind, job.queue, job.tenant, key, body_hash, deadline_ms, job.keep_s,
+        job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
+    ]  # fmt: skip
+    for part in job.slices:
+        args += [part.items, len(part.payload), b"" if staged else part.payload]
+    return args
+
+
+def accepted(reply: Sequence[Any]) -> Accepted:
+    """Read the reply of ``accept.lua``.
+
+    Raises:
+        IdempotencyConflict: the key was used with another body.
+        QueueFull: the queue holds as much as it may.
+        LedgerUnavailable: staged payloads expired before the job was accepted.
+    """
+    word = text(reply[0])
+    if word == "conflict":
+        raise IdempotencyConflict("expected the same body as this key's first request, got another")
+    if word == "full":
+        raise QueueFull("the queue holds as much work as it may", retry_after_s=float(reply[1]))
+    if word == "missing":
+        raise LedgerUnavailable("the request took too long to come in")
+    return Accepted(job_id=text(reply[1]), replayed=word == "dup")
+
+
+def job_record(job_id: str, fields: Mapping[bytes, bytes]) -> JobRecord:
+    """Read a job's hash.
+
+    Raises:
+        JobUnknown: there is no such job, or it has expired.
+    """
+    if not fields:
+        raise JobUnknown(f"no job has the id {job_id[:64]!r}")
+    row = {text(name): text(value) for name, value in fields.items()}
+    return JobRecord(
+        job_id=job_id,
+        kind=Kind(row["kind"]),
+        queue=Queue(row["queue"]),
+        tenant=row["tenant"],
+        status=Status(row["st"]),
+        created=int(row["made"]) / 1000,
+        started=_seconds(row.get("start")),
+        finished=_seconds(row.get("end")),
+        deadline=_seconds(row.get("deadline")),
+        items=int(row["items"]),
+        n_ok=int(row["ok"]),
+        n_err=int(row["err"]),
+        slices=int(row["slices"]),
+        done=int(row["done"]),
+        attempts=int(row["att"]),
+        error=_error(row.get("code"), row.get("detail", "")),
+    )
+
+
+def status_or_unknown(reply: bytes, job_id: str) -> Status:
+    """Read a reply that is a job's status.
+
+    Raises:
+        JobUnknown: there is no such job, or it has expired.
+    """
+    word = text(reply)
+    if word == "unknown":
+        raise JobUnknown(f"no job has the id {job_id[:64]!r}")
+    return Status(word)
+
+
+def event(row: Sequence[Any]) -> Event:
+    """Read one entry of an events stream."""
+    fields = {text(name): text(value) for name, value in dict(row[1]).items()}
+    data: dict[str, Any] = {"status": fields.pop("status")}
+    data |= {name: int(value) for name, value in fields.items()}
+    return Event(id=text(row[0]), data=data)
+
+
+def lease(row: Sequence[Any]) -> Lease:
+    """Read one row of ``claim.lua``."""
+    return Lease(
+        slice_id=text(row[0]),
+        job_id=text(row[1]),
+        number=int(row[2]),
+        fence=int(row[3]),
+        kind=Kind(text(row[4])),
+        phase=Phase(text(row[5])),
+        payload=row[6],
+        seq=int(row[7]),
+        queue=Queue(text(row[8])),
+        not_after=_seconds(text(row[9])),
+        queued_ms=int(row[10]),
+    )
+
+
+def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:
+    """Write the nine arguments that ``read_writes`` in ``prelude.lua`` reads."""
+    bucket = bucket_of(document.document, buckets=buckets)
+    where: list[Arg] = [document.collection, uid, bucket, document.document]
+    if isinstance(document, DocumentDelete):
+        return ["d", *where, "", "", 0, ""]
+    short, long = document.entry, b""
+    if len(short) > MAX_BUCKET_VALUE_BYTES:
+        short, long = Entry.unpack(document.entry).head(), document.entry
+    return ["w", *where, short, long, int(document.text is not None), document.text or b""]
+
+
+def settled(stored: bytes, asked: Collection) -> Collection:
+    """Compare the collection that is stored with the one that was asked for.
+
+    Raises:
+        CollectionExists: one of this name stands with other settings.
+    """
+    found = Collection.model_validate_json(stored)
+    if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
+        raise CollectionExists(
+            f"{found.name!r} exists with precision {found.precision.value} and text policy "
+            f"{found.text_policy.value}"
+        )
+    return found
+
+
+def collections(rows: Mapping[bytes, bytes]) -> dict[str, Collection]:
+    """Read all collections, by name in order."""
+    found = [Collection.model_validate_json(value) for value in rows.values()]
+    return {item.name: item for item in sorted(found, key=lambda item: item.name)}
+
+
+def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:
+    """Read the reply of ``depths.lua``."""
+    return {
+        Queue(text(name)): Depth(
+            queued=due, delayed=waiting - due, running=running, oldest_s=oldest_ms / 1000
+        )
+        for name, due, waiting, running, oldest_ms in rows
+    }
+
+
+def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:
+    """Read the signs of life."""
+    beats = [int(value) for name, value in rows.items() if name.startswith(b"beat:")]
+    embed = rows.get(b"embed")
+    return Health(
+        last_embed_age_s=None if embed is None else max(0.0, now_s - int(embed) / 1000),
+        worker_beat_age_s=None if not beats else max(0.0, now_s - max(beats) / 1000),
+    )
+
+
+def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:
+    """Read a hash of whole numbers, leaving out what is none."""
+    return {text(k): int(v) for k, v in rows.items() if v.lstrip(b"-").isdigit()}
+
+
+def pairs(reply: Iterable[Any]) -> dict[str, int]:
+    """Read a flat reply of names and numbers."""
+    flat = list(reply)
+    return {text(k): int(v) for k, v in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def server_seconds(reply: Sequence[Any]) -> float:
+    """Read the reply of TIME as Unix seconds."""
+    return int(reply[0]) + int(reply[1]) / 1e6
+
+
+def dump(collection: Collection) -> str:
+    """Write a collection as it is stored."""
+    return json.dumps(collection.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+
+
+def text(value: Any) -> str:
+    """Read a string of Redis."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _seconds(ms: str | None) -> float | None:
+    value = int(ms or 0)
+    return value / 1000 if value else None
+
+
+def _error(code: str | None, detail: str) -> ErrorBody | None:
+    if code is None:
+        return None
+    known = CLASSES.get(code, VersoError)
+    return {"code": code, "detail": detail, "retryable": known.retryable}

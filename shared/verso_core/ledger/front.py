@@ -1,0 +1,223 @@
+"""The ledger as the gateway uses it: accept, watch, cancel; asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from verso_core.jobs import Collection, Queue, Status
+from verso_core.ledger import forms
+from verso_core.ledger.faults import translated
+from verso_core.ledger.keys import key
+from verso_core.ledger.news import News
+from verso_core.ledger.scripts import source
+from verso_core.ledger.terms import (
+    Accepted,
+    Depth,
+    Event,
+    Health,
+    JobRecord,
+    NewJob,
+    Policy,
+)
+
+_EVENTS_PAGE = 1000
+
+
+def connect(url: str, *, timeout_s: float = 1.5, connections: int = 64) -> Redis:
+    """Open a client that gives up within ``timeout_s``, so that a caller soon gets an answer.
+
+    Only a connection that was already closed is tried again: a slow server is not asked twice.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        socket_keepalive=True,
+        retry=Retry(NoBackoff(), retries=1, supported_errors=(RedisConnectionError,)),
+    )
+    return Redis.from_pool(pool)
+
+
+class AsyncLedger:
+    """The durable truth about jobs, from the side of those who ask for them.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses.
+    """
+
+    def __init__(self, client: Redis, *, policy: Policy | None = None) -> None:
+        self._redis = client
+        self._policy = policy or Policy()
+        self._scripts: dict[str, Any] = {}
+        self._news = News(client)
+
+    @classmethod
+    def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:
+        """Connect to the ledger at ``redis://…`` or ``unix://…``."""
+        return cls(connect(url, timeout_s=timeout_s))
+
+    async def close(self) -> None:
+        """End the subscription and close the connections."""
+        await self._news.close()
+        await self._redis.aclose()
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+        with translated():
+            await cast("Any", self._redis.ping())
+
+    async def accept(self, job: NewJob) -> Accepted:
+        """Take a job in: when this returns it is on disk.
+
+        Raises:
+            IdempotencyConflict: the idempotency key came with another body before.
+            QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
+            BodyTooLarge: the job is larger than an empty queue may hold.
+        """
+        size, job_id = forms.check_size(job), job.job_id or forms.new_job_id()
+        staged = size > forms.STAGE_BYTES
+        if staged:
+            for number, part in enumerate(job.slices):
+                with translated():
+                    name = key("payload", f"{job_id}.{number}")
+                    await self._redis.set(name, part.payload, px=forms.STAGED_FOR_MS)
+        reply = await self._run("accept", forms.accept_args(job, job_id, staged=staged))
+        return forms.accepted(reply)
+
+    async def job(self, job_id: str) -> JobRecord:
+        """Give what is known of a job.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        with translated():
+            fields = await cast("Any", self._redis.hgetall(key("job", job_id)))
+        return forms.job_record(job_id, cast("Mapping[bytes, bytes]", fields))
+
+    async def results(
+        self, job_id: str, *, first: int = 0, count: int | None = None
+    ) -> list[bytes | None]:
+        """Give the result frames of a job's slices, in order from ``first``.
+
+        A slice has none (yet) when it waits, runs, or ended without success; the job's ``error``
+        then says why.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        slices = (await self.job(job_id)).slices
+        last = slices if count is None else min(slices, first + count)
+        if first >= last:
+            return []
+        with translated():
+            rows = await cast(
+                "Any", self._redis.hmget(key("result", job_id), list(map(str, range(first, last))))
+            )
+        return cast("list[bytes | None]", rows)
+
+    async def cancel(self, job_id: str) -> Status:
+        """End a job, unless it has ended; gives the status it has now.
+
+        Slices already committed stay done; for one that runs, the commit will be refused.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        return forms.status_or_unknown(await self._run("cancel", [job_id]), job_id)
+
+    async def replay(self, job_id: str) -> Status:
+        """Give the dead slices of a job new attempts; gives the status it has now.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        return forms.status_or_unknown(await self._run("replay", [job_id]), job_id)
+
+    async def events(self, job_id: str, after: str = "0") -> list[Event]:
+        """Give a job's events later than the event ``after``, oldest first, at most 1000."""
+        with translated():
+            rows = await cast(
+                "Any",
+                self._redis.xrange(key("events", job_id), f"({after}", "+", count=_EVENTS_PAGE),
+            )
+        return [forms.event(row) for row in cast("Sequence[Any]", rows)]
+
+    async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
+        """Give a job as soon as it has ended, or as it is after ``timeout_s``.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout_s
+        with self._news.bell(job_id) as bell:
+            while True:
+                bell.clear()
+                record = await self.job(job_id)
+                left = end - clock()
+                if record.status.terminal or left <= 0:
+                    return record
+                await _wait(bell, min(left, self._news.poll_s))
+
+    async def follow(self, job_id: str, after: str = "0") -> AsyncIterator[Event]:
+        """Give a job's events as they come, and end with its terminal one.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        with self._news.bell(job_id) as bell:
+            while True:
+                bell.clear()
+                record = await self.job(job_id)
+                page = await self.events(job_id, after)
+                for event in page:
+                    after = event.id
+                    yield event
+                if page and Status(page[-1].data["status"]).terminal:
+                    return
+                if not page and record.status.terminal:
+                    return
+                if not page:
+                    await _wait(bell, self._news.poll_s)
+
+    async def collections(self) -> dict[str, Collection]:
+        """Give all collections by name, in order."""
+        with translated():
+            rows = await cast("Any", self._redis.hgetall(key("collections")))
+        return forms.collections(rows)
+
+    async def health(self) -> Health:
+        """Give the signs of life."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("health"))
+                pipe.time()
+                rows, clock = await pipe.execute()
+        return forms.health(rows, forms.server_seconds(clock))
+
+    async def depths(self) -> dict[Queue, Depth]:
+        """Give what waits and runs in each queue."""
+        return forms.depths(await self._run("depths", list(Queue)))
+
+    async def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
+        script = self._scripts.get(step)
+        if script is None:
+            script = self._redis.register_script(source(step, self._policy))
+            self._scripts[step] = script
+        with translated():
+            return await script(args=args)
+
+
+async def _wait(bell: asyncio.Event, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(bell.wait(), timeout_s)
+    except TimeoutError:
+        return

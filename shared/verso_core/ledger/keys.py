@@ -1,0 +1,66 @@
+"""The name of every key of the ledger, in one place; the Lua scripts get this same list.
+
+All keys live in one database. ``{…}`` below says what follows the prefix.
+
+    job         {job}                hash: kind, queue, status, counters, times
+    slice       {job}.{n}            hash: status, phase, fence, crashes, errors, lease, outcome
+    payload     {job}.{n}            string: the slice's frame; for an ingest it holds the raw texts
+                                     and stays until they are verified
+    result      {job}                hash: slice number -> result frame
+    events      {job}                stream of state and progress
+    idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
+    claim       {token}              string: slices given out to one call of claim
+    ready       {queue}              sorted set: slices that wait, by the time they are due
+    leased      {queue}              sorted set: slices that run, by the end of their lease
+    dead        -                    sorted set: slices that crashed or failed too often, by time
+    deadlines   -                    sorted set: unfinished jobs that have a deadline, by it
+    pending     -                    sorted set: unfinished writes and deletes, by sequence number
+    drop        -                    sorted set: verified payloads, by the time they may be deleted
+    load        -                    hash: unfinished slices and bytes, drain rate, for each queue
+    totals      -                    hash: counters since the ledger was made
+    health      -                    hash: last real embed, last beat of each worker
+    seq         -                    number of the newest slice or collection; never goes back
+    news        -                    channel: ids of jobs with new events
+    collections -                    hash: name -> collection as JSON
+    uids        -                    hash: name -> uid: the sequence number of its birth
+    tombs       {uid}                sorted set: deleted documents, by the delete's sequence number
+    docs        {uid}:{bucket}       hash: document id -> entry, or the head of a long entry
+    long        {uid}:{document}     string: an entry too long for a bucket
+    text        {uid}:{document}     string: the text itself, where the collection keeps both
+    gc          -                    sorted set: entries whose points may go, by due time
+    gcitem      {token}              hash: collection, document, entry
+    dropped     -                    list: deleted collections whose keys are not swept yet
+
+Times in keys are milliseconds of the server's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "verso:"
+
+_ONE_FOR_EACH: Final = (
+    "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
+    "docs", "long", "text", "gcitem",
+)  # fmt: skip
+_SINGLE: Final = (
+    "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
+    "collections", "uids", "gc", "dropped",
+)  # fmt: skip
+
+NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {
+    name: f"{PREFIX}{name}" for name in _SINGLE
+}
+"""Prefix (with its colon) or full name of each kind of key."""
+
+
+def key(kind: str, *parts: str | int) -> str:
+    """Give the name of one key: ``key("docs", uid, bucket)``."""
+    return NAMES[kind] + ":".join(str(part) for part in parts)
+
+
+def lua_table() -> str:
+    """Give the names as the Lua table ``K``, which stands before every script."""
+    rows = ",".join(f'{name}="{prefix}"' for name, prefix in NAMES.items())
+    return "local K={" + rows + "}\n"

@@ -1,0 +1,25 @@
+-- Ends a job on its owner's word. ARGV: job. Slices already committed stay as they are, and are
+-- still verified; a slice that runs finds its fence refused.
+local id = ARGV[1]
+local v = redis.call('HMGET', K.job .. id, 'st', 'slices')
+if not v[1] then return 'unknown' end
+if terminal(v[1]) then return v[1] end
+local items, ended = 0, 0
+for n = 0, tonumber(v[2]) - 1 do
+  local sid = id .. '.' .. n
+  local s = read_slice(sid)
+  if s and s.ph == 'work' and not terminal(s.st) then
+    redis.call('ZREM', K.ready .. s.q, sid)
+    redis.call('ZREM', K.leased .. s.q, sid)
+    redis.call('ZREM', K.pending, sid)
+    redis.call('HSET', K.slice .. sid, 'st', 'cancelled', 'ok', 0, 'err', s.items)
+    load_add(s.queue, -1, -s.bytes)
+    forget(sid)
+    items, ended = items + s.items, ended + 1
+  end
+end
+redis.call('HINCRBY', K.job .. id, 'err', items)
+redis.call('HINCRBY', K.job .. id, 'done', ended)
+redis.call('HSET', K.job .. id, 'code', 'cancelled', 'detail', 'cancelled by its owner')
+end_job(id, 'cancelled')
+return 'cancelled'

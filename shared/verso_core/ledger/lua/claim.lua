@@ -1,0 +1,68 @@
+-- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token.
+-- The token makes a repeated call (the reply was lost) give the same slices again.
+local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+
+local function describe(sid, s, fence)
+  return { sid, s.job, s.n, fence, s.kind, s.ph, redis.call('GET', K.payload .. sid) or '', s.seq,
+    s.q, redis.call('HGET', K.job .. s.job, 'deadline') or '0', math.max(0, now - s.due) }
+end
+
+local given = redis.call('GET', K.claim .. token)
+if given then
+  local again = {}
+  for sid in string.gmatch(given, '[^ ]+') do
+    local s = read_slice(sid)
+    if s and s.st == 'running' and redis.call('HGET', K.slice .. sid, 'own') == owner then
+      again[#again + 1] = describe(sid, s, s.att)
+    end
+  end
+  return again
+end
+
+local function take(sid)
+  local s = read_slice(sid)
+  if not s then return nil end
+  local job = K.job .. s.job
+  if s.ph == 'work' then
+    local deadline = tonumber(redis.call('HGET', job, 'deadline')) or 0
+    if deadline > 0 and deadline <= now then
+      end_work(sid, s, 'expired', 0, s.items, 'deadline_expired', 'the deadline passed before it ran')
+      forget(sid)
+      return nil
+    end
+  end
+  if redis.call('EXISTS', K.payload .. sid) == 0 then
+    bury(sid, s, 'ledger_unavailable', 'the payload is missing')
+    return nil
+  end
+  local fence = redis.call('HINCRBY', K.slice .. sid, 'att', 1)
+  redis.call('HSET', K.slice .. sid, 'st', 'running', 'own', owner, 'lend', now + lease)
+  redis.call('ZADD', K.leased .. s.q, now + lease, sid)
+  if s.ph == 'work' then
+    local v = redis.call('HMGET', job, 'st', 'att')
+    if fence > tonumber(v[2]) then redis.call('HSET', job, 'att', fence) end
+    if v[1] == 'queued' then
+      redis.call('HSET', job, 'st', 'running')
+      redis.call('HSETNX', job, 'start', now)
+      emit(s.job)
+    end
+  end
+  return describe(sid, s, fence)
+end
+
+local leases, names, budget = {}, {}, n + 64
+while #leases < n and budget > 0 do
+  local due = redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, n - #leases)
+  if #due == 0 then break end
+  for _, sid in ipairs(due) do
+    budget = budget - 1
+    redis.call('ZREM', K.ready .. queue, sid)
+    local lease_row = take(sid)
+    if lease_row then
+      leases[#leases + 1] = lease_row
+      names[#names + 1] = sid
+    end
+  end
+end
+if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end
+return leases

@@ -1,0 +1,31 @@
+-- Ends the work of a slice: result, documents, counters and state in one step, guarded by the fence.
+-- ARGV: slice, fence, result, ok, errors, settle in ms, queue of the verify phase, count of writes,
+-- then the writes (see read_writes).
+local sid, fence = ARGV[1], ARGV[2]
+local s = held(sid, fence)
+if not s or s.ph ~= 'work' then
+  if redis.call('HGET', K.slice .. sid, 'cf') == fence then return 'done' end
+  redis.call('HINCRBY', K.totals, 'stale', 1)
+  return 'stale'
+end
+local writes = read_writes(9, tonumber(ARGV[8]))
+if not writes then return 'moved' end
+
+local wrote = false
+for _, w in ipairs(writes) do
+  apply(w, s.seq)
+  wrote = wrote or w.op == 'w'
+end
+redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
+redis.call('HSET', K.slice .. sid, 'cf', fence)
+redis.call('ZREM', K.leased .. s.q, sid)
+end_work(sid, s, 'succeeded', tonumber(ARGV[4]), tonumber(ARGV[5]))
+if wrote then
+  s.q = ARGV[7]
+  redis.call('HSET', K.slice .. sid, 'ph', 'verify', 'crash', 0, 'errs', 0)
+  make_ready(sid, s, tonumber(ARGV[6]))
+  load_add('unverified', 1, s.bytes)
+else
+  forget(sid)
+end
+return 'done'

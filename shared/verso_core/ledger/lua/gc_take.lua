@@ -1,0 +1,13 @@
+-- Gives out entries whose points may be removed; those not reported done come again after a while.
+-- ARGV: n, lease in ms. Gives rows of token, collection, document, entry.
+local rows = {}
+for _, token in ipairs(redis.call('ZRANGEBYSCORE', K.gc, '-inf', now, 'LIMIT', 0, tonumber(ARGV[1]))) do
+  local v = redis.call('HMGET', K.gcitem .. token, 'c', 'd', 'e')
+  if v[1] then
+    redis.call('ZADD', K.gc, now + tonumber(ARGV[2]), token)
+    rows[#rows + 1] = { token, v[1], v[2], v[3] }
+  else
+    redis.call('ZREM', K.gc, token)
+  end
+end
+return rows

@@ -1,0 +1,217 @@
+-- What every script shares. Before this file stand K (names of keys) and P (policy numbers).
+-- A script checks everything first and then writes: Lua in the server has no rollback.
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function emit(job)
+  local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err')
+  redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
+    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6])
+  redis.call('PUBLISH', K.news, job)
+end
+
+local function terminal(st)
+  return st ~= 'queued' and st ~= 'running'
+end
+
+local function load_add(queue, slices, bytes)
+  redis.call('HINCRBY', K.load, queue .. ':slices', slices)
+  redis.call('HINCRBY', K.load, queue .. ':bytes', bytes)
+end
+
+-- Slices finished a second, as a mean that forgets with P.drain_s.
+local function drain_rate(queue)
+  local v = redis.call('HMGET', K.load, queue .. ':rate', queue .. ':at')
+  local age_s = (now - (tonumber(v[2]) or now)) / 1000
+  return (tonumber(v[1]) or 0) * math.exp(-age_s / P.drain_s)
+end
+
+local function note_drained(queue)
+  local rate = drain_rate(queue) + 1 / P.drain_s
+  redis.call('HSET', K.load, queue .. ':rate', string.format('%.6f', rate), queue .. ':at', now)
+end
+
+local function keep_job(job, seconds)
+  for _, kind in ipairs({ K.job, K.result, K.events }) do
+    if seconds then
+      redis.call('EXPIRE', kind .. job, seconds)
+    else
+      redis.call('PERSIST', kind .. job)
+    end
+  end
+end
+
+-- Whether work of this kind is kept for ever when it dies: it holds what a caller was promised.
+local function promised(kind)
+  return kind == 'ingest' or kind == 'delete'
+end
+
+local function end_job(job, st)
+  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep')
+  redis.call('HSET', K.job .. job, 'st', st, 'end', now)
+  redis.call('ZREM', K.deadlines, job)
+  redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
+  emit(job)
+  if st ~= 'dead' then
+    keep_job(job, v[2])
+  elseif not promised(v[1]) then
+    keep_job(job, P.dead_keep_s)
+  end
+end
+
+local function verdict(job)
+  local v = redis.call('HMGET', K.job .. job, 'n_dead', 'n_failed', 'n_expired', 'ok', 'err')
+  if (tonumber(v[1]) or 0) > 0 then return 'dead' end
+  if (tonumber(v[2]) or 0) > 0 then return 'failed' end
+  if (tonumber(v[3]) or 0) > 0 then return 'expired' end
+  if tonumber(v[4]) == 0 and tonumber(v[5]) > 0 then return 'failed' end
+  return 'succeeded'
+end
+
+-- Ends the work of one slice. s: {job, kind, queue, bytes}. The last slice ends the job.
+local function end_work(sid, s, st, ok, err, code, detail)
+  local job = K.job .. s.job
+  redis.call('HSET', K.slice .. sid, 'st', st, 'ok', ok, 'err', err)
+  redis.call('HINCRBY', job, 'ok', ok)
+  redis.call('HINCRBY', job, 'err', err)
+  if st ~= 'succeeded' then redis.call('HINCRBY', job, 'n_' .. st, 1) end
+  if code then
+    redis.call('HSET', K.slice .. sid, 'code', code, 'detail', detail)
+    if redis.call('HSETNX', job, 'code', code) == 1 then redis.call('HSET', job, 'detail', detail) end
+  end
+  load_add(s.queue, -1, -s.bytes)
+  note_drained(s.queue)
+  if st ~= 'dead' then redis.call('ZREM', K.pending, sid) end
+  local done = redis.call('HINCRBY', job, 'done', 1)
+  if done == tonumber(redis.call('HGET', job, 'slices')) then
+    end_job(s.job, verdict(s.job))
+  else
+    emit(s.job)
+  end
+end
+
+-- Lets a slice go whose text nobody needs any more.
+local function forget(sid)
+  redis.call('UNLINK', K.payload .. sid)
+  redis.call('EXPIRE', K.slice .. sid, P.keep_s)
+end
+
+local function read_slice(sid)
+  local v = redis.call('HMGET', K.slice .. sid, 'job', 'n', 'kind', 'queue', 'bytes', 'items', 'seq',
+    'st', 'ph', 'att', 'q', 'due')
+  if not v[1] then return nil end
+  return { job = v[1], n = v[2], kind = v[3], queue = v[4], bytes = tonumber(v[5]),
+    items = tonumber(v[6]), seq = tonumber(v[7]), st = v[8], ph = v[9], att = tonumber(v[10]),
+    q = v[11], due = tonumber(v[12]) }
+end
+
+-- The slice, if this fence still holds its lease.
+local function held(sid, fence)
+  local s = read_slice(sid)
+  if s and s.st == 'running' and s.att == tonumber(fence) then return s end
+  return nil
+end
+
+local function make_ready(sid, s, delay_ms)
+  redis.call('HSET', K.slice .. sid, 'st', 'queued', 'due', now + delay_ms, 'q', s.q)
+  redis.call('HDEL', K.slice .. sid, 'own', 'lend')
+  redis.call('ZREM', K.leased .. s.q, sid)
+  redis.call('ZADD', K.ready .. s.q, now + delay_ms, sid)
+end
+
+-- A dead letter: crashed or failed too often. It keeps its payload and can be replayed.
+local function bury(sid, s, code, detail)
+  redis.call('ZREM', K.leased .. s.q, sid)
+  redis.call('ZREM', K.ready .. s.q, sid)
+  redis.call('ZADD', K.dead, now, sid)
+  redis.call('HINCRBY', K.totals, 'dead', 1)
+  if s.ph == 'work' then
+    end_work(sid, s, 'dead', 0, s.items, code, detail)
+    if not promised(s.kind) then
+      redis.call('EXPIRE', K.slice .. sid, P.dead_keep_s)
+      redis.call('EXPIRE', K.payload .. sid, P.dead_keep_s)
+    end
+  else
+    redis.call('HSET', K.slice .. sid, 'st', 'dead', 'code', code, 'detail', detail)
+    redis.call('HINCRBY', K.job .. s.job, 'n_unverified', 1)
+    keep_job(s.job, nil)
+  end
+end
+
+-- Entries: version and flags in byte 1, sequence number big endian in bytes 2 to 7.
+local LONG, VERIFIED = 8, 16
+
+local function entry_seq(entry)
+  local seq = 0
+  for i = 2, 7 do seq = seq * 256 + string.byte(entry, i) end
+  return seq
+end
+
+local function has_flag(entry, flag)
+  return bit.band(string.byte(entry, 1), flag) ~= 0
+end
+
+local function discard(collection, document, entry)
+  local token = redis.call('HINCRBY', K.totals, 'gc', 1)
+  redis.call('HSET', K.gcitem .. token, 'c', collection, 'd', document, 'e', entry)
+  redis.call('ZADD', K.gc, now + P.gc_delay_ms, token)
+end
+
+local function stored_entry(uid, bucket, document)
+  local short = redis.call('HGET', K.docs .. uid .. ':' .. bucket, document)
+  if not short or not has_flag(short, LONG) then return short, short end
+  return redis.call('GET', K.long .. uid .. ':' .. document) or short, short
+end
+
+-- Reads writes of documents out of ARGV: op, collection, uid, bucket, document, short, long, keep,
+-- text. Gives nil when a collection was made again meanwhile: the caller asks for its uid anew.
+local function read_writes(at, count)
+  local writes = {}
+  for i = 0, count - 1 do
+    local b = at + i * 9
+    local w = { op = ARGV[b], collection = ARGV[b + 1], uid = ARGV[b + 2], bucket = ARGV[b + 3],
+      document = ARGV[b + 4], short = ARGV[b + 5], long = ARGV[b + 6], keep = ARGV[b + 7],
+      text = ARGV[b + 8] }
+    if (redis.call('HGET', K.uids, w.collection) or '') ~= w.uid then return nil end
+    writes[#writes + 1] = w
+  end
+  return writes
+end
+
+local function put_document(w)
+  local name = w.uid .. ':' .. w.document
+  redis.call('HSET', K.docs .. w.uid .. ':' .. w.bucket, w.document, w.short)
+  if w.long ~= '' then redis.call('SET', K.long .. name, w.long) else redis.call('UNLINK', K.long .. name) end
+  if w.keep == '1' then redis.call('SET', K.text .. name, w.text) else redis.call('UNLINK', K.text .. name) end
+end
+
+local function take_document(w)
+  local name = w.uid .. ':' .. w.document
+  redis.call('HDEL', K.docs .. w.uid .. ':' .. w.bucket, w.document)
+  redis.call('UNLINK', K.long .. name, K.text .. name)
+end
+
+-- Applies one write or delete that the slice with number seq asks for; a later one has precedence.
+local function apply(w, seq)
+  local mine = w.long ~= '' and w.long or w.short
+  if w.uid == '' then return end -- the collection is gone, and its points with it
+  if seq < tonumber(w.uid) then -- this was asked of an earlier collection of the same name
+    if w.op == 'w' then discard(w.collection, w.document, mine) end
+    return
+  end
+  local old, head = stored_entry(w.uid, w.bucket, w.document)
+  local old_seq = head and entry_seq(head) or tonumber(redis.call('ZSCORE', K.tombs .. w.uid, w.document) or -1)
+  if old_seq > seq then
+    if w.op == 'w' then discard(w.collection, w.document, mine) end
+    return
+  end
+  if old and (old_seq < seq or w.op == 'd') then discard(w.collection, w.document, old) end
+  if w.op == 'w' then
+    put_document(w)
+    redis.call('ZREM', K.tombs .. w.uid, w.document)
+  else
+    take_document(w)
+    redis.call('ZADD', K.tombs .. w.uid, seq, w.document)
+  end
+end

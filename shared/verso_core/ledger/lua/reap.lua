@@ -1,0 +1,56 @@
+-- Takes back what ran out, and tidies. ARGV: n, then the queues. Gives queue, due slices, ...
+local n = tonumber(ARGV[1])
+local counts = {}
+for i = 2, #ARGV do
+  local queue = ARGV[i]
+  for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.leased .. queue, '-inf', now, 'LIMIT', 0, n)) do
+    local s = read_slice(sid)
+    redis.call('ZREM', K.leased .. queue, sid)
+    if s and s.st == 'running' then
+      local crashes = redis.call('HINCRBY', K.slice .. sid, 'crash', 1)
+      redis.call('HINCRBY', K.totals, 'crashes', 1)
+      if crashes >= P.max_crashes then
+        bury(sid, s, 'attempts_exhausted', 'the lease ran out ' .. crashes .. ' times')
+      else
+        make_ready(sid, s, P.backoff_ms[math.min(crashes, #P.backoff_ms)])
+      end
+    end
+  end
+end
+
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', K.deadlines, '-inf', now, 'LIMIT', 0, n)) do
+  local running = false
+  for k = 0, (tonumber(redis.call('HGET', K.job .. id, 'slices')) or 0) - 1 do
+    local sid = id .. '.' .. k
+    local s = read_slice(sid)
+    if s and s.ph == 'work' and s.st == 'queued' then
+      redis.call('ZREM', K.ready .. s.q, sid)
+      end_work(sid, s, 'expired', 0, s.items, 'deadline_expired', 'the deadline passed before it ran')
+      forget(sid)
+    elseif s and s.ph == 'work' and s.st == 'running' then
+      running = true
+    end
+  end
+  if running then
+    redis.call('ZADD', K.deadlines, now + 1000, id) -- look again when its lease has ended
+  else
+    redis.call('ZREM', K.deadlines, id)
+  end
+end
+
+-- A tombstone is needed only while a write that is older than it can still arrive.
+local oldest = redis.call('ZRANGE', K.pending, 0, 0, 'WITHSCORES')[2]
+local bound = oldest and '(' .. oldest or '+inf'
+for _, uid in ipairs(redis.call('HVALS', K.uids)) do
+  redis.call('ZREMRANGEBYSCORE', K.tombs .. uid, '-inf', bound)
+end
+-- Dead letters that promised nothing expire by themselves; their names go with them.
+for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.dead, '-inf', now - P.dead_keep_s * 1000, 'LIMIT', 0, n)) do
+  if redis.call('EXISTS', K.slice .. sid) == 0 then redis.call('ZREM', K.dead, sid) end
+end
+
+for i = 2, #ARGV do
+  counts[#counts + 1] = ARGV[i]
+  counts[#counts + 1] = redis.call('ZCOUNT', K.ready .. ARGV[i], '-inf', now)
+end
+return counts

@@ -1,0 +1,15 @@
+-- Gives a slice back after an error that may pass. ARGV: slice, fence, delay in ms, code, detail,
+-- 1 to count it: a worker that shuts down gives its slices back uncounted.
+local sid, fence = ARGV[1], ARGV[2]
+local s = held(sid, fence)
+if not s then
+  if redis.call('HGET', K.slice .. sid, 'rf') == fence then return 'done' end
+  return 'stale'
+end
+redis.call('HSET', K.slice .. sid, 'rf', fence, 'code', ARGV[4], 'detail', ARGV[5])
+if ARGV[6] == '1' and redis.call('HINCRBY', K.slice .. sid, 'errs', 1) >= P.max_errors then
+  bury(sid, s, ARGV[4], ARGV[5])
+else
+  make_ready(sid, s, tonumber(ARGV[3]))
+end
+return 'done'

@@ -1,0 +1,50 @@
+-- Ends one verify pass. ARGV: slice, fence, grace in ms, settle in ms, count of entries read back
+-- right, count of rewrites; then for each entry: collection, uid, bucket, document; then the writes.
+-- With nothing rewritten the raw texts go after the grace; otherwise the new bytes are verified too.
+local sid, fence, grace = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local right, rewrites = tonumber(ARGV[5]), tonumber(ARGV[6])
+local s = held(sid, fence)
+if not s or s.ph ~= 'verify' then
+  if redis.call('HGET', K.slice .. sid, 'vf') == fence then return 'done' end
+  redis.call('HINCRBY', K.totals, 'stale', 1)
+  return 'stale'
+end
+local writes = read_writes(7 + right * 4, rewrites)
+if not writes then return 'moved' end
+
+for i = 0, right - 1 do
+  local b = 7 + i * 4
+  local uid, bucket, document = ARGV[b + 1], ARGV[b + 2], ARGV[b + 3]
+  local whole, head = stored_entry(uid, bucket, document)
+  if head and entry_seq(head) == s.seq and not has_flag(head, VERIFIED) then
+    local marked = string.char(string.byte(head, 1) + VERIFIED) .. string.sub(head, 2)
+    redis.call('HSET', K.docs .. uid .. ':' .. bucket, document, marked)
+    if has_flag(head, LONG) then
+      local first = string.char(bit.bor(string.byte(whole, 1), VERIFIED))
+      redis.call('SETRANGE', K.long .. uid .. ':' .. document, 0, first)
+    end
+  end
+end
+for _, w in ipairs(writes) do
+  local _, head = stored_entry(w.uid, w.bucket, w.document)
+  if head and entry_seq(head) == s.seq then put_document(w) end
+end
+redis.call('HSET', K.slice .. sid, 'vf', fence)
+if rewrites > 0 then
+  redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0)
+  make_ready(sid, s, tonumber(ARGV[4]))
+  return 'done'
+end
+redis.call('HSET', K.slice .. sid, 'st', 'succeeded', 'ph', 'verified')
+redis.call('ZREM', K.leased .. s.q, sid)
+load_add('unverified', -1, -s.bytes)
+local job = redis.call('HMGET', K.job .. s.job, 'keep', 'st', 'n_unverified')
+if tonumber(job[3]) == 0 and terminal(job[2]) and job[2] ~= 'dead' then
+  keep_job(s.job, job[1]) -- a replayed dead letter was what kept it
+end
+if grace == 0 then
+  forget(sid)
+else
+  redis.call('ZADD', K.drop, now + grace, sid)
+end
+return 'done'

@@ -1,0 +1,101 @@
+"""One subscription for a whole process: who waits for a job is woken when it has news.
+
+News are a courtesy. Pub/sub drops messages while a connection is away, so every waiter also looks
+for itself now and then: often while the subscription is down, seldom while it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from verso_core.ledger.keys import key
+
+_log = logging.getLogger(__name__)
+
+POLL_ALONE_S = 1.0
+POLL_BESIDE_NEWS_S = 5.0
+_QUIET_S = 5.0
+_SILENT_S = 15.0
+_BACKOFF_S = 0.5
+
+
+class News:
+    """Wakes waiters by job id. Starts with the first waiter."""
+
+    def __init__(self, client: Redis) -> None:
+        self._redis = client
+        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._heard_s = 0.0
+        self._connected = False
+
+    @property
+    def poll_s(self) -> float:
+        """How long a waiter may sleep before it looks for itself, seconds."""
+        return POLL_BESIDE_NEWS_S if self._connected else POLL_ALONE_S
+
+    @contextmanager
+    def bell(self, job_id: str) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever the job has news."""
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
+        event = asyncio.Event()
+        self._bells.setdefault(job_id, set()).add(event)
+        try:
+            yield event
+        finally:
+            waiting = self._bells[job_id]
+            waiting.discard(event)
+            if not waiting:
+                del self._bells[job_id]
+
+    async def close(self) -> None:
+        """End the subscription."""
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+            self._listener = None
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._subscription()
+            except (RedisError, OSError) as exc:
+                if self._connected:
+                    _log.warning("news are lost", extra={"error": type(exc).__name__})
+                self._connected = False
+                await asyncio.sleep(_BACKOFF_S)
+
+    async def _subscription(self) -> None:
+        """Listen until the connection fails. A silent peer is asked, and given up when mute."""
+        clock = asyncio.get_running_loop().time
+        async with self._redis.pubsub() as channel:
+            await channel.subscribe(key("news"))
+            self._heard_s = clock()
+            while clock() - self._heard_s < _SILENT_S:
+                message = cast("dict[str, Any] | None", await channel.get_message(timeout=_QUIET_S))
+                if message is None:
+                    await channel.ping()
+                    continue
+                self._heard_s = clock()
+                if message["type"] == "subscribe":
+                    self._connected = True
+                    self._ring_all()
+                elif message["type"] == "message":
+                    self._ring(message["data"].decode())
+        raise RedisError("the subscription is silent")
+
+    def _ring(self, job_id: str) -> None:
+        for event in self._bells.get(job_id, ()):
+            event.set()
+
+    def _ring_all(self) -> None:
+        for job_id in self._bells:
+            self._ring(job_id)

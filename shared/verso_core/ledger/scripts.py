@@ -1,0 +1,36 @@
+"""The ledger's steps: Lua files beside this module, run whole or not at all by the server."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from importlib.resources import files
+
+from verso_core.ledger.keys import lua_table
+from verso_core.ledger.terms import Policy
+
+_MAY_GROW = frozenset({"accept", "collection_put"})
+"""Steps that are refused once the server's memory is full; all others only let work drain."""
+
+
+@cache
+def source(step: str, policy: Policy) -> str:
+    """Give the whole text of one step: header, shared prelude, body.
+
+    A script with the ``allow-oom`` flag runs above ``maxmemory`` too: a full ledger must be able to
+    finish the work it holds, or it would stay full.
+    """
+    flags = "" if step in _MAY_GROW else " flags=allow-oom"
+    folder = files(__package__) / "lua"
+    prelude = (folder / "prelude.lua").read_text(encoding="utf-8")
+    body = (folder / f"{step}.lua").read_text(encoding="utf-8")
+    return f"#!lua{flags}\n{lua_table()}{_policy_table(policy)}{prelude}\n{body}"
+
+
+def _policy_table(policy: Policy) -> str:
+    rows = []
+    for item in fields(policy):
+        value = getattr(policy, item.name)
+        text = "{" + ",".join(map(str, value)) + "}" if isinstance(value, tuple) else str(value)
+        rows.append(f"{item.name}={text}")
+    return "local P={" + ",".join(rows) + "}\n"

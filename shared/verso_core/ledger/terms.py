@@ -1,0 +1,207 @@
+"""The words of the ledger: what goes in, what comes out, and the numbers it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from verso_core.errors import ErrorBody
+from verso_core.jobs import Kind, Queue, SliceSpec, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Numbers the ledger goes by; every process on one ledger uses the same."""
+
+    max_crashes: int = 3
+    """Leases of one slice that may run out before it is a dead letter."""
+    max_errors: int = 8
+    """Retryable errors of one slice before it is a dead letter; counted apart from crashes."""
+    backoff_ms: tuple[int, ...] = (0, 2_000, 8_000, 30_000)
+    """Wait before the next attempt, by the number of crashes so far."""
+    keep_s: int = 24 * 3600
+    """How long slices stay after their end, seconds."""
+    dead_keep_s: int = 7 * 24 * 3600
+    """How long dead letters stay whose payload is not the only copy of a text, seconds."""
+    gc_delay_ms: int = 2_000
+    """Wait before the points of a replaced entry may go: searches that saw it come to an end."""
+    drain_s: int = 30
+    """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
+    max_events: int = 1_000
+    """Events kept for each job, about."""
+    sweep_buckets: int = 256
+    """Buckets of a deleted collection swept in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much unfinished work a queue may hold."""
+
+    max_slices: int = 100_000
+    max_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A request, cut into slices, that asks to be accepted.
+
+    ``idempotency`` is the caller's key and the hash of the body it came with. ``job_id`` is chosen
+    by the caller of :meth:`accept` when it wants the call itself to be repeatable.
+    """
+
+    kind: Kind
+    queue: Queue
+    slices: Sequence[SliceSpec]
+    tenant: str = "default"
+    idempotency: tuple[str, str] | None = None
+    deadline_s: float | None = None
+    limits: Limits = field(default_factory=Limits)
+    keep_s: int = 24 * 3600
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job that is on disk. ``replayed``: an earlier request with the same key made it."""
+
+    job_id: str
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the ledger knows it. Times are Unix seconds of the server's clock.
+
+    ``done`` counts slices that reached their end, ``n_ok`` and ``n_err`` items; once the job has
+    ended ``n_ok + n_err == items``. ``attempts`` is the highest number of times that one slice was
+    given out.
+    """
+
+    job_id: str
+    kind: Kind
+    queue: Queue
+    tenant: str
+    status: Status
+    created: float
+    started: float | None
+    finished: float | None
+    deadline: float | None
+    items: int
+    n_ok: int
+    n_err: int
+    slices: int
+    done: int
+    attempts: int
+    error: ErrorBody | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of a job: status, done, slices, items, ok, err. ``id`` orders events."""
+
+    id: str
+    data: dict[str, Any]
+
+
+class Phase(StrEnum):
+    """What a claimed slice asks for."""
+
+    WORK = "work"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on one slice until the lease ends.
+
+    ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
+    to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
+    clock; ``queued_ms`` is how long the slice was due before it was claimed, ms.
+    """
+
+    slice_id: str
+    job_id: str
+    number: int
+    fence: int
+    kind: Kind
+    phase: Phase
+    payload: bytes
+    seq: int
+    queue: Queue
+    not_after: float | None
+    queued_ms: int
+
+
+class Commit(StrEnum):
+    """Answer to the end of a lease."""
+
+    DONE = "done"
+    STALE = "stale"
+    """Another attempt or a cancel took the slice over: nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWrite:
+    """A document's new entry (``record.Entry.pack()``), and its text where the collection keeps it.
+
+    The entry's sequence number must be the lease's.
+    """
+
+    collection: str
+    document: str
+    entry: bytes
+    text: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDelete:
+    """A document that goes."""
+
+    collection: str
+    document: str
+
+
+class Discarded(NamedTuple):
+    """An entry that was replaced or deleted, and whose points may go.
+
+    Before removing points, read the document's live entry: points it names must stay.
+    """
+
+    token: str
+    collection: str
+    document: str
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What waits and runs in a queue. ``queued`` counts due slices, ``delayed`` those that wait
+    for a retry or for vectors to settle; ``oldest_s`` is how long the oldest has been due."""
+
+    queued: int
+    delayed: int
+    running: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits outside the queues, as counts (``unverified_bytes``: bytes)."""
+
+    dead: int
+    unverified: int
+    unverified_bytes: int
+    to_drop: int
+    to_collect: int
+    totals: dict[str, int]
+    """Counters since the ledger was made: ``jobs:{kind}:{status}``, crashes, stale, dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Signs of life. None: never seen."""
+
+    last_embed_age_s: float | None
+    worker_beat_age_s: float | None

