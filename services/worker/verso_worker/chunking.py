@@ -5,10 +5,10 @@ encoder's (what lies beyond it would not be in the vector, and so not be found).
 is as long as it can be and ends where a reader would end it: behind a paragraph, a line, a sentence
 or a word.
 
-1. A text that is not UTF-8 is cut by size, behind line feeds where there are any: no tokenizer reads
-   it, and the byte codecs do not mind.
-2. Other texts are tokenised in blocks (a tokenizer's time and memory on hostile megabytes are then
-   bounded), and the tokens' offsets tell how far each window reaches.
+1. A text that is not UTF-8 is cut by size, behind line feeds where there are any: no tokenizer
+   reads it, and the byte codecs do not mind.
+2. Other texts are tokenised in blocks (a tokenizer's time and memory on hostile megabytes are
+   then bounded), and the tokens' offsets tell how far each window reaches.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 
 from verso_core import telemetry
@@ -99,8 +100,10 @@ class Desk:
                 outcome = self._work(lease)
             except VersoError as error:
                 outcome = self._give_back(lease, error)
-            except Exception as error:
-                _log.exception("slice failed", extra={"kind": lease.kind, "phase": lease.phase})
+            except Exception as error:  # noqa: BLE001  # one slice's fault must not end the worker
+                # The stack without the message: a foreign message may quote a text.
+                stack = "".join(traceback.format_tb(error.__traceback__))
+                _log.error("%s failed: %s\n%s", lease.kind, type(error).__name__, stack)
                 outcome = self._give_back(lease, error)
             finally:
                 self._heart.release(lease)

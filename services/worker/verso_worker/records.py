@@ -50,14 +50,14 @@ class Guess:
 
 
 class Engine(Protocol):
-    """The model's graphs, wherever they run. Vectors: (texts, dim) float32 as widened from store."""
+    """The model's graphs, wherever they run. Vectors: (texts, dim) float32, widened from store."""
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Give each text's vector; what passes the encoder's window is not seen."""
         ...
 
     def code(self, texts: Sequence[bytes], vectors: Vector) -> list[bytes | None]:
-        """Code each text against its vector; None where the decoder cannot (not UTF-8, too long)."""
+        """Code each text against its vector; None where it cannot (not UTF-8, too long)."""
         ...
 
     def read(
