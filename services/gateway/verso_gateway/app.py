@@ -116,9 +116,7 @@ async def _answer(request: Request, error: Exception) -> Response:
             return problems.answer(request.scope, error)
         case RequestValidationError():
             fault = error.errors()[0]
-            invalid, pointer = problems.from_fault(
-                fault["type"], fault["loc"], message=fault["msg"]
-            )
+            invalid, pointer = problems.from_fault(fault["loc"], message=fault["msg"])
             request.state.pointer = pointer
             return problems.answer(request.scope, invalid)
         case HTTPException(status_code=404):

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import RequestInvalid, TextNotEncodable
 from verso_gateway import problems
 
 JSON = "application/json"
@@ -70,8 +70,13 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
     """Check a body against its model.
 
     Raises:
-        RequestInvalid: with the pointer to the first fault left in the request's state.
+        TextNotEncodable: a string holds a lone surrogate.
+        RequestInvalid: the body does not fit the model.
+            Either leaves a pointer to the fault in the request's state.
     """
+    if (pointer := find_surrogate(value)) is not None:
+        request.state.pointer = pointer
+        raise TextNotEncodable(f"lone surrogate in a string at {pointer!a}; send base64")
     try:
         return model.model_validate(value)
     except ValidationError as exc:
@@ -87,6 +92,24 @@ def encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def find_surrogate(value: object) -> str | None:
+    """Give the pointer of a string (value or key) in ``value`` that names no bytes; else None."""
+    open_values: list[tuple[str, object]] = [("", value)]
+    while open_values:  # no recursion: the value may be nested as deep as the parser allows
+        pointer, one = open_values.pop()
+        match one:
+            case str() if not encodable(one):
+                return pointer
+            case list():
+                open_values += [(f"{pointer}/{n}", inner) for n, inner in enumerate(one)]
+            case dict():
+                for key, inner in one.items():
+                    if not encodable(key):
+                        return pointer
+                    open_values.append((f"{pointer}/{problems.escaped(key)}", inner))
+    return None
 
 
 def _refuse_constant(name: str) -> NoReturn:

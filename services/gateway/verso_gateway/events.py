@@ -77,6 +77,6 @@ def checked_id(given: str | None) -> str:
     """
     if not given:
         return BEGINNING
-    if not _EVENT_ID.match(given):
+    if not _EVENT_ID.fullmatch(given):
         raise RequestInvalid("expected an event id such as '1700000000000-0' as Last-Event-ID")
     return given

@@ -77,7 +77,7 @@ class Observe:
 
 def _request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get("x-request-id", "")
-    return given if _REQUEST_ID.match(given) else uuid4().hex
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
 
 
 def _log_fault(error: BaseException) -> None:

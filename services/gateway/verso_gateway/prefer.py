@@ -39,6 +39,6 @@ def parse(values: Iterable[str]) -> Preference:
         match name.strip().lower():
             case "respond-async":
                 respond_async = True
-            case "wait" if wait_s is None and _WAIT.match(value):
+            case "wait" if wait_s is None and _WAIT.fullmatch(value):
                 wait_s = float(value)  # of a preference given twice the first counts
     return Preference(wait_s=wait_s, respond_async=respond_async)

@@ -21,7 +21,6 @@ from verso_core.errors import (
     ErrorBody,
     QueueFull,
     RequestInvalid,
-    TextNotEncodable,
     error_body,
 )
 
@@ -151,15 +150,18 @@ def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str,
 def from_validation(exc: ValidationError) -> tuple[RequestInvalid, str]:
     """Turn the first fault that pydantic found into an error and a JSON pointer to the part."""
     fault = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    return from_fault(fault["type"], fault["loc"], message=fault["msg"])
+    return from_fault(fault["loc"], message=fault["msg"])
 
 
-def from_fault(kind: str, loc: Sequence[int | str], *, message: str) -> tuple[RequestInvalid, str]:
+def from_fault(loc: Sequence[int | str], *, message: str) -> tuple[RequestInvalid, str]:
     """Turn one of pydantic's faults into an error and a JSON pointer (RFC 6901)."""
-    pointer = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in loc)
-    if kind == "string_unicode":
-        return TextNotEncodable(f"{pointer}: lone surrogate in a string; send base64"), pointer
+    pointer = "".join("/" + escaped(str(part)) for part in loc)
     return RequestInvalid(f"{pointer or 'body'}: {message}"), pointer
+
+
+def escaped(part: str) -> str:
+    """Escape one part of a JSON pointer (RFC 6901, section 3)."""
+    return part.replace("~", "~0").replace("/", "~1")
 
 
 def codes_in_openapi() -> Mapping[str, Any]:

@@ -1,0 +1,81 @@
+"""Facts about strict JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verso_core.errors import RequestInvalid
+from verso_gateway.bodies import encodable, find_surrogate, parse
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(_VALUES)
+def test_json_comes_back_as_it_was(value: object) -> None:
+    assert parse(json.dumps(value).encode()) == value
+    assert parse(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) == value
+
+
+@given(st.binary())
+def test_arbitrary_bytes_are_a_value_or_a_clear_error(data: bytes) -> None:
+    try:
+        parse(data)
+    except RequestInvalid as error:
+        assert error.detail  # noqa: PT017 - either outcome is right
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[NaN]",
+        b"[Infinity]",
+        b"[-Infinity]",
+        b"[1e999]",
+        b"[-1e999]",
+        b'{"a": 1, "a": 2}',
+        b'{"a": {"b": 1, "b": 1}}',
+        b"[" * 100_000,
+        b"9" * 5000,
+        b'"\xff"',
+        "{}".encode("utf-16"),
+        b"\xef\xbb\xbf{}",
+    ],
+    ids=lambda data: repr(data[:16]),
+)
+def test_what_is_not_strict_json_is_refused(data: bytes) -> None:
+    with pytest.raises(RequestInvalid):
+        parse(data)
+
+
+@pytest.mark.parametrize("data", [b'"\\ud800"', b'"\xed\xa0\x80"'])
+def test_a_lone_surrogate_passes_to_be_judged_with_its_text(data: bytes) -> None:
+    assert parse(data) == "\ud800"
+    assert not encodable("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        ({"a": "b", "c": [1, "d"]}, None),
+        ({"a": "\ud800"}, "/a"),
+        ({"a/~": [{"b": 1}, {"c": "\ud800"}]}, "/a~1~0/1/c"),
+        ({"a": {"\ud800": 1}}, "/a"),
+    ],
+)
+def test_a_lone_surrogate_is_found_wherever_it_hides(value: object, pointer: str | None) -> None:
+    assert find_surrogate(value) == pointer
+
+
+def test_a_surrogate_pair_is_one_character() -> None:
+    assert parse(b'"\\ud83d\\ude00"') == "\N{GRINNING FACE}"

@@ -1,0 +1,108 @@
+"""Facts about documents on their way in."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verso_core.jobs import MAX_TEXT_BYTES, Item
+from verso_gateway.intake import Intake
+
+
+def _take(*documents: object) -> list[Item]:
+    intake = Intake()
+    return [intake.take(one, place=f"document {n}") for n, one in enumerate(documents)]
+
+
+def _code(item: Item) -> str:
+    assert item.rejected is not None
+    assert item.blob is None
+    return item.rejected["code"]
+
+
+@given(st.binary(max_size=200))
+def test_base64_bytes_are_kept_exactly(data: bytes) -> None:
+    [item] = _take({"text_base64": base64.b64encode(data).decode()})
+    assert item.blob == data
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
+def test_a_text_is_kept_as_its_utf8_bytes(text: str) -> None:
+    [item] = _take({"id": "a", "text": text})
+    assert item.blob == text.encode()
+    assert item.header == {"id": "a", "metadata": {}, "time": None}
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ("text", "request_invalid"),
+        ({}, "request_invalid"),
+        ({"text": "a", "text_base64": "YQ=="}, "request_invalid"),
+        ({"text": 1}, "request_invalid"),
+        ({"text_base64": "?"}, "request_invalid"),
+        ({"text_base64": "YQ"}, "request_invalid"),
+        ({"text_base64": "\ud800"}, "request_invalid"),
+        ({"text": "a", "txet": 1}, "request_invalid"),
+        ({"text": "a", "\ud800": 1}, "request_invalid"),
+        ({"text": "\ud800"}, "text_not_encodable"),
+        ({"text": "a" * (MAX_TEXT_BYTES + 1)}, "text_too_large"),
+        ({"text": "a", "id": ""}, "id_invalid"),
+        ({"text": "a", "id": 7}, "id_invalid"),
+        ({"text": "a", "id": "doc#1"}, "id_invalid"),
+        ({"text": "a", "id": "a\nb"}, "id_invalid"),
+        ({"text": "a", "id": "\ud800"}, "id_invalid"),
+        ({"text": "a", "id": "é" * 129}, "id_invalid"),
+        ({"text": "a", "metadata": []}, "metadata_invalid"),
+        ({"text": "a", "metadata": {"k": None}}, "metadata_invalid"),
+        ({"text": "a", "metadata": {"k": {}}}, "metadata_invalid"),
+        ({"text": "a", "metadata": {"k": 2**63}}, "metadata_invalid"),
+        ({"text": "a", "metadata": {"k": "\ud800"}}, "metadata_invalid"),
+        ({"text": "a", "metadata": {"k": "v" * 5000}}, "metadata_invalid"),
+        ({"text": "a", "time": True}, "request_invalid"),
+        ({"text": "a", "time": "yesterday"}, "request_invalid"),
+        ({"text": "a", "time": "2026-01-01T00:00:00"}, "request_invalid"),
+        ({"text": "a", "time": "\ud800"}, "text_not_encodable"),
+        ({"text": "a", "time": 10**400}, "request_invalid"),
+        ({"text": "a", "time": []}, "request_invalid"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_bad_document_fails_alone_and_in_its_place(document: object, code: str) -> None:
+    before, item, after = _take({"text": "x"}, document, {"text": "y"})
+    assert _code(item) == code
+    assert item.rejected is not None
+    assert item.rejected["detail"].startswith("document 1: ")
+    assert (before.blob, after.blob) == (b"x", b"y")
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [(0, 0.0), (1.5, 1.5), ("1970-01-01T00:00:10Z", 10.0), ("1970-01-01T01:00:00+01:00", 0.0)],
+)
+def test_times_are_unix_seconds_or_rfc_3339(time: object, seconds: float) -> None:
+    [item] = _take({"text": "a", "time": time})
+    assert item.header["time"] == seconds
+
+
+def test_a_repeated_id_is_refused_the_second_time() -> None:
+    first, second = _take({"id": "a", "text": "1"}, {"id": "a", "text": "2"})
+    assert first.rejected is None
+    assert _code(second) == "duplicate_id"
+    assert second.header["id"] == "a"
+
+
+def test_a_refused_document_does_not_use_its_id_up() -> None:
+    bad, good = _take({"id": "a", "text": "\ud800"}, {"id": "a", "text": "2"})
+    assert _code(bad) == "text_not_encodable"
+    assert good.rejected is None
+
+
+def test_derived_ids_are_the_same_for_the_same_request() -> None:
+    documents = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "metadata": {"k": 1}}]
+    ids = [item.header["id"] for item in _take(*documents)]
+    assert len(set(ids)) == 4
+    assert ids == [item.header["id"] for item in _take(*documents)]
