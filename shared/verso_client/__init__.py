@@ -1,0 +1,43 @@
+"""Python client of Verso: :class:`Client`, :class:`AsyncClient`, and the `verso` command line."""
+
+from verso_client.answers import (
+    CodecShare,
+    CollectionInfo,
+    Embedded,
+    Found,
+    Guess,
+    Hit,
+    Ingested,
+    IngestReport,
+    ItemError,
+    Job,
+    JobEvent,
+    Statistics,
+    StoredText,
+)
+from verso_client.async_client import AsyncClient
+from verso_client.client import Client
+from verso_client.documents import Document
+from verso_client.operations import Progress
+from verso_client.retries import Retries
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "CodecShare",
+    "CollectionInfo",
+    "Document",
+    "Embedded",
+    "Found",
+    "Guess",
+    "Hit",
+    "IngestReport",
+    "Ingested",
+    "ItemError",
+    "Job",
+    "JobEvent",
+    "Progress",
+    "Retries",
+    "Statistics",
+    "StoredText",
+]

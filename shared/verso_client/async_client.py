@@ -1,0 +1,255 @@
+"""The asynchronous client: the same methods as :class:`verso_client.client.Client`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx2
+
+from verso_client import operations
+from verso_client.answers import (
+    CollectionInfo,
+    Embedded,
+    Found,
+    Guess,
+    IngestReport,
+    Job,
+    JobEvent,
+    Statistics,
+    StoredText,
+)
+from verso_client.documents import Document
+from verso_client.exchange import Call, Pause, Reply, Steps, error_of
+from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_event, reply_of
+from verso_client.operations import Progress, Query
+from verso_client.retries import Retries
+from verso_core.errors import VersoError
+from verso_core.jobs import Filter, Precision, TextPolicy
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Speaks to one platform. Close it, or use it with ``async with``.
+
+    Args:
+        url: address of the gateway.
+        api_key: key to show, where the platform asks for one.
+        timeout_s: seconds without a byte before a request is given up.
+        retries: how long to keep trying where trying again can help.
+        transport: how requests travel; for an application called in the same process.
+
+    Every method raises classes of :mod:`verso_core.errors`: what the platform answered, or
+    ``Unavailable`` where it could not be reached.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 90.0,
+        retries: Retries | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._retries = retries or Retries()
+        self._http = httpx2.AsyncClient(
+            base_url=url, headers=headers_of(api_key), timeout=timeout_s, transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def ingest(
+        self,
+        documents: Iterable[Document],
+        *,
+        collection: str = "default",
+        progress: Callable[[Progress], None] | None = None,
+    ) -> IngestReport:
+        """Take documents in and wait until each is stored; ``progress`` is called on the way."""
+        steps = operations.ingest(
+            documents, self._retries, collection=collection, progress=progress
+        )
+        return await self._run(steps)
+
+    async def submit(
+        self, documents: Iterable[Document], *, collection: str = "default"
+    ) -> list[Job]:
+        """Send documents and give the jobs that will take them in, without waiting for them."""
+        return await self._run(operations.submit(documents, self._retries, collection=collection))
+
+    async def search(
+        self,
+        text: str | None = None,
+        *,
+        vector: Sequence[float] | None = None,
+        id: str | None = None,  # noqa: A002 - the API's own word
+        collection: str = "default",
+        limit: int = 10,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+        with_text: bool = True,
+    ) -> Found:
+        """Find the records nearest to a text, a vector, or a stored document or record."""
+        query = Query(
+            text=text,
+            vector=vector,
+            id=id,
+            collection=collection,
+            limit=limit,
+            filter=filter,
+            with_text=with_text,
+        )
+        return await self._run(operations.search(query, self._retries))
+
+    async def get(self, document: str, *, collection: str = "default") -> StoredText:
+        """Read one document or record (``document#n``) back, every byte."""
+        return await self._run(operations.get(document, self._retries, collection=collection))
+
+    async def reconstruct(
+        self, ids: Sequence[str], *, collection: str = "default"
+    ) -> list[StoredText]:
+        """Read up to 1024 documents or records back; each has its own error where it has one."""
+        return await self._run(operations.reconstruct(ids, self._retries, collection=collection))
+
+    async def guess(
+        self, vectors: Sequence[Sequence[float]], *, beam: int = 1, max_tokens: int = 127
+    ) -> list[Guess]:
+        """Guess the texts of bare vectors, greedily or with a beam. A guess is never exact."""
+        steps = operations.guess(vectors, self._retries, beam=beam, max_tokens=max_tokens)
+        return await self._run(steps)
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        """Turn texts into vectors of unit length."""
+        return await self._run(operations.embed(texts, self._retries))
+
+    async def delete(self, document: str, *, collection: str = "default") -> None:
+        """Delete a document."""
+        await self._run(operations.delete(document, self._retries, collection=collection))
+
+    async def job(self, job_id: str) -> Job:
+        """Look at a job."""
+        return await self._run(operations.get_job(job_id, self._retries))
+
+    async def wait(self, job_id: str, *, timeout_s: float = math.inf) -> Job:
+        """Wait until a job ends, and give it whatever its end was."""
+        return await self._run(operations.wait(job_id, self._retries, timeout_s=timeout_s))
+
+    async def results(self, job_id: str) -> list[dict[str, object]]:
+        """Read a job's results as they are, one object for each item that is done, in order."""
+        return await self._run(operations.results(job_id, self._retries))
+
+    async def events(self, job_id: str, *, after: str | None = None) -> AsyncIterator[JobEvent]:
+        """Follow a job until it ends; a broken stream is taken up again where it broke."""
+        failures = 0
+        while True:
+            try:
+                async for event in self._stream(event_call(job_id, after=after)):
+                    failures = 0
+                    if event.name == "end":
+                        return
+                    after = event.id
+                    yield event
+            except VersoError as error:
+                failures += 1
+                if not error.retryable or failures > 5:
+                    raise
+            # A gateway that stops ends its streams early: ask again, of whoever answers now.
+            await asyncio.sleep(self._retries.pause_s(failures, asked_s=None))
+
+    async def cancel(self, job_id: str) -> Job:
+        """Cancel a job; one that has ended stays as it is."""
+        return await self._run(operations.cancel(job_id, self._retries))
+
+    async def replay(self, job_id: str) -> Job:
+        """Give a dead job a new budget of attempts."""
+        return await self._run(operations.replay(job_id, self._retries))
+
+    async def collections(self) -> list[CollectionInfo]:
+        """List the collections by name."""
+        return await self._run(operations.collections(self._retries))
+
+    async def create_collection(
+        self,
+        name: str,
+        *,
+        precision: Precision = Precision.FLOAT16,
+        text_policy: TextPolicy = TextPolicy.PATCH,
+    ) -> CollectionInfo:
+        """Make a collection, or find the one that exists with the same settings."""
+        steps = operations.create_collection(
+            name, self._retries, precision=precision, text_policy=text_policy
+        )
+        return await self._run(steps)
+
+    async def delete_collection(self, name: str) -> None:
+        """Delete a collection and all its documents."""
+        await self._run(operations.delete_collection(name, self._retries))
+
+    async def stats(self, collection: str = "default") -> Statistics:
+        """Count what a collection holds."""
+        return await self._run(operations.stats(collection, self._retries))
+
+    async def ready(self) -> bool:
+        """Whether the platform can do work now."""
+        return await self._run(operations.ready(Retries(patience_s=0)))
+
+    async def _run(self, steps: Steps[T]) -> T:
+        """Carry steps out, one after another, and give what they end with."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    step = steps.send(None)
+                    continue
+                try:
+                    reply = await self._perform(step)
+                except VersoError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(reply)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _perform(self, call: Call) -> Reply:
+        try:
+            return reply_of(
+                await self._http.request(
+                    call.method,
+                    call.path,
+                    params=dict(call.params),
+                    content=call.content,
+                    headers=dict(call.headers),
+                )
+            )
+        except httpx2.TransportError as error:
+            raise broken(error, self._http.base_url) from error
+
+    async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
+        try:
+            async with self._http.sse(call.path, headers=dict(call.headers)) as source:
+                if source.response.status_code != 200:
+                    await source.response.aread()
+                    raise error_of(reply_of(source.response))
+                async for event in source:
+                    yield job_event(event)
+        except httpx2.TransportError as error:
+            raise broken(error, self._http.base_url) from error

@@ -1,0 +1,419 @@
+"""The `verso` command line.
+
+Commands speak HTTP to a platform, by default the one on this machine. An expected failure is one
+line on standard error, "code: what was expected and what came", and exit status 1; wrong usage is
+status 2. Other packages add commands through the entry-point group "verso.commands".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from verso_client import render, sources
+from verso_client.client import Client
+from verso_client.documents import Document
+from verso_client.http import DEFAULT_URL
+from verso_client.operations import Progress as IngestProgress
+from verso_client.retries import Retries
+from verso_client.sources import Format
+from verso_core.errors import RequestInvalid, VersoError
+from verso_core.jobs import Filter, Precision, Scalar, Status, TextPolicy
+
+PLUGINS = "verso.commands"
+_PATIENCE_S = 10.0
+_INGEST_PATIENCE_S = 600.0
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Keep a text's vector for search, drop the text, read it back byte for byte.",
+)
+collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete collections.")
+jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")
+app.add_typer(collections_app, name="collections")
+app.add_typer(jobs_app, name="jobs")
+
+Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which platform the commands speak to."""
+
+    url: str
+    api_key: str | None
+
+
+@app.callback()
+def target(
+    context: typer.Context,
+    url: Annotated[
+        str, typer.Option(envvar="VERSO_URL", help="Address of the gateway.")
+    ] = DEFAULT_URL,
+    key: Annotated[
+        str | None, typer.Option(envvar="VERSO_API_KEY", help="API key, where one is needed.")
+    ] = None,
+) -> None:
+    """Set where the commands go."""
+    context.obj = Target(url, key)
+
+
+@app.command()
+def ingest(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(help="Files to take in; - is standard input.")],
+    collection: Collection = "default",
+    format: Annotated[  # noqa: A002 - the option's name
+        Format, typer.Option(help="How files are read; auto goes by their names.")
+    ] = Format.AUTO,
+    name: Annotated[
+        str | None, typer.Option(help="What ids from standard input start with.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None, typer.Option("--meta", "-m", help="key=value given to every document.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
+    metadata = _pairs(meta)
+    documents = _read_all(files, format, name=name, metadata=metadata)
+    started = time.monotonic()
+    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, _bar() as progress:
+        task = progress.add_task("ingest", total=None)
+
+        def tell(state: IngestProgress) -> None:
+            progress.update(task, completed=state.done, total=state.sent)
+
+        report = client.ingest(documents, collection=collection, progress=tell)
+    if as_json:
+        _print_json(report)
+    else:
+        render.ingested(_out(), report, seconds=time.monotonic() - started)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    collection: Collection = "default",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 10,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", "-w", help="key=value; a key given twice takes either value."),
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Only texts from this time on (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(help="Only texts before this time (UTC).")
+    ] = None,
+    text: Annotated[bool, typer.Option(help="Read the hits' texts back.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Find the records nearest to a text."""
+    chosen = _filter(where, since, until)
+    with _client(context) as client:
+        started = time.monotonic()
+        found = client.search(
+            query, collection=collection, limit=limit, filter=chosen, with_text=text
+        )
+        took_ms = (time.monotonic() - started) * 1000
+    if as_json:
+        _print_json(found)
+    else:
+        render.hits(_out(), found, took_ms=took_ms)
+
+
+@app.command()
+def get(
+    context: typer.Context,
+    document: Annotated[str, typer.Argument(help="Id of a document, or of a record: id#n.")],
+    collection: Collection = "default",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write the bytes to.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one document's exact bytes to standard output."""
+    with _client(context) as client:
+        stored = client.get(document, collection=collection)
+    if as_json:
+        _print_json(stored)
+    elif output is not None:
+        with _telling():
+            output.write_bytes(stored.data)
+    else:
+        sys.stdout.buffer.write(stored.data)
+        sys.stdout.buffer.flush()
+
+
+@app.command()
+def reconstruct(
+    context: typer.Context,
+    ids: Annotated[list[str] | None, typer.Argument(help="Documents or records to read.")] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            help="Guess instead: JSON file of one vector or a list of vectors; - reads it."
+        ),
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, max=16, help="Width of the search for a guess.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, max=127, help="Longest guess.")] = 127,
+    collection: Collection = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Read documents back exactly, or guess the texts of bare vectors."""
+    if bool(ids) == (vectors is not None):
+        raise typer.BadParameter("expected ids or --vectors, and not both")
+    with _client(context) as client:
+        if vectors is not None:
+            bare = _vectors(vectors)
+            guesses = client.guess(bare, beam=beam, max_tokens=max_tokens)
+            _print_json(guesses) if as_json else render.guesses(_out(), guesses)
+            return
+        texts = client.reconstruct(ids or [], collection=collection)
+    _print_json(texts) if as_json else render.texts(_out(), texts)
+    if any(text.error is not None for text in texts):
+        raise typer.Exit(1)
+
+
+@app.command()
+def stats(
+    context: typer.Context, collection: Collection = "default", as_json: AsJson = False
+) -> None:
+    """Show what a collection holds and what it takes."""
+    with _client(context) as client:
+        found = client.stats(collection)
+    _print_json(found) if as_json else render.statistics(_out(), found)
+
+
+@collections_app.command("list")
+def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
+    """List all collections."""
+    with _client(context) as client:
+        found = client.collections()
+    _print_json(found) if as_json else render.collections(_out(), found)
+
+
+@collections_app.command("create")
+def create_collection(
+    context: typer.Context,
+    name: str,
+    precision: Annotated[
+        Precision, typer.Option(help="How its vectors are stored.")
+    ] = Precision.FLOAT16,
+    text_policy: Annotated[
+        TextPolicy, typer.Option(help="patch drops the texts, both keeps them too.")
+    ] = TextPolicy.PATCH,
+    as_json: AsJson = False,
+) -> None:
+    """Make a collection."""
+    with _client(context) as client:
+        made = client.create_collection(name, precision=precision, text_policy=text_policy)
+    _print_json(made) if as_json else render.collections(_out(), [made])
+
+
+@collections_app.command("delete")
+def delete_collection(
+    context: typer.Context,
+    name: str,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a collection and all its documents."""
+    if not yes:
+        typer.confirm(f"Delete the collection {name} and every document in it?", abort=True)
+    with _client(context) as client:
+        client.delete_collection(name)
+
+
+@jobs_app.command("show")
+def show_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Show a job's state."""
+    with _client(context) as client:
+        job = client.job(job_id)
+    _print_json(job) if as_json else render.job(_out(), job)
+
+
+@jobs_app.command("follow")
+def follow_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Follow a job until it ends; exit status 1 unless it succeeded."""
+    with _client(context) as client:
+        for event in client.events(job_id):
+            if as_json:
+                typer.echo(json.dumps(event.model_dump(mode="json")))
+            else:
+                render.event(_out(), event)
+        job = client.job(job_id)
+    if not as_json:
+        render.job(_out(), job)
+    if job.status is not Status.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+@jobs_app.command("cancel")
+def cancel_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Cancel a job: what has not begun never will."""
+    with _client(context) as client:
+        job = client.cancel(job_id)
+    _print_json(job) if as_json else render.job(_out(), job)
+
+
+@jobs_app.command("replay")
+def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Give a dead job a new budget of attempts."""
+    with _client(context) as client:
+        job = client.replay(job_id)
+    _print_json(job) if as_json else render.job(_out(), job)
+
+
+def _read_all(
+    files: Iterable[str],
+    format: Format,  # noqa: A002
+    *,
+    name: str | None,
+    metadata: dict[str, Scalar],
+) -> Iterator[Document]:
+    for file in files:
+        if file == "-":
+            # Lines without an id of their own would otherwise overwrite those of the last run.
+            prefix = name or f"stdin-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+            chosen = Format.LINES if format is Format.AUTO else format
+            yield from sources.read(sys.stdin.buffer, prefix, how=chosen, metadata=metadata)
+        else:
+            with Path(file).open("rb") as stream:
+                yield from sources.read(stream, file, how=format, metadata=metadata)
+
+
+def _pairs(given: list[str] | None) -> dict[str, Scalar]:
+    pairs: dict[str, Scalar] = {}
+    for pair in given or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"expected key=value, got {pair!r}")
+        pairs[key] = _scalar(value)
+    return pairs
+
+
+def _scalar(value: str) -> Scalar:
+    """Read a value the way JSON would, where it is a JSON scalar, else as the string it is."""
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return value
+    return parsed if isinstance(parsed, str | int | float | bool) else value
+
+
+def _filter(
+    where: list[str] | None, since: datetime | None, until: datetime | None
+) -> Filter | None:
+    wanted: dict[str, Scalar | list[Scalar]] = {}
+    for pair in where or []:
+        for key, value in _pairs([pair]).items():
+            before = wanted.get(key)
+            if before is None:
+                wanted[key] = value
+            else:
+                wanted[key] = [*(before if isinstance(before, list) else [before]), value]
+    if not wanted and since is None and until is None:
+        return None
+    return Filter(metadata=wanted, time_gte=_unix(since), time_lt=_unix(until))
+
+
+def _unix(time: datetime | None) -> float | None:
+    if time is None:
+        return None
+    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _vectors(path: Path) -> list[list[float]]:
+    try:
+        parsed = json.loads(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
+    except ValueError as exc:
+        raise RequestInvalid(f"expected JSON in {path}") from exc
+    if isinstance(parsed, list) and parsed and isinstance(parsed[0], int | float):
+        parsed = [parsed]
+    if not isinstance(parsed, list) or not all(isinstance(row, list) for row in parsed):
+        raise RequestInvalid(f"expected a vector or a list of vectors in {path}")
+    return parsed
+
+
+@contextlib.contextmanager
+def _client(context: typer.Context, *, patience_s: float = _PATIENCE_S) -> Iterator[Client]:
+    chosen: Target = context.obj
+    retries = Retries(patience_s=patience_s)
+    with _telling(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """Turn expected failures into one line on standard error and exit status 1."""
+    try:
+        yield
+    except VersoError as error:
+        _fail(error.code, error.detail)
+    except OSError as error:
+        _fail("file", f"{error.strerror}: {error.filename}")
+    except KeyboardInterrupt:
+        _fail("interrupted", "what was accepted goes on without you")
+
+
+def _fail(code: str, detail: str) -> NoReturn:
+    typer.echo(f"{code}: {detail}", err=True)
+    raise typer.Exit(1)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def _out() -> Console:
+    return Console()
+
+
+def _print_json(value: BaseModel | list[Any]) -> None:
+    rows = value if isinstance(value, list) else [value]
+    dumped = [row.model_dump(mode="json", exclude_none=True) for row in rows]
+    shown = dumped if isinstance(value, list) else dumped[0]
+    typer.echo(json.dumps(shown, ensure_ascii=True, indent=2))
+
+
+def add_plugins(to: typer.Typer) -> None:
+    """Add the commands that other installed packages provide."""
+    for found in sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name):
+        to.command(found.name)(found.load())
+
+
+def main() -> None:
+    """Run the command line."""
+    add_plugins(app)
+    app()
+
+
+if __name__ == "__main__":
+    main()

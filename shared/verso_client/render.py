@@ -1,0 +1,131 @@
+"""Answers as tables, for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from verso_client.answers import (
+    CollectionInfo,
+    Found,
+    Guess,
+    IngestReport,
+    Job,
+    JobEvent,
+    Statistics,
+    StoredText,
+)
+
+_EXCERPT = 160
+_FAILURES_SHOWN = 20
+
+
+def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
+    """Show what became of the documents of an ingest."""
+    codecs = ", ".join(f"{name} {count:,}" for name, count in sorted(report.codecs.items()))
+    console.print(
+        f"{report.documents:,} documents in {report.chunks:,} chunks: "
+        f"{report.bytes_text:,} bytes of text, {report.bytes_patches:,} bytes of patches "
+        f"({codecs or 'no chunks'}), {seconds:.1f} s",
+        highlight=False,
+    )
+    for item in report.failed[:_FAILURES_SHOWN]:
+        assert item.error is not None
+        line = f"failed: {item.id or '-'}: {item.error.code}: {item.error.detail}"
+        console.print(line, style="red", markup=False, highlight=False)
+    if len(report.failed) > _FAILURES_SHOWN:
+        console.print(f"... {len(report.failed):,} documents failed in all", style="red")
+
+
+def hits(console: Console, found: Found, *, took_ms: float) -> None:
+    """Show what a search found."""
+    table = Table("score", "record", "text")
+    for hit in found.hits:
+        if hit.error is not None:
+            text = Text(f"{hit.error.code}: {hit.error.detail}", style="red")
+        elif hit.text is None and hit.text_base64 is None:
+            text = Text("")
+        else:
+            text = excerpt(hit.data)
+        table.add_row(f"{hit.score:.3f}", escape(hit.id), text)
+    console.print(table)
+    console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+
+
+def texts(console: Console, found: Sequence[StoredText]) -> None:
+    """Show texts that were read back."""
+    table = Table("id", "bytes", "text")
+    for one in found:
+        if one.error is not None:
+            shown = Text(f"{one.error.code}: {one.error.detail}", style="red")
+            table.add_row(escape(one.id), "", shown)
+        else:
+            table.add_row(escape(one.id), f"{len(one.data):,}", excerpt(one.data))
+    console.print(table)
+
+
+def guesses(console: Console, found: Sequence[Guess]) -> None:
+    """Show guesses, each with the model's own confidence."""
+    table = Table("confidence", "log p / token", "guess (not exact)")
+    for one in found:
+        if one.error is not None:
+            table.add_row("", "", Text(f"{one.error.code}: {one.error.detail}", style="red"))
+        else:
+            log_p = f"{one.log_probability:.3f}"
+            table.add_row(f"{one.confidence:.2f}", log_p, excerpt(one.data))
+    console.print(table)
+
+
+def statistics(console: Console, found: Statistics) -> None:
+    """Show what a collection holds."""
+    table = Table(f"collection {found.name}", "")
+    table.columns[1].justify = "right"
+    for name in (
+        "documents", "chunks", "verified", "points",
+        "bytes_text", "bytes_vectors", "bytes_patches", "bytes_entries",
+    ):  # fmt: skip
+        table.add_row(name.replace("_", " of "), f"{getattr(found, name):,}")
+    for codec, share in sorted(found.codecs.items()):
+        table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
+    for name in ("precision", "space"):
+        if (value := getattr(found, name)) is not None:
+            table.add_row(name, str(value))
+    console.print(table)
+
+
+def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
+    """Show collections."""
+    table = Table("name", "precision", "text policy", "dim", "space", "created")
+    for one in found:
+        created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
+        table.add_row(one.name, one.precision, one.text_policy, str(one.dim), one.space, created)
+    console.print(table)
+
+
+def job(console: Console, found: Job) -> None:
+    """Show a job's state."""
+    console.print(
+        f"job {found.id}: {found.kind} {found.status}, {found.ok:,} of {found.items:,} items done, "
+        f"{found.failed:,} failed",
+        highlight=False,
+    )
+    if found.error is not None:
+        line = f"{found.error.code}: {found.error.detail}"
+        console.print(line, style="red", markup=False, highlight=False)
+
+
+def event(console: Console, found: JobEvent) -> None:
+    """Show one event of a job on one line."""
+    fields = "  ".join(f"{name} {value}" for name, value in found.data.items())
+    console.print(f"{found.name}: {fields}", markup=False, highlight=False)
+
+
+def excerpt(data: bytes) -> Text:
+    """Give the beginning of a text on one line, with what a terminal must not get made visible."""
+    text = data.decode("utf-8", "replace")
+    shown = "".join(c if c.isprintable() else " " for c in text[:_EXCERPT])
+    return Text(shown + (" ..." if len(text) > _EXCERPT else ""), overflow="fold")

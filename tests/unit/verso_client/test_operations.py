@@ -1,0 +1,225 @@
+"""The rules that both clients share, played with scripted answers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from verso_client import AsyncClient, Client, Document, Progress, Retries
+from verso_core.errors import (
+    AttemptsExhausted,
+    DocumentUnknown,
+    EngineUnavailable,
+    NotReady,
+    Unavailable,
+    VectorInvalid,
+)
+
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+JOB: dict[str, Any] = {
+    "id": "j1", "kind": "search", "status": "succeeded", "items": 1, "ok": 1, "failed": 0,
+}  # fmt: skip
+
+
+def client(answer: Answer, *, patience_s: float = 5.0) -> Client:
+    retries = Retries(patience_s=patience_s, longest_pause_s=0.01)
+    return Client("http://verso.test", transport=httpx2.MockTransport(answer), retries=retries)
+
+
+def problem(status: int, code: str) -> httpx2.Response:
+    return httpx2.Response(status, json={"code": code, "detail": "told"})
+
+
+def test_a_repeated_request_carries_the_same_idempotency_key() -> None:
+    keys: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        keys.append(request.headers["idempotency-key"])
+        if len(keys) < 3:
+            raise httpx2.ReadError("connection lost")
+        return httpx2.Response(200, json={"hits": []})
+
+    with client(answer) as verso:
+        assert verso.search("a").hits == ()
+        assert len(set(keys)) == 1
+        verso.search("a")
+    assert len(set(keys)) == 2
+
+
+def test_an_answer_of_202_is_followed_to_its_results() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.method)
+        if request.method == "POST":
+            return httpx2.Response(202, json={**JOB, "status": "queued", "ok": 0})
+        hits = [{"id": "d#0", "document": "d", "chunk": 0, "score": 0.5, "text": "x"}]
+        return httpx2.Response(200, json={**JOB, "results": [{"hits": hits}], "next_cursor": None})
+
+    with client(answer) as verso:
+        [hit] = verso.search("a").hits
+    assert hit.data == b"x"
+    assert asked == ["POST", "GET", "GET"]
+
+
+def test_an_ingest_reports_each_document_and_counts_what_was_stored() -> None:
+    told: list[Progress] = []
+    rows = [
+        {"id": "a", "chunks": 2, "bytes_text": 9, "bytes_patch": 3, "codecs": {"neural": 2}},
+        {"id": "b", "error": {"code": "duplicate_id", "detail": "twice", "retryable": False}},
+    ]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        job = {**JOB, "kind": "ingest", "items": 2, "ok": 1, "failed": 1}
+        if request.method == "POST":
+            assert request.url.params["collection"] == "logs"
+            assert request.content.count(b"\n") == 1
+            return httpx2.Response(202, json=job)
+        cursor = request.url.params.get("cursor")
+        pages = {None: ([], None), "0": (rows[:1], "1"), "1": (rows[1:], None)}
+        results, following = pages[cursor]
+        return httpx2.Response(200, json={**job, "results": results, "next_cursor": following})
+
+    with client(answer) as verso:
+        report = verso.ingest(
+            [Document("one", id="a"), Document("two", id="b")],
+            collection="logs",
+            progress=told.append,
+        )
+    assert (report.documents, report.chunks, report.bytes_text) == (1, 2, 9)
+    assert (report.bytes_patches, report.codecs) == (3, {"neural": 2})
+    assert [item.id for item in report.failed] == ["b"]
+    assert (told[-1].sent, told[-1].done) == (2, 2)
+
+
+def test_a_job_that_died_is_raised_as_its_error() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        status = "queued" if request.method == "POST" else "dead"
+        return httpx2.Response(
+            202 if request.method == "POST" else 200, json={**JOB, "status": status}
+        )
+
+    with client(answer) as verso, pytest.raises(AttemptsExhausted):
+        verso.search("a")
+
+
+def test_an_error_of_the_platform_is_raised_as_its_class() -> None:
+    with (
+        client(lambda _: problem(404, "document_unknown")) as verso,
+        pytest.raises(DocumentUnknown),
+    ):
+        verso.get("a")
+
+
+def test_a_failed_item_is_an_error_of_its_own() -> None:
+    row = {"error": {"code": "document_unknown", "detail": "none", "retryable": False}}
+    answer = {**JOB, "results": [row, {"id": "b", "text": "x", "exact": True}]}
+    with client(lambda _: httpx2.Response(200, json=answer)) as verso:
+        first, second = verso.reconstruct(["a", "b"])
+    assert first.id == "a"
+    assert first.error is not None
+    assert isinstance(first.error.exception(), DocumentUnknown)
+    assert second.data == b"x"
+
+
+def test_ids_are_quoted_in_paths() -> None:
+    paths: list[bytes] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        paths.append(request.url.raw_path)
+        return httpx2.Response(200, json={"id": "x", "text": "", "exact": True})
+
+    with client(answer) as verso:
+        verso.get("a/b c?d#1", collection="logs")
+    assert paths == [b"/v1/documents/a%2Fb%20c%3Fd%231?collection=logs"]
+
+
+def test_a_platform_that_cannot_be_reached_is_unavailable() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    with client(answer, patience_s=0) as verso:
+        with pytest.raises(Unavailable, match="refused"):
+            verso.collections()
+        assert not verso.ready()
+
+
+def test_a_retryable_error_ends_as_itself_when_patience_is_over() -> None:
+    broken = client(lambda _: problem(503, "engine_unavailable"), patience_s=0.05)
+    with broken as verso, pytest.raises(EngineUnavailable):
+        verso.embed(["a"])
+
+
+def test_nan_in_a_vector_is_refused_before_it_is_sent() -> None:
+    with client(lambda _: httpx2.Response(200)) as verso, pytest.raises(VectorInvalid):
+        verso.search(vector=[float("nan")])
+
+
+def test_a_wait_that_takes_too_long_is_given_up() -> None:
+    running = {**JOB, "status": "running"}
+    with client(lambda _: httpx2.Response(200, json=running)) as verso, pytest.raises(NotReady):
+        verso.wait("j1", timeout_s=0.05)
+
+
+def test_events_go_on_where_a_stream_broke() -> None:
+    after: list[str | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        after.append(request.headers.get("last-event-id"))
+        first = 'id: 1-0\nevent: state\ndata: {"status": "running"}\n\n'
+        rest = 'id: 2-0\nevent: state\ndata: {"status": "succeeded"}\n\nevent: end\ndata: {}\n\n'
+        body = first if len(after) == 1 else rest
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=body)
+
+    with client(answer) as verso:
+        events = list(verso.events("j1"))
+    assert [event.id for event in events] == ["1-0", "2-0"]
+    assert after == [None, "1-0"]
+
+
+def test_an_api_key_is_shown_as_a_bearer_token() -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.headers["authorization"])
+        return httpx2.Response(200, json={"collections": []})
+
+    transport = httpx2.MockTransport(answer)
+    with Client("http://verso.test", api_key="vk_1", transport=transport) as verso:
+        verso.collections()
+    assert seen == ["Bearer vk_1"]
+
+
+async def test_the_asynchronous_client_gives_the_same_answers() -> None:
+    calls = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise httpx2.ReadError("connection lost")
+        assert json.loads(request.content)["query"] == "a"
+        return httpx2.Response(200, json={"hits": []})
+
+    retries = Retries(longest_pause_s=0.01)
+    transport = httpx2.MockTransport(answer)
+    async with AsyncClient("http://verso.test", transport=transport, retries=retries) as verso:
+        assert (await verso.search("a")).hits == ()
+    assert calls == 2
+
+
+def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
+    def parameters(cls: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in inspect.getmembers(cls, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert parameters(Client) == parameters(AsyncClient)
