@@ -1,0 +1,117 @@
+"""The texts that benches measure on: the shipped corpus, and public sets in a data folder.
+
+None of them was trained on: the corpus and the log sets are published test parts, prose is what
+training holds out, and the others are never used for training at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import lzma
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from verso_standalone import sample
+
+LOGHUB = (
+    "Android", "Apache", "BGL", "HDFS", "HPC", "Hadoop", "HealthApp", "Linux", "Mac", "OpenSSH",
+    "OpenStack", "Spark", "Thunderbird", "Windows", "Zookeeper",
+)  # fmt: skip
+
+
+def corpus() -> list[bytes]:
+    """Give all texts of the shipped corpus, in its order."""
+    return [_bytes(document.text) for document in sample.documents()]
+
+
+def corpus_by_kind() -> dict[str, list[bytes]]:
+    """Give the shipped corpus by kind of text."""
+    found: dict[str, list[bytes]] = defaultdict(list)
+    for document in sample.documents():
+        found[f"corpus: {document.metadata['kind']}"].append(_bytes(document.text))
+    return dict(found)
+
+
+def public(folder: Path) -> dict[str, list[bytes]]:
+    """Give the public sets that are in a data folder, by name; a missing set is left out."""
+    readers: dict[str, Callable[[Path], Iterator[str]]] = {
+        f"loghub: {system}": _loghub(system) for system in LOGHUB
+    }
+    readers |= {
+        "logs_rcheck: test": _jsonl("logs_rcheck/test.jsonl.xz"),
+        "logs_syzkaller: test": _jsonl("logs_syzkaller/test.jsonl.xz"),
+        "prose: documentation, held out": _held_out("prose/techdocs.jsonl.xz"),
+        "prose: books, held out": _held_out("prose/books_1.jsonl.xz"),
+        "clinc150: val": _clinc,
+        "sts-b: dev": _stsb,
+        "scifact: abstracts": _jsonl("ir_scifact/corpus.jsonl.xz"),
+    }
+    found = {}
+    for name, read in readers.items():
+        try:
+            texts = list(dict.fromkeys(read(folder)))
+        except FileNotFoundError:
+            continue
+        found[name] = [text.encode() for text in texts if text]
+    return found
+
+
+def chosen(texts: list[bytes], count: int, *, salt: str = "bench") -> list[bytes]:
+    """Choose texts by a hash, so that every run on every machine chooses the same ones."""
+    ordered = sorted(texts, key=lambda text: _rank(text, salt))
+    return ordered[:count]
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _rank(text: bytes, salt: str) -> bytes:
+    return hashlib.blake2b(text, digest_size=8, key=salt.encode()).digest()
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with lzma.open(path, "rt", encoding="utf-8") as stream:
+        for line in stream:
+            yield json.loads(line)
+
+
+def _jsonl(name: str) -> Callable[[Path], Iterator[str]]:
+    return lambda folder: (row["text"] for row in _rows(folder / name))
+
+
+def _held_out(name: str) -> Callable[[Path], Iterator[str]]:
+    """Give the documents that training holds out, by its own rule (see the corpus' README)."""
+
+    def read(folder: Path) -> Iterator[str]:
+        for row in _rows(folder / name):
+            digest = hashlib.sha256(str(row["id"]).split("#")[0].encode()).digest()
+            if int.from_bytes(digest[:4], "big") % 100 < 2:
+                yield row["text"]
+
+    return read
+
+
+def _loghub(system: str) -> Callable[[Path], Iterator[str]]:
+    def read(folder: Path) -> Iterator[str]:
+        path = folder / "logs_loghub2k" / system / f"{system}_2k.log"
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            yield from (line.rstrip("\r\n") for line in lines)
+
+    return read
+
+
+def _clinc(folder: Path) -> Iterator[str]:
+    with lzma.open(folder / "intent_clinc150/data_full.json.xz", "rt", encoding="utf-8") as stream:
+        yield from (text for text, _ in json.load(stream)["val"])
+
+
+def _stsb(folder: Path) -> Iterator[str]:
+    with (folder / "sim_stsb/stsb-en-dev.csv").open(encoding="utf-8", newline="") as stream:
+        for first, second, _ in csv.reader(stream):
+            yield first
+            yield second
