@@ -6,8 +6,10 @@ A point's payload is kept small, for it counts as storage:
     t   Unix seconds, absent where the document has no time
     m   metadata, a flat object of scalars, absent where it is empty
 
-Keys of ``m`` come from users and may hold any character, but Qdrant's payload paths have no escape
-for a quote or a backslash; :func:`packed` writes these as %22 and %5C, :func:`unpacked` undoes it.
+What users write into ``m`` must come back as it was and be found by filters, which takes two
+escapes (:func:`packed`, undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or
+a backslash: keys write them as %22 and %5C. The embedded engine's binding reads ``True`` in a
+filter as the number 1: booleans are kept as strings that begin with U+0001.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from verso_worker.space import Space, Stored, Vector
 BATCH = 256
 """Most points in one call to an engine: more makes the call long, fewer wins nothing."""
 
+_TRUE, _FALSE, _MARK = "\x01true", "\x01false", "\x01"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r'[%"\\]')
 _INTEGER_MAX = (1 << 63) - 1  # what an engine keeps as an integer; larger ones it would round
@@ -67,7 +70,7 @@ class OneOf:
     """The field at ``path`` equals one of ``exact`` (by type) or of ``numbers`` (by value)."""
 
     path: str
-    exact: tuple[str | int | bool, ...]
+    exact: tuple[str | int, ...]
     numbers: tuple[float, ...]
 
 
@@ -125,7 +128,7 @@ def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in payload.items():
         if key == "m":
             if value:
-                kept[key] = {_escape(_encodable(k)): _scalar(v) for k, v in value.items()}
+                kept[key] = {_escape(_encodable(k)): _kept(v) for k, v in value.items()}
         else:
             kept[key] = _scalar(value)
     return kept
@@ -134,7 +137,7 @@ def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
 def unpacked(payload: Mapping[str, Any] | None) -> dict[str, Any]:
     """Undo :func:`packed`; ``m`` is always there."""
     given = dict(payload or {})
-    given["m"] = {unquote(key): value for key, value in given.get("m", {}).items()}
+    given["m"] = {unquote(key): _given(value) for key, value in given.get("m", {}).items()}
     return given
 
 
@@ -179,11 +182,11 @@ def ranked(space: Space, unit: Vector, *, found: Candidates, limit: int) -> list
 
 def _one_of(path: str, wanted: Sequence[Scalar]) -> OneOf:
     """Sort wanted values: 2 and 2.0 are the same number, but True is not 1."""
-    exact: list[str | int | bool] = []
+    exact: list[str | int] = []
     numbers: list[float] = []
     for value in wanted:
         if isinstance(value, bool | str):
-            exact.append(value)
+            exact.append(_marked(value))
         elif isinstance(value, float) or abs(value) <= _EXACT_MAX:
             numbers.append(float(value))
         elif abs(value) <= _INTEGER_MAX:
@@ -193,6 +196,23 @@ def _one_of(path: str, wanted: Sequence[Scalar]) -> OneOf:
 
 def _escape(key: str) -> str:
     return _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", key)
+
+
+def _marked(value: str | bool) -> str:
+    if isinstance(value, str):
+        return _MARK + value if value.startswith(_MARK) else value
+    return _TRUE if value else _FALSE
+
+
+def _kept(value: Scalar) -> Scalar:
+    checked = _scalar(value)
+    return _marked(checked) if isinstance(checked, str | bool) else checked
+
+
+def _given(value: Scalar) -> Scalar:
+    if not isinstance(value, str) or not value.startswith(_MARK):
+        return value
+    return value == _TRUE if value in (_TRUE, _FALSE) else value.removeprefix(_MARK)
 
 
 def _scalar(value: Scalar) -> Scalar:

@@ -64,7 +64,15 @@ def test_metadata_that_an_engine_would_change_is_refused(value: Any) -> None:
 
 def test_numbers_are_wanted_by_value_and_the_rest_by_type() -> None:
     where = Filter(metadata={"k": [True, 2, 2.5, "2", 2**60, 2**70]})
-    assert conditions(where) == [OneOf('m."k"', (True, "2", 2**60), (2.0, 2.5))]
+    assert conditions(where) == [OneOf('m."k"', ("\x01true", "2", 2**60), (2.0, 2.5))]
+
+
+def test_a_boolean_is_never_taken_for_a_string_or_a_number() -> None:
+    values = [True, False, 1, 0, "true", "\x01true", "\x01", "\x01\x01false", ""]
+    kept = [packed({"m": {"k": value}})["m"]["k"] for value in values]
+    assert len({(type(value), value) for value in kept}) == len(values)
+    back = [unpacked({"m": {"k": value}})["m"]["k"] for value in kept]
+    assert [(type(v), v) for v in back] == [(type(v), v) for v in values]
 
 
 def test_a_time_range_is_one_condition() -> None:

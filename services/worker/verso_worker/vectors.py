@@ -1,0 +1,182 @@
+"""The embedded vector store, as the worker sees it: calls to the shard process.
+
+Implements :class:`verso_worker.ports.Vectors`. The process itself is ``shard``; ``child`` keeps it
+alive; ``vectors_qdrant`` is the same store on a Qdrant server.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.errors import VectorsUnavailable
+from verso_core.jobs import Filter, Precision
+from verso_worker.child import Child
+from verso_worker.points import Hit, Point, check_name, packed, stacked
+from verso_worker.space import Space, Stored, Vector
+from verso_worker.wire import Client
+
+TIMEOUT_S = 60.0
+"""Longest wait for a call: a collection may be away for being optimised, a disk may be slow."""
+
+READY_S = 120.0
+"""Longest wait for a started shard process, which opens every collection first."""
+
+
+def shard_child(
+    data: Path,
+    *,
+    socket_path: Path,
+    floor_mib: int = 256,
+    index_above: int = 50_000,
+    quiet_s: float = 60.0,
+) -> Child:
+    """Describe the shard process for a folder; it is not started yet.
+
+    Args:
+        data: where the collections lie.
+        socket_path: where the process listens; in a folder of this worker's own.
+        floor_mib: room that writes leave on the disk, MiB.
+        index_above: points searched one by one before an index is built.
+        quiet_s: seconds without a call before a collection may be optimised.
+    """
+    argv = [
+        *(sys.executable, "-m", "verso_worker.shard"),
+        *("--socket", str(socket_path), "--data", str(data)),
+        *("--floor-mib", str(floor_mib), "--index-above", str(index_above)),
+        *("--quiet-s", str(quiet_s)),
+    ]
+    return Child("vectors", argv, socket_path=socket_path, ready_timeout_s=READY_S)
+
+
+class EdgeVectors:
+    """A client of the shard process; any number of threads may share it.
+
+    Args:
+        socket_path: where the process listens.
+        timeout_s: longest wait for a call, seconds.
+    """
+
+    def __init__(self, socket_path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._client = Client(socket_path, timeout_s, unavailable=VectorsUnavailable)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._client.close()
+
+    def create(self, name: str, *, dim: int, precision: Precision, int8_scale: float) -> None:
+        """Make a collection; one that exists with the same settings is left as it is.
+
+        Raises:
+            CollectionExists: one exists with other settings.
+            IdInvalid: the name breaks the naming rules.
+        """
+        settings = {
+            "name": check_name(name),
+            "dim": dim,
+            "precision": precision.value,
+            "int8_scale": int8_scale,
+        }
+        self._client.call("create", settings)
+
+    def drop(self, name: str) -> None:
+        """Remove a collection and its points; one that does not exist is no error."""
+        self._client.call("drop", {"name": name})
+
+    def names(self) -> list[str]:
+        """Name the collections."""
+        header, _ = self._client.call("names")
+        return list(header["names"])
+
+    def put(self, name: str, points: Sequence[Point]) -> None:
+        """Store points; they are flushed to the disk when this returns.
+
+        Either all points are stored or, where one is invalid, none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: a vector is not one of the collection's space.
+            MetadataInvalid: a payload holds what the engine would change.
+            DiskFull: the disk's floor would be passed.
+        """
+        if not points:
+            return
+        rows = stacked(points)
+        header = {
+            "name": name,
+            "ids": [point.id.hex for point in points],
+            "payloads": [packed(point.payload) for point in points],
+            "dtype": rows.dtype.newbyteorder("<").str,
+            "dim": rows.shape[1],
+        }
+        little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+        self._client.call("put", header, [little.tobytes()])
+
+    def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
+        """Give the stored vectors of the points that exist. Shape of each: (dim,).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, blobs = self._client.call("get", _named(name, ids))
+        # The scale plays no part in reading raw bytes.
+        space = Space(Precision(header["precision"]), header["dim"], 1.0)
+        rows = np.frombuffer(blobs[0], space.dtype).reshape(-1, space.dim)
+        return {UUID(hex=point): row for point, row in zip(header["ids"], rows, strict=True)}
+
+    def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Give the payloads of the points that exist.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("payloads", _named(name, ids))
+        return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
+
+    def remove(self, name: str, ids: Sequence[UUID]) -> None:
+        """Remove points, durably; ids that do not exist are ignored.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        if ids:
+            self._client.call("remove", _named(name, ids))
+
+    def search(self, name: str, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
+        """Give the nearest points, nearest first. Shape of ``query``: (dim,).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the query has another dimension, is not finite or has no direction.
+        """
+        conditions = None if where is None else where.model_dump(mode="json")
+        header = {"name": name, "limit": limit, "where": conditions}
+        reply, _ = self._client.call("search", header, [np.asarray(query, "<f4").tobytes()])
+        return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
+
+    def count(self, name: str) -> int:
+        """Count a collection's points.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("count", {"name": name})
+        return int(header["count"])
+
+    def size_bytes(self, name: str) -> int:
+        """Tell what the vectors take: points times the bytes of one.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("count", {"name": name})
+        return int(header["size_bytes"])
+
+
+def _named(name: str, ids: Sequence[UUID]) -> dict[str, Any]:
+    return {"name": name, "ids": [point.hex for point in ids]}
