@@ -19,7 +19,7 @@ from verso_standalone import sample
 
 LOGHUB = (
     "Android", "Apache", "BGL", "HDFS", "HPC", "Hadoop", "HealthApp", "Linux", "Mac", "OpenSSH",
-    "OpenStack", "Spark", "Thunderbird", "Windows", "Zookeeper",
+    "OpenStack", "Proxifier", "Spark", "Windows",
 )  # fmt: skip
 
 

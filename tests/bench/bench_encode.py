@@ -1,0 +1,237 @@
+"""Does the platform run at the speed of the bare graph?
+
+The same texts of the shipped corpus go two ways, one after the other, in one run on one machine:
+
+- *embed, bare graph*: tokenised beforehand, in length-sorted batches by the engine's own budget,
+  nothing but ``session.run``;
+- *embed, platform*: one bulk job over HTTP through gateway, ledger, queue, worker and engine,
+  until the client holds the vectors;
+- *ingest, one process*: what an ingest asks of the model (cut, encode, round, code, decode once
+  under disturbance) called directly, in slices of the same size, as many in hand as a worker has;
+- *ingest, platform*: the same documents over HTTP until the job has ended: entries committed,
+  vectors flushed and read back. The independent verify is put off: it would share the cores;
+- *ingest and verify*: the same with the verify at once, until every document is verified; in one
+  process that is one more decode.
+
+A platform of its own (``verso up`` on a temporary folder) is started for it. The answer is bounded
+by computation: ratios near 1 mean that queue, stores and sockets cost nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import sheet
+import texts
+
+from verso_client import Client, Document
+from verso_core import manifest
+from verso_core.jobs import SLICE_ITEMS, Precision
+from verso_core.manifest import Artifact
+from verso_standalone.stack import Stack, StackConfig, find_artifact
+from verso_worker.artifact import cutter
+from verso_worker.chunking import Cutter
+from verso_worker.engine.encoder import Encoder
+from verso_worker.engine.loading import load_service
+from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, Service
+from verso_worker.engine.sessions import Device, open_session
+from verso_worker.settings import WorkerSettings
+from verso_worker.space import Space
+
+_HOUR_S = "3600"
+_POLL_S = 0.05
+Batch = list[list[int]]
+
+
+def batches(tokens: Sequence[list[int]]) -> list[Batch]:
+    """Put texts into batches as the engine does: by length, within its budget of padded tokens."""
+    made: list[Batch] = []
+    current: Batch = []
+    for ids in sorted(tokens, key=len, reverse=True):
+        longest = len(current[0]) if current else len(ids)
+        if current and (len(current) == BATCH_ROWS or (len(current) + 1) * longest > ENCODE_BUDGET):
+            made.append(current)
+            current = []
+        current.append(ids)
+    return [*made, current]
+
+
+def run_bare(encoder: Encoder, made: Sequence[Batch]) -> None:
+    """Run the encoder's graph over ready batches."""
+    for batch in made:
+        encoder.run(batch)
+
+
+def run_direct(
+    service: Service, documents: Sequence[bytes], *, cut: Cutter, space: Space, decodes: int
+) -> None:
+    """Do what an ingest asks of the model, in one process, slice by slice."""
+
+    def work(part: Sequence[bytes]) -> None:
+        chunks = [chunk for document in part for chunk in cut.cut(document)]
+        vectors = space.widen(space.round(service.encode(chunks).vectors))
+        payloads = service.code(chunks, vectors)
+        rows = [row for row, payload in enumerate(payloads) if payload is not None]
+        coded = [payload for payload in payloads if payload is not None]
+        for _ in range(decodes):
+            service.read(coded, vectors[rows], disturbed=True)
+
+    parts = [documents[at : at + SLICE_ITEMS] for at in range(0, len(documents), SLICE_ITEMS)]
+    with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as hands:
+        list(hands.map(work, parts))
+
+
+class Platform:
+    """A running platform. Every ingest has a collection of its own."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._number = count()
+
+    def embed(self, strings: Sequence[str]) -> None:
+        """Embed texts in one call and check that every vector came."""
+        found = self._client.embed(strings)
+        if len(found) != len(strings):
+            sys.exit(f"expected {len(strings)} vectors, got {len(found)}")
+
+    def ingest(self, documents: Sequence[bytes], *, verified: bool) -> None:
+        """Take documents in and wait for the job's end, or until all of them are verified."""
+        name = f"bench-{next(self._number)}"
+        self._client.create_collection(name)
+        rows = [Document(text, id=f"d{number}") for number, text in enumerate(documents)]
+        report = self._client.ingest(rows, collection=name)
+        if report.documents != len(rows):
+            sys.exit(f"expected {len(rows)} documents taken in, got {report.documents}")
+        while verified and self._client.stats(name).verified < len(rows):
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def platform(artifact: Path, *, threads: int, settle_s: str) -> Iterator[Platform]:
+    """Start a platform on a temporary folder and stop it at the end."""
+    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
+        settings = {
+            "VERSO_THREADS": str(threads),
+            "VERSO_SETTLE_S": settle_s,
+            "VERSO_RAW_GRACE_S": "0",
+        }
+        stack = Stack(StackConfig(Path(folder), artifact, port=0, settings=settings))
+        stack.start()
+        try:
+            with Client(stack.url, timeout_s=600.0) as client:
+                yield Platform(client)
+        finally:
+            stack.stop()
+
+
+def timed(run: Callable[[], None], *, repeats: int) -> float:
+    """Give the median seconds of the repeats, after one that only warms up."""
+    run()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Time all ways; each row gives texts, encoder tokens and bytes a second."""
+    documents = texts.chosen(texts.corpus(), arguments.documents)
+    strings = [text.decode() for text in documents]
+    space = artifact.manifest.space
+    encoder = Encoder(
+        open_session(
+            artifact.data["encoder.onnx"],
+            "encoder.onnx",
+            threads=arguments.threads,
+            device=Device.CPU,
+            optimisation=artifact.manifest.codec.profile.optimisation,
+        ),
+        artifact.data["encoder_tokenizer.json"],
+        space,
+    )
+    tokens = encoder.tokenise(documents)
+    repeats = arguments.repeats
+    seconds: dict[str, float] = {}
+    bare = partial(run_bare, encoder, batches(tokens))
+    seconds["embed, bare graph"] = timed(bare, repeats=repeats)
+    service = load_service(artifact, threads=arguments.threads)
+    direct = partial(
+        run_direct,
+        service,
+        documents,
+        cut=cutter(artifact),
+        space=Space(Precision.FLOAT16, space.dim, space.int8_scale),
+    )
+    seconds["ingest, one process"] = timed(partial(direct, decodes=1), repeats=repeats)
+    seconds["ingest and verify, one process"] = timed(partial(direct, decodes=2), repeats=repeats)
+    service.close()
+    with platform(artifact.folder, threads=arguments.threads, settle_s=_HOUR_S) as running:
+        way = partial(running.embed, strings)
+        seconds["embed, platform"] = timed(way, repeats=repeats)
+        way = partial(running.ingest, documents, verified=False)
+        seconds["ingest, platform"] = timed(way, repeats=repeats)
+    with platform(artifact.folder, threads=arguments.threads, settle_s="0") as running:
+        way = partial(running.ingest, documents, verified=True)
+        seconds["ingest and verify, platform"] = timed(way, repeats=repeats)
+    limits = {
+        "embed, platform": "embed, bare graph",
+        "ingest, platform": "ingest, one process",
+        "ingest and verify, platform": "ingest and verify, one process",
+    }
+    size, length = sum(map(len, documents)), sum(map(len, tokens))
+    return [
+        {
+            "way": way,
+            "seconds": spent,
+            "texts_per_s": len(documents) / spent,
+            "tokens_per_s": length / spent,
+            "bytes_per_s": size / spent,
+            "ratio": seconds[limits[way]] / spent if way in limits else None,
+        }
+        for way, spent in sorted(seconds.items())
+    ]
+
+
+def main() -> None:
+    """Measure, print, hand in."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--artifact", type=Path, help="default: the stable one")
+    parser.add_argument("--documents", type=int, default=512, help="at most 2048")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    artifact = manifest.load(arguments.artifact or find_artifact())
+    rows = measure(artifact, arguments)
+    sheet.table(
+        f"the platform against the bare graph, {arguments.documents} texts",
+        ["way", "seconds", "texts/s", "encoder tokens/s", "kB/s", "of the limit"],
+        [
+            [
+                row["way"],
+                row["seconds"],
+                row["texts_per_s"],
+                row["tokens_per_s"],
+                row["bytes_per_s"] / 1e3,
+                f"{row['ratio']:.0%}" if row["ratio"] else "-",
+            ]
+            for row in rows
+        ],
+    )
+    sheet.finish("encode", {"artifact": artifact.id, "threads": arguments.threads, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
