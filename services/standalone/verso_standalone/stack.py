@@ -176,6 +176,7 @@ class Stack:
             "VERSO_REDIS_URL": valkey.url(0),
             "VERSO_BROKER_URL": valkey.url(1),
             "VERSO_DATA": str(self.folder.root),
+            "VERSO_RUN": str(self.folder.run_folder()),
             "VERSO_ARTIFACT": str(config.artifact.resolve()),
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),

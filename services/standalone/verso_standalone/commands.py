@@ -1,0 +1,143 @@
+"""The commands `verso up` and `verso demo`."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from verso_core.errors import VersoError
+from verso_standalone import demo as demonstration
+from verso_standalone.stack import Stack, StackConfig, find_artifact
+
+Artifact = Annotated[
+    Path | None,
+    typer.Option(
+        help="Artifact folder; default: the stable one below ./models.", show_default=False
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads of the engine; default: all cores.")
+]
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path("verso-data"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 8080,
+    artifact: Artifact = None,
+    api_keys: Annotated[
+        Path | None,
+        typer.Option("--api-keys", help="File of API keys; needed beyond loopback."),
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Run the whole platform on this machine until Ctrl-C."""
+    console = Console()
+    with _told(console), _signals() as stopped:
+        stack = Stack(
+            StackConfig(
+                data=data,
+                artifact=artifact or find_artifact(),
+                host=host,
+                port=port,
+                api_keys_file=api_keys,
+                settings={"VERSO_THREADS": str(threads)} if threads else {},
+            )
+        )
+        with console.status("starting"):
+            stack.start(stopped=stopped)
+        console.print(_table(stack))
+        console.print(f"ready at {stack.url}   Ctrl-C stops", highlight=False)
+        stopped.wait()
+        with console.status("stopping"):
+            stack.stop()
+        console.print("stopped")
+
+
+def demo(
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the report to this file as JSON.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder; default: a new one, removed at the end.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+    artifact: Artifact = None,
+    threads: Threads = None,
+) -> None:
+    """Take in the sample corpus, search it, read every byte back, and report."""
+    console = Console()
+    with _told(console), _signals() as stopped, _data_folder(data, keep=keep) as folder:
+        report = demonstration.run(
+            folder,
+            artifact or find_artifact(),
+            threads=threads,
+            console=console,
+            stopped=stopped,
+        )
+        if json_path is not None:
+            json_path.write_text(report.json() + "\n", encoding="utf-8")
+        if keep or data is not None:
+            console.print(f"kept in {folder}: verso up --data {folder}", highlight=False)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _told(console: Console) -> Iterator[None]:
+    """Show an expected failure as one readable message and end with status 1."""
+    try:
+        yield
+    except VersoError as error:
+        console.print(f"[red]{error.code}[/red]: ", end="")
+        console.print(error.detail, markup=False, highlight=False)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event, so that stopping takes its proper course."""
+    stopped = threading.Event()
+    handlers = {
+        number: signal.signal(number, lambda *_: stopped.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stopped
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _data_folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
+    if data is not None:
+        yield data
+    elif keep:
+        yield Path(tempfile.mkdtemp(prefix="verso-demo-"))
+    else:
+        with tempfile.TemporaryDirectory(prefix="verso-demo-", ignore_cleanup_errors=True) as name:
+            yield Path(name)
+
+
+def _table(stack: Stack) -> Table:
+    table = Table("what", "pid", "where", "log")
+    for process in stack.processes:
+        table.add_row(process.name, str(process.pid or "-"), process.where, str(process.log_path))
+    table.add_row("data", "", str(stack.folder.root), "")
+    table.add_row("artifact", "", str(stack.config.artifact), "")
+    return table
+
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command()(up)
+app.command()(demo)

@@ -1,0 +1,251 @@
+"""`verso demo`: the whole promise on real texts, checked byte by byte.
+
+1. Start a platform of its own on a free port.
+2. Take in the sample corpus and wait until every text has been verified and dropped.
+3. Ask ten questions whose answers are known.
+4. Read every text back and compare every byte with the corpus.
+5. Count what is stored, and report.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from tokenizers import Tokenizer
+
+from verso_client import Client, Document, Progress, Retries, Statistics, StoredText
+from verso_codecs.zstd import ZstdCodec
+from verso_core.errors import NotReady, Unavailable
+from verso_standalone import sample
+from verso_standalone.report import Report, SearchRun, Share
+from verso_standalone.sample import Question
+from verso_standalone.stack import Stack, StackConfig
+
+COLLECTION = "demo"
+_READ_BATCH = 64
+_READERS = 3
+_WARM_UP = "warm-up of the search path"
+_PATIENCE_S = 300.0
+_VERIFY_TIMEOUT_S = 900.0
+
+# Texts are dropped as soon as their verify has passed: the demo shall show that it reads them back
+# from vector and patch, not from a text that is still waiting for its grace to end.
+_SETTINGS = {"VERSO_SETTLE_S": "0.2", "VERSO_RAW_GRACE_S": "0"}
+
+
+def run(
+    folder: Path,
+    artifact: Path,
+    *,
+    threads: int | None,
+    console: Console,
+    stopped: threading.Event,
+) -> Report:
+    """Run the demo in a data folder and give its report.
+
+    Raises:
+        VersoError: the platform did not start or stopped working on the way.
+    """
+    settings = _SETTINGS if threads is None else {**_SETTINGS, "VERSO_THREADS": str(threads)}
+    stack = Stack(StackConfig(data=folder, artifact=artifact, port=0, settings=settings))
+    started = time.monotonic()
+    try:
+        with console.status("starting the platform"):
+            stack.start(stopped=stopped)
+        console.print(f"platform ready at {stack.url} in {time.monotonic() - started:.1f} s")
+        with Client(stack.url, retries=Retries(patience_s=_PATIENCE_S)) as client:
+            trial = Trial(client, artifact, console=console, stopped=stopped)
+            report = trial.run(list(sample.documents()), sample.questions(), started=started)
+    finally:
+        with console.status("stopping the platform"):
+            stack.stop()
+    report.show(console)
+    return report
+
+
+class Trial:
+    """One passage of texts through a running platform."""
+
+    def __init__(
+        self, client: Client, artifact: Path, *, console: Console, stopped: threading.Event
+    ) -> None:
+        self._client = client
+        self._artifact = artifact
+        self._console = console
+        self._stopped = stopped
+        self._failed: list[str] = []
+
+    def run(
+        self, documents: Sequence[Document], questions: Sequence[Question], *, started: float
+    ) -> Report:
+        """Take the documents through and report; ``started`` is a time of ``time.monotonic``."""
+        texts = {str(document.id): _bytes(document.text) for document in documents}
+        self._client.create_collection(COLLECTION)
+        began = time.monotonic()
+        self._ingest(documents)
+        ingested = time.monotonic()
+        self._await_verified(len(texts))
+        verified = time.monotonic()
+        searches = self._search(questions)
+        read = time.monotonic()
+        exact = self._read_back(texts)
+        restore_s = time.monotonic() - read
+        stats = self._client.stats(COLLECTION)
+        dim = len(self._client.embed([_WARM_UP])[0].embedding)
+        return Report(
+            expected=len(texts),
+            texts=stats.documents,
+            exact=exact,
+            verified=stats.verified,
+            chunks=stats.chunks,
+            dim=dim,
+            bytes_text=sum(map(len, texts.values())),
+            bytes_vectors=stats.bytes_vectors,
+            bytes_patches=stats.bytes_patches,
+            bytes_entries=stats.bytes_entries,
+            bytes_zstd=self._zstd_bytes(texts.values()),
+            codecs={n: Share(s.records, s.bytes) for n, s in stats.codecs.items()},
+            searches=searches,
+            ingest_s=ingested - began,
+            verify_s=verified - ingested,
+            restore_s=restore_s,
+            restored_tokens=self._tokens(texts.values()),
+            seconds=time.monotonic() - started,
+            machine=_machine(),
+            failed=self._failed,
+        )
+
+    def _ingest(self, documents: Sequence[Document]) -> None:
+        with _bar(self._console) as bar:
+            task = bar.add_task("taking in", total=len(documents))
+
+            def tell(progress: Progress) -> None:
+                bar.update(task, completed=progress.done)
+                self._check_stopped()
+
+            report = self._client.ingest(documents, collection=COLLECTION, progress=tell)
+        for item in report.failed:
+            assert item.error is not None
+            self._failed.append(f"ingest {item.id}: {item.error.code}: {item.error.detail}")
+
+    def _await_verified(self, texts: int) -> Statistics:
+        """Wait until an independent decode of the stored bytes has given every text back."""
+        deadline = time.monotonic() + _VERIFY_TIMEOUT_S
+        with _bar(self._console) as bar:
+            task = bar.add_task("verifying", total=texts)
+            while True:
+                stats = self._client.stats(COLLECTION)
+                bar.update(task, completed=stats.verified)
+                if stats.verified >= min(texts, stats.documents):
+                    return stats
+                if time.monotonic() > deadline:
+                    raise NotReady(
+                        f"expected {texts} verified texts within {_VERIFY_TIMEOUT_S:g} s, "
+                        f"got {stats.verified}"
+                    )
+                self._check_stopped()
+                time.sleep(0.5)
+
+    def _search(self, questions: Sequence[Question]) -> list[SearchRun]:
+        self._client.search(_WARM_UP, collection=COLLECTION)
+        runs = []
+        for question in questions:
+            began = time.monotonic()
+            found = self._client.search(
+                question.query, collection=COLLECTION, limit=20, filter=question.filter
+            )
+            ms = (time.monotonic() - began) * 1000
+            order = list(dict.fromkeys(hit.document for hit in found.hits))
+            ranks = [place for place, name in enumerate(order, 1) if name in question.right]
+            runs.append(
+                SearchRun(
+                    query=question.query,
+                    rank=min(ranks, default=None),
+                    ms=round(ms, 1),
+                    top=order[0] if order else "",
+                    top_score=round(found.hits[0].score, 4) if found.hits else 0.0,
+                )
+            )
+        return runs
+
+    def _read_back(self, texts: dict[str, bytes]) -> int:
+        """Read every text back, a few requests at a time, and count those that are exact."""
+        names = list(texts)
+        batches = [names[at : at + _READ_BATCH] for at in range(0, len(names), _READ_BATCH)]
+        exact = 0
+        with _bar(self._console) as bar, ThreadPoolExecutor(_READERS) as readers:
+            task = bar.add_task("reading back", total=len(names))
+            # A few at a time, so that an interrupted demo does not wait for all of them.
+            for batch, found in zip(batches, readers.map(self._read, batches), strict=True):
+                for name, text in zip(batch, found, strict=True):
+                    if text.error is not None:
+                        self._failed.append(f"read {name}: {text.error.code}")
+                    elif text.data == texts[name]:
+                        exact += 1
+                    else:
+                        self._failed.append(f"read {name}: other bytes than came in")
+                bar.update(task, advance=len(batch))
+        return exact
+
+    def _read(self, names: Sequence[str]) -> list[StoredText]:
+        self._check_stopped()
+        return self._client.reconstruct(names, collection=COLLECTION)
+
+    def _zstd_bytes(self, texts: Iterable[bytes]) -> int:
+        """Sum the texts as the best codec without a decoder would keep them: zstd, or raw."""
+        codec = ZstdCodec((self._artifact / "zstd.dict").read_bytes())
+        return sum(1 + min(len(codec.encode(text)), len(text)) for text in texts)
+
+    def _tokens(self, texts: Iterable[bytes]) -> int:
+        """Count the texts' tokens of the decoder."""
+        tokenizer = Tokenizer.from_file(str(self._artifact / "decoder_tokenizer.json"))
+        encoded = tokenizer.encode_batch([text.decode("utf-8") for text in texts])
+        return sum(len(one.ids) for one in encoded)
+
+    def _check_stopped(self) -> None:
+        if self._stopped.is_set():
+            raise Unavailable("the demo was stopped")
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8") if isinstance(text, str) else text
+
+
+def _bar(console: Console) -> Bar:
+    return Bar(
+        TextColumn("{task.description:12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _machine() -> dict[str, Any]:
+    """Name what the figures depend on."""
+    found: dict[str, Any] = {
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    for name in ("verso", "onnxruntime", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,52 @@
+"""The sample corpus that ships with Verso, and questions whose answers are known.
+
+``corpus/README.md`` tells where the texts come from and what they may be used for.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verso_client import Document
+from verso_core.jobs import Filter
+
+FOLDER = Path(__file__).parent / "corpus"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A search and the ids of the documents that answer it."""
+
+    query: str
+    right: frozenset[str]
+    filter: Filter | None
+
+
+def documents() -> Iterator[Document]:
+    """Read the corpus, in its order; every document has an id."""
+    with lzma.open(FOLDER / "corpus.jsonl.xz", "rt", encoding="utf-8", newline="\n") as stream:
+        for line in stream:
+            row = json.loads(line)
+            yield Document(
+                text=row["text"].encode("utf-8"),
+                id=row["id"],
+                metadata=row["metadata"],
+                time=row.get("time"),
+            )
+
+
+def questions() -> list[Question]:
+    """Read the ten questions."""
+    rows = json.loads((FOLDER / "searches.json").read_text(encoding="utf-8"))
+    return [
+        Question(
+            query=row["query"],
+            right=frozenset(row["right"]),
+            filter=Filter.model_validate(row["filter"]) if "filter" in row else None,
+        )
+        for row in rows
+    ]
