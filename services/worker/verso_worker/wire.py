@@ -133,7 +133,7 @@ class Server:
             return _bounded(pack({"header": header}, reply))
         except VersoError as exc:
             return pack({"error": error_body(exc)})
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001  (the caller must have an answer)
             # Stack without the message: a foreign message may quote a text.
             stack = "".join(traceback.format_tb(exc.__traceback__))
             _log.error("handler %s failed with %s\n%s", op, type(exc).__name__, stack)

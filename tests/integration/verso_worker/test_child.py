@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, Unavailable
 from verso_worker.child import Child
 from verso_worker.wire import Client
@@ -18,6 +20,7 @@ from verso_worker.wire import Client
 _SERVE = """
 import os, signal, sys, time
 from pathlib import Path
+from typing import Any
 from verso_worker.wire import Server
 server = Server(Path(sys.argv[1]), {
     "pid": lambda header, blobs: ({"pid": os.getpid()}, []),
@@ -31,6 +34,7 @@ server.serve_forever()
 _REFUSE = """
 import sys
 from pathlib import Path
+from typing import Any
 from verso_core.errors import ArtifactInvalid
 from verso_worker.child import refuse
 refuse(Path(sys.argv[1]), ArtifactInvalid("decoder.onnx: expected sha256 aa, got bb"))
@@ -39,6 +43,7 @@ refuse(Path(sys.argv[1]), ArtifactInvalid("decoder.onnx: expected sha256 aa, got
 _WORKER = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from verso_worker.child import Child
 child = Child("engine", [sys.executable, "-c", sys.argv[2], sys.argv[1]],
               socket_path=Path(sys.argv[1]), ready_timeout_s=20)
@@ -52,7 +57,7 @@ time.sleep(60)
 def make_child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     made: list[Child] = []
 
-    def make(program: str = _SERVE, *, ready_timeout_s: float = 20, **options: float) -> Child:
+    def make(program: str = _SERVE, *, ready_timeout_s: float = 20, **options: Any) -> Child:
         path = tmp_path / "s"
         made.append(
             Child(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from verso_core.errors import (
     CollectionUnknown,
     EngineUnavailable,
@@ -123,9 +124,9 @@ def test_calls_of_many_threads_do_not_mix(
     wrong: list[int] = []
 
     def talk(number: int) -> None:
-        for turn in range(20):
-            if client.call("echo", {"n": number, "t": turn})[0] != {"n": number, "t": turn}:
-                wrong.append(number)
+        sent = [{"n": number, "t": turn} for turn in range(20)]
+        if [client.call("echo", header)[0] for header in sent] != sent:
+            wrong.append(number)
 
     threads = [threading.Thread(target=talk, args=(number,)) for number in range(16)]
     for thread in threads:

@@ -1,0 +1,60 @@
+"""Run the engine: ``python -m verso_worker.engine --socket PATH --artifact DIR``.
+
+The socket appears when the model has passed its golden samples, so that whoever can connect can
+work. SIGTERM lets the calls in hand finish.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+from pathlib import Path
+
+from verso_core import manifest, telemetry
+from verso_core.errors import VersoError
+from verso_worker.child import refuse
+from verso_worker.engine.loading import describe, load_service
+from verso_worker.engine.operations import handlers
+from verso_worker.engine.sessions import Device
+from verso_worker.wire import Server
+
+_CALLS = 32  # handlers at once: each mostly waits for its place in a batch
+
+_log = logging.getLogger("verso_worker.engine")
+
+
+def main() -> None:
+    """Load, check, serve."""
+    arguments = _arguments()
+    telemetry.configure("engine")
+    try:
+        artifact = manifest.load(arguments.artifact)
+        service = load_service(artifact, threads=arguments.threads, device=arguments.device)
+    except VersoError as exc:
+        refuse(arguments.socket, exc)
+    info = describe(artifact, threads=arguments.threads, device=arguments.device)
+    server = Server(arguments.socket, handlers(service, info), threads=_CALLS)
+    signal.signal(signal.SIGTERM, lambda *_: server.close())
+    signal.signal(signal.SIGINT, lambda *_: server.close())
+    _log.info("engine ready", extra=info)
+    server.serve_forever()
+    service.close()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="verso_worker.engine", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True, help="where to listen")
+    parser.add_argument("--artifact", type=Path, required=True, help="folder of the artifact")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="cores one run of a graph may use"
+    )
+    parser.add_argument(
+        "--device", type=Device, choices=list(Device), default=Device.CPU, help="where graphs run"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

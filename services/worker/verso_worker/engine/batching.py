@@ -1,0 +1,166 @@
+"""Which of the waiting texts run together.
+
+Texts of all clients wait in one :class:`Pool`. A batch is chosen when the model is free, never by
+a timer, so an idle engine starts at once and a busy one finds more to join:
+
+    1. The request that has been served least so far (the older one of two) gives its longest
+       waiting text. A single query therefore passes a bulk request after at most one batch, and
+       a bulk request goes on while queries come.
+    2. The batch is filled with the texts next in length below, of any request, while rows times
+       the longest length stay within the token budget. Neighbours in length waste little padding.
+
+A request is complete when its last text is; results stand in the order of its texts.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Work = TypeVar("Work")
+
+
+class Request:
+    """One call's texts on their way through a lane; made with the cost of each of them.
+
+    A result may be an exception: then that text failed, and its neighbours did not.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.served = 0
+        self._results: list[Any] = [None] * size
+        self._missing = size
+        self._lock = threading.Lock()
+        self._complete = threading.Event()
+        if size == 0:
+            self._complete.set()
+
+    def finish(self, index: int, result: Any) -> None:
+        """Give the result of one text, once."""
+        self._results[index] = result
+        with self._lock:
+            self._missing -= 1
+            complete = self._missing == 0
+        if complete:
+            self._complete.set()
+
+    def wait(self) -> list[Any]:
+        """Wait for all texts and give their results in order."""
+        self._complete.wait()
+        return self._results
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Generic[Work]):
+    """One text waiting in a pool. `cost` is its length in tokens (or what stands in for it)."""
+
+    cost: int
+    serial: int
+    work: Work
+    request: Request
+    index: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Order by cost, and by arrival among equals (the older is taken first, from the end)."""
+        return (self.cost, -self.serial)
+
+    def finish(self, result: Any) -> None:
+        """Hand the result to the request."""
+        self.request.finish(self.index, result)
+
+
+class Closed(Exception):
+    """Raised to a lane's thread when its pool is closed and empty."""
+
+
+class Pool(Generic[Work]):
+    """The texts that wait, from all clients; any number of threads may put and take."""
+
+    def __init__(self) -> None:
+        self._serials = itertools.count()
+        self._items: list[Item[Work]] = []  # ascending by key
+        self._by_request: dict[Request, list[Item[Work]]] = {}  # in order of arrival
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, works: Sequence[Work], costs: Sequence[int]) -> Request:
+        """Add a request's texts; wait for the results on what is returned."""
+        request = Request(len(works))
+        if not works:
+            return request
+        items = [
+            Item(cost, next(self._serials), work, request, index)
+            for index, (work, cost) in enumerate(zip(works, costs, strict=True))
+        ]
+        items.sort(key=lambda item: item.key)
+        with self._changed:
+            self._by_request[request] = items
+            self._items = sorted(self._items + items, key=lambda item: item.key)
+            self._changed.notify()
+        return request
+
+    def take_batch(self, *, budget: int, rows: int) -> list[Item[Work]]:
+        """Wait for work and take a batch: at most `rows`, and rows x longest cost <= `budget`.
+
+        One text longer than the budget is a batch alone.
+
+        Raises:
+            Closed: the pool was closed and nothing waits any more.
+        """
+        with self._changed:
+            self._await_work()
+            last = self._place(self._next())
+            cost = max(1, self._items[last].cost)
+            count = min(max(1, budget // cost), rows, last + 1)
+            return self._remove(last + 1 - count, last + 1)
+
+    def take_rows(self, count: int, *, wait: bool) -> list[Item[Work]]:
+        """Take up to `count` items, each from the request served least; empty when nothing waits.
+
+        Raises:
+            Closed: `wait` is set, the pool was closed and nothing waits any more.
+        """
+        taken: list[Item[Work]] = []
+        with self._changed:
+            if wait:
+                self._await_work()
+            while self._items and len(taken) < count:
+                place = self._place(self._next())
+                taken += self._remove(place, place + 1)
+        return taken
+
+    def close(self) -> None:
+        """Let the takers finish what waits and then end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _await_work(self) -> None:
+        while not self._items:
+            if self._closed:
+                raise Closed
+            self._changed.wait()
+
+    def _next(self) -> Item[Work]:
+        # min() keeps the first of equals, and the dict keeps the order of arrival.
+        request = min(self._by_request, key=lambda request: request.served)
+        return self._by_request[request][-1]
+
+    def _place(self, item: Item[Work]) -> int:
+        return bisect.bisect_left(self._items, item.key, key=lambda other: other.key)
+
+    def _remove(self, start: int, end: int) -> list[Item[Work]]:
+        taken = self._items[start:end]
+        del self._items[start:end]
+        for item in taken:
+            waiting = self._by_request[item.request]
+            waiting.remove(item)
+            item.request.served += max(1, item.cost)
+            if not waiting:
+                del self._by_request[item.request]
+        return taken

@@ -1,0 +1,120 @@
+"""Vectors alone to likely texts: greedy decoding, or beam search.
+
+Beam search keeps the `beam` likeliest beginnings of a text. A finished text is judged by the mean
+of its tokens' log-probabilities (Wu et al. 2016, eq. 14 with alpha = 1): by their sum alone every
+short text would beat every long one. With ``beam=1`` this is greedy decoding.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_core.errors import RequestInvalid
+from verso_worker.engine.decoder import Cache, Decoder, Scores
+from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.records import Guess
+
+BEAM_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """A text so far: its tokens and the natural log-probability of each, the end token included."""
+
+    tokens: tuple[int, ...] = ()
+    logs: tuple[float, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        return sum(self.logs) / max(1, len(self.logs))
+
+    def extended(self, token: int, log: float) -> _Beginning:
+        return _Beginning((*self.tokens, token), (*self.logs, log))
+
+
+class Guesser:
+    """Guesses texts for one vector after another; callers wait for each other."""
+
+    def __init__(self, decoder: Decoder, vocabulary: Vocabulary) -> None:
+        self._decoder = decoder
+        self._vocabulary = vocabulary
+        self._cache = Cache(decoder, BEAM_MAX)
+        self._turn = threading.Lock()
+
+    def guess(self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int) -> list[Guess]:
+        """Give the likeliest text found for each vector.
+
+        Args:
+            vectors: stored, widened. Shape: (n, D), float32.
+            beam: beginnings kept, 1..BEAM_MAX.
+            max_tokens: longest text, tokens; more than a record holds is cut to that.
+
+        Raises:
+            RequestInvalid: `beam` or `max_tokens` is out of its range.
+        """
+        if not 1 <= beam <= BEAM_MAX:
+            raise RequestInvalid(f"expected beam 1..{BEAM_MAX}, got {beam}")
+        if max_tokens < 1:
+            raise RequestInvalid(f"expected max_tokens >= 1, got {max_tokens}")
+        limit = min(max_tokens, self._decoder.codec.max_tokens - 1)
+        with self._turn:
+            return [
+                self._finished(self._search(vector, beam=beam, limit=limit)) for vector in vectors
+            ]
+
+    def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> _Beginning:
+        codec = self._decoder.codec
+        self._cache.clear()
+        self._cache.add(self._decoder.memory(vector[None]))
+        live, last = [_Beginning()], [codec.bos]
+        done: list[_Beginning] = []
+        for _ in range(limit):
+            logs = _log_softmax(self._cache.step(np.array(last)), never=codec.bos)
+            grown = _grown(live, logs, count=2 * beam)
+            done += [text for _, token, text in grown[:beam] if token == codec.eos]
+            going = [step for step in grown if step[1] != codec.eos][:beam]
+            # A live text's mean can still rise, but rarely past as many finished ones as the beam.
+            if len(done) >= beam:
+                return max(done, key=lambda text: text.mean)
+            self._cache.arrange([row for row, _, _ in going])
+            live, last = [text for _, _, text in going], [token for _, token, _ in going]
+        return max(done + live, key=lambda text: text.mean)
+
+    def _finished(self, found: _Beginning) -> Guess:
+        tokens = found.tokens
+        if tokens and tokens[-1] == self._decoder.codec.eos:
+            tokens = tokens[:-1]
+        return Guess(
+            text=self._vocabulary.text(tokens) or b"",
+            log_probability=found.mean,
+            confidence=float(np.mean(np.exp(found.logs))),
+        )
+
+
+def _grown(
+    live: Sequence[_Beginning], logs: NDArray[np.float32], *, count: int
+) -> list[tuple[int, int, _Beginning]]:
+    """Give the likeliest ways to go on, best first: from which row, with which token, to what."""
+    total = logs + np.array([[sum(text.logs)] for text in live], np.float32)
+    flat = total.reshape(-1)
+    best = np.argpartition(flat, -count)[-count:]
+    best = best[np.argsort(-flat[best], kind="stable")]
+    found = []
+    for place in best.tolist():
+        row, token = divmod(place, logs.shape[1])
+        found.append((row, token, live[row].extended(token, float(logs[row, token]))))
+    return found
+
+
+def _log_softmax(scores: Scores, *, never: int) -> NDArray[np.float32]:
+    """Turn logits into log-probabilities; one token gets none. Shape: (rows, V)."""
+    logits = scores.logits.copy()
+    logits[:, never] = -np.inf
+    logits -= logits.max(axis=1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return logits

@@ -1,0 +1,88 @@
+"""The threads that run batches: one lane for each kind of work, one pool of waiting texts each."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from verso_worker.engine.batching import Closed, Item, Pool
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+
+
+class Lane(Generic[Work, Result]):
+    """Runs token-budget batches of one kind of work, one after another in each of its threads.
+
+    Args:
+        name: what logs and the threads call it.
+        run: gives the results of a batch, in its order; called from the lane's threads.
+        budget: most tokens of a batch, padding included.
+        rows: most texts of a batch.
+        threads: with two, the Python part of one batch overlaps the graph of another.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sequence[Work]], Sequence[Result]],
+        *,
+        budget: int,
+        rows: int,
+        threads: int = 1,
+    ) -> None:
+        self._name = name
+        self._run = run
+        self._budget = budget
+        self._rows = rows
+        self._pool: Pool[Work] = Pool()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"lane-{name}-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, works: Sequence[Work], costs: Sequence[int]) -> list[Result | Exception]:
+        """Run every piece of work and give the results in order; a failed one is its exception."""
+        return self._pool.put(works, costs).wait()
+
+    def close(self) -> None:
+        """Finish what waits and end the threads."""
+        self._pool.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                items = self._pool.take_batch(budget=self._budget, rows=self._rows)
+            except Closed:
+                return
+            self._finish(items)
+
+    def _finish(self, items: list[Item[Work]]) -> None:
+        """Run a batch; one that fails whole is halved until the texts at fault stand alone."""
+        try:
+            results = self._run([item.work for item in items])
+        except Exception as exc:  # noqa: BLE001  (whatever it is, the neighbours must not fail)
+            if len(items) == 1:
+                log_failure(self._name, exc)
+                items[0].finish(exc)
+                return
+            middle = len(items) // 2
+            self._finish(items[:middle])
+            self._finish(items[middle:])
+            return
+        for item, result in zip(items, results, strict=True):
+            item.finish(result)
+
+
+def log_failure(lane: str, exc: Exception, **extra: Any) -> None:
+    """Log where a batch failed, without the foreign message, which may quote a text."""
+    stack = "".join(traceback.format_tb(exc.__traceback__))
+    _log.error("lane %s: %s\n%s", lane, type(exc).__name__, stack, extra=extra)

@@ -1,0 +1,159 @@
+"""From an artifact to a service that may be trusted with texts.
+
+    1. Hashes were checked by :func:`verso_core.manifest.load`; graphs are made from those bytes.
+    2. The golden samples run: every text must encode to its vector, and every payload that was
+       written on the publisher's machine must decode to its text on this one. That is also the
+       warm-up: sessions, kernels and tokenizers have all worked once before the first call.
+
+An artifact that fails here is refused; it never serves one wrong text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from verso_core.errors import ArtifactInvalid, PatchCorrupt, VersoError
+from verso_core.manifest import Artifact
+from verso_core.record import Codec
+from verso_worker.artifact import Golden, byte_codecs, golden_samples, rank_tables
+from verso_worker.engine.decoder import Decoder
+from verso_worker.engine.encoder import Encoder
+from verso_worker.engine.service import Service
+from verso_worker.engine.sessions import Device, open_session
+from verso_worker.engine.vocabulary import Vocabulary
+
+_log = logging.getLogger(__name__)
+
+
+def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CPU) -> Service:
+    """Make a service of a verified artifact.
+
+    Args:
+        artifact: from :func:`verso_core.manifest.load`.
+        threads: cores one run of a graph may use.
+        device: where the graphs run.
+
+    Raises:
+        ArtifactInvalid: a file is not what its name says, or a golden sample fails.
+    """
+    codec, space = artifact.manifest.codec, artifact.manifest.space
+    if codec.profile.onnxruntime != ort.__version__:
+        # Not an error by itself: the margins were made for such differences, and the golden
+        # samples decide.
+        _log.warning(
+            "artifact measured with ONNX Runtime %s, this is %s",
+            codec.profile.onnxruntime,
+            ort.__version__,
+        )
+    sessions = {
+        name: open_session(
+            artifact.data[name],
+            name,
+            threads=threads,
+            device=device,
+            optimisation=codec.profile.optimisation,
+        )
+        for name in ("encoder.onnx", "memory.onnx", "decoder.onnx")
+    }
+    service = Service(
+        Encoder(sessions["encoder.onnx"], artifact.data["encoder_tokenizer.json"], space),
+        Decoder(sessions["memory.onnx"], sessions["decoder.onnx"], codec, dim=space.dim),
+        vocabulary=Vocabulary(
+            artifact.data["decoder_tokenizer.json"], size=codec.vocab, max_tokens=codec.max_tokens
+        ),
+        tables=rank_tables(artifact),
+    )
+    check_golden(service, artifact)
+    return service
+
+
+def describe(artifact: Artifact, *, threads: int, device: Device) -> dict[str, Any]:
+    """Give what the engine says of itself."""
+    manifest = artifact.manifest
+    return {
+        "artifact": artifact.id,
+        "name": manifest.name,
+        "space": manifest.space.id,
+        "codec": manifest.codec.id,
+        "dim": manifest.space.dim,
+        "threads": threads,
+        "device": device.value,
+        "onnxruntime": ort.__version__,
+    }
+
+
+def check_golden(service: Service, artifact: Artifact) -> None:
+    """Run every golden sample through the service and the byte codecs.
+
+    Raises:
+        ArtifactInvalid: naming the first sample that fails, or what the graphs raised.
+    """
+    samples = golden_samples(artifact)
+    try:
+        _check_vectors(service, samples, least=artifact.manifest.tolerance.vector_cosine)
+        _check_neural(service, samples)
+        _check_bytes(artifact, samples)
+    except ArtifactInvalid:
+        raise
+    except VersoError as exc:
+        cause = exc.__cause__ if exc.__cause__ is not None else exc
+        raise ArtifactInvalid(f"golden samples cannot run: {exc.detail} ({cause!r})") from exc
+
+
+def _check_vectors(service: Service, samples: Sequence[Golden], *, least: float) -> None:
+    encoded = service.encode([sample.text for sample in samples])
+    for number, sample in enumerate(samples, start=1):
+        found = encoded.vectors[number - 1]
+        wanted = sample.vector.astype(np.float32)
+        cosine = float(found @ wanted / (np.linalg.norm(found) * np.linalg.norm(wanted)))
+        if not cosine >= least:  # also where the graph gave NaN
+            raise ArtifactInvalid(
+                f"golden sample {number}: expected cosine >= {least}, got {cosine:.6f}"
+            )
+        if encoded.tokens[number - 1] != sample.tokens:
+            raise ArtifactInvalid(
+                f"golden sample {number}: expected {sample.tokens} encoder tokens, "
+                f"got {encoded.tokens[number - 1]}"
+            )
+
+
+def _check_neural(service: Service, samples: Sequence[Golden]) -> None:
+    coded = [
+        (number, sample, sample.payloads[Codec.NEURAL])
+        for number, sample in enumerate(samples, start=1)
+        if Codec.NEURAL in sample.payloads
+    ]
+    if not coded:
+        raise ArtifactInvalid("golden.jsonl: expected samples with a neural payload, got none")
+    vectors = np.stack([sample.vector.astype(np.float32) for _, sample, _ in coded])
+    payloads = [payload for _, _, payload in coded]
+    service.code([sample.text for _, sample, _ in coded], vectors)  # warms the coding lane
+    for disturbed in (False, True):
+        texts = service.read(payloads, vectors, disturbed=disturbed)
+        for (number, sample, _), text in zip(coded, texts, strict=True):
+            _expect(text == sample.text, number, Codec.NEURAL)
+
+
+def _check_bytes(artifact: Artifact, samples: Sequence[Golden]) -> None:
+    codecs = byte_codecs(artifact)
+    for number, sample in enumerate(samples, start=1):
+        for codec, coder in codecs.items():
+            if codec not in sample.payloads:
+                continue
+            try:
+                text = coder.decode(sample.payloads[codec])
+            except PatchCorrupt:
+                text = None
+            _expect(text == sample.text, number, codec)
+
+
+def _expect(same: bool, number: int, codec: Codec) -> None:
+    if not same:
+        raise ArtifactInvalid(
+            f"golden sample {number}: its {codec.name.lower()} payload does not give its text back"
+        )

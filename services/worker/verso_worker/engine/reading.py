@@ -1,0 +1,190 @@
+"""Payloads and vectors back to texts: one decoding loop for the records of all clients.
+
+    1. Free places are filled with waiting records, from the request served least.
+    2. Every live row reads its last token; the decoder gives its opinion of the next.
+    3. Each row's payload says which token it really was.
+    4. Rows that end, well or badly, give their place to waiting records at once.
+
+The rows are always dense, so a step costs what its live rows cost. A corrupt payload decodes to
+some tokens: it ends at the token limit at the latest, and its neighbours never notice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.ranks import RankTables, Streams
+from verso_worker.engine.batching import Closed, Item, Pool
+from verso_worker.engine.decoder import Cache, Decoder, Memory, Scores
+from verso_worker.engine.lanes import log_failure
+from verso_worker.engine.vocabulary import Vocabulary
+
+_NOISE_SEED = 20_250_401
+_GROUP_RECORDS = 256
+"""Records whose memory is computed and held at once; about 34 KB each in the default model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Records that came in one call: their payloads under way, their memory, and how to read."""
+
+    streams: Streams
+    memory: Memory
+    disturbed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One record of a group."""
+
+    group: Group
+    place: int
+
+
+class Noise:
+    """Uniform noise of a total width, drawn once and used from a new place each time.
+
+    Drawing it anew for every logit would cost as much as the decoder.
+    """
+
+    def __init__(self, size: int, width: float) -> None:
+        self._random = np.random.default_rng(_NOISE_SEED)
+        bank = self._random.random(4 * size, dtype=np.float32) - np.float32(0.5)
+        self._bank = bank * np.float32(width)
+
+    def add(self, values: NDArray[np.float32]) -> None:
+        """Add noise to an array of at most the size given at construction, in place."""
+        start = int(self._random.integers(self._bank.size - values.size + 1))
+        values += self._bank[start : start + values.size]
+
+
+class Reader:
+    """The thread of the decoding loop, and the pool of records that wait for it."""
+
+    def __init__(
+        self, decoder: Decoder, tables: RankTables, vocabulary: Vocabulary, *, rows: int
+    ) -> None:
+        self._decoder = decoder
+        self._tables = tables
+        self._vocabulary = vocabulary
+        self._logit_noise = Noise(decoder.codec.vocab, decoder.codec.epsilon)
+        self._confidence_noise = Noise(rows, decoder.codec.confidence_epsilon)
+        self._cache = Cache(decoder, rows)
+        self._rows = rows
+        self._items: list[Item[Record]] = []  # of the live rows, in the cache's order
+        self._last = np.zeros(rows, np.int64)
+        self._texts = np.zeros((rows, decoder.codec.max_tokens), np.int32)
+        self._pool: Pool[Record] = Pool()
+        self._thread = threading.Thread(target=self._work, name="lane-read", daemon=True)
+        self._thread.start()
+
+    def read(
+        self, payloads: Sequence[bytes], vectors: NDArray[np.float32], *, disturbed: bool
+    ) -> list[bytes | None]:
+        """Decode payloads against stored, widened vectors; None where there is no text in one.
+
+        Args:
+            payloads: of this artifact's neural codec, or bytes that only claim to be.
+            vectors: Shape: (payloads, D), float32.
+            disturbed: move every logit and confidence by up to half the margin the payloads were
+                coded with, as another machine might.
+        """
+        texts: list[bytes | None] = []
+        for start in range(0, len(payloads), _GROUP_RECORDS):
+            part = slice(start, start + _GROUP_RECORDS)
+            texts += self._read_group(payloads[part], vectors[part], disturbed=disturbed)
+        return texts
+
+    def close(self) -> None:
+        """Finish what waits and end the thread."""
+        self._pool.close()
+        self._thread.join()
+
+    def _read_group(
+        self, payloads: Sequence[bytes], vectors: NDArray[np.float32], *, disturbed: bool
+    ) -> list[bytes | None]:
+        streams = Streams(payloads, self._tables)
+        group = Group(streams, self._decoder.memory(vectors), disturbed)
+        records = [Record(group, place) for place in range(len(payloads))]
+        # A longer payload mostly means more tokens: started first, it ends with the others.
+        results = self._pool.put(records, [len(payload) for payload in payloads]).wait()
+        failed = next((result for result in results if isinstance(result, Exception)), None)
+        if failed is not None:
+            raise failed
+        return results
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self._admit(wait=not self._items)
+            except Closed:
+                return
+            try:
+                self._step()
+            except Exception as exc:  # noqa: BLE001  (the lane must live on)
+                # Nothing here depends on one payload alone; the whole step is lost, not the lane.
+                log_failure("read", exc)
+                for item in self._items:
+                    item.finish(exc)
+                self._items.clear()
+                self._cache.clear()
+
+    def _admit(self, *, wait: bool) -> None:
+        items = self._pool.take_rows(self._rows - len(self._items), wait=wait)
+        for item in items:
+            row = len(self._items)
+            record = item.work
+            self._cache.add(record.group.memory.rows([record.place]))
+            self._last[row] = self._decoder.codec.bos
+            self._items.append(item)
+
+    def _step(self) -> None:
+        codec = self._decoder.codec
+        live = len(self._items)
+        scores = self._cache.step(self._last[:live])
+        tokens = self._decide(scores)
+        self._last[:live] = tokens
+        # The token read as number n is the text's token n: bos was number 0.
+        place = self._cache.count[:live] - 1
+        self._texts[np.arange(live), place] = tokens
+        over = (tokens >= min(codec.bos, codec.eos)) | (place + 1 == codec.max_tokens)
+        for row in np.flatnonzero(over)[::-1]:  # from the end: a row's place is taken by the last
+            self._end(int(row), int(place[row]), ended=tokens[row] == codec.eos)
+
+    def _decide(self, scores: Scores) -> NDArray[np.int32]:
+        """Let each row's payload choose its token. Shape: (rows,)."""
+        rows_of: dict[Group, list[int]] = {}
+        for row, item in enumerate(self._items):
+            rows_of.setdefault(item.work.group, []).append(row)
+        tokens = np.empty(len(self._items), np.int32)
+        for group, rows in rows_of.items():
+            alone = len(rows_of) == 1  # then the cache's own arrays serve, and nothing is copied
+            logits = scores.logits if alone else scores.logits[rows]
+            confidence = scores.confidence if alone else scores.confidence[rows]
+            if group.disturbed:
+                for row_logits in logits:
+                    self._logit_noise.add(row_logits)
+                self._confidence_noise.add(confidence)
+            places = np.array([self._items[row].work.place for row in rows], np.int32)
+            tokens[rows] = group.streams.step(places, logits, confidence)
+        return tokens
+
+    def _end(self, row: int, length: int, *, ended: bool) -> None:
+        """Give the result of a row of `length` tokens and free its place."""
+        item = self._items[row]
+        text = None
+        # A payload that goes on behind its end token is none that the coder wrote.
+        if ended and item.work.group.streams.unread(item.work.place) == 0:
+            text = self._vocabulary.text(self._texts[row, :length].tolist())
+        item.finish(text)
+        last = len(self._items) - 1
+        self._cache.remove(row)
+        self._items[row] = self._items[last]
+        self._items.pop()
+        self._last[row] = self._last[last]
+        self._texts[row] = self._texts[last]

@@ -1,0 +1,172 @@
+"""The model as one object: what the engine process serves, and what benches call directly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.ranks import RankTables
+from verso_core.errors import EngineUnavailable, VectorInvalid
+from verso_worker.engine.coding import Codable, Coder
+from verso_worker.engine.decoder import Decoder
+from verso_worker.engine.encoder import Encoder
+from verso_worker.engine.guessing import Guesser
+from verso_worker.engine.lanes import Lane
+from verso_worker.engine.reading import Reader
+from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.records import Encoded, Guess
+from verso_worker.timings import Timings
+
+ENCODE_BUDGET = 512
+"""Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""
+
+CODE_BUDGET = 1024
+"""Tokens of a coding batch: 32 MB of logits with a vocabulary of 8192."""
+
+BATCH_ROWS = 64
+"""Most texts of one batch, and most records decoded side by side."""
+
+_CODE_THREADS = 2  # the ranks of one batch are written while the graph runs the next
+
+
+class Service:
+    """Encodes, codes, reads and guesses for any number of threads at once.
+
+    Texts of one call are tokenised in the thread that called, which is how the next batch is
+    prepared while one runs. Every call can be given timings to add "tokenize" and "infer" to; the
+    wait for a place in a batch is part of "infer".
+    """
+
+    def __init__(
+        self, encoder: Encoder, decoder: Decoder, *, vocabulary: Vocabulary, tables: RankTables
+    ) -> None:
+        self._encoder = encoder
+        self._vocabulary = vocabulary
+        self._dim = decoder.dim
+        self._encode: Lane[list[int], NDArray[np.float32]] = Lane(
+            "encode", lambda batch: list(encoder.run(batch)), budget=ENCODE_BUDGET, rows=BATCH_ROWS
+        )
+        self._code: Lane[Codable, bytes] = Lane(
+            "code",
+            Coder(decoder, tables).run,
+            budget=CODE_BUDGET,
+            rows=BATCH_ROWS,
+            threads=_CODE_THREADS,
+        )
+        self._reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
+        self._guesser = Guesser(decoder, vocabulary)
+
+    def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
+        """Give each text's vector; what passes the encoder's window is not seen.
+
+        Raises:
+            EngineUnavailable: a batch failed.
+        """
+        timings = timings or Timings()
+        with timings.phase("tokenize"):
+            tokens = self._encoder.tokenise(texts)
+        sizes = [len(ids) for ids in tokens]
+        with timings.phase("infer"):
+            rows = self._encode.submit(tokens, sizes)
+        vectors = np.empty((len(texts), self._dim), np.float32)
+        for place, row in enumerate(rows):
+            if isinstance(row, Exception):
+                raise EngineUnavailable("the encoder failed on a text") from row
+            vectors[place] = row
+        return Encoded(vectors, sizes)
+
+    def code(
+        self,
+        texts: Sequence[bytes],
+        vectors: NDArray[np.float32],
+        *,
+        timings: Timings | None = None,
+    ) -> list[bytes | None]:
+        """Code each text against its stored, widened vector; None where the decoder cannot.
+
+        Args:
+            texts: any bytes; what is not UTF-8 or longer than a record is not coded.
+            vectors: Shape: (texts, D), float32.
+            timings: added to.
+
+        Raises:
+            VectorInvalid: the vectors have another shape.
+        """
+        vectors = self._checked(vectors, count=len(texts))
+        timings = timings or Timings()
+        with timings.phase("tokenize"):
+            tokens = self._vocabulary.tokenise(texts)
+        places = [place for place, ids in enumerate(tokens) if ids is not None]
+        works = [Codable(cast(list[int], tokens[place]), vectors[place]) for place in places]
+        with timings.phase("infer"):
+            found = self._code.submit(works, [len(work.tokens) + 1 for work in works])
+        payloads: list[bytes | None] = [None] * len(texts)
+        for place, payload in zip(places, found, strict=True):
+            # A text on which the graph fails is a text the decoder cannot code.
+            payloads[place] = None if isinstance(payload, Exception) else payload
+        return payloads
+
+    def read(
+        self,
+        payloads: Sequence[bytes],
+        vectors: NDArray[np.float32],
+        *,
+        disturbed: bool = False,
+        timings: Timings | None = None,
+    ) -> list[bytes | None]:
+        """Decode each payload against its vector; None where it is no payload of this model.
+
+        Args:
+            payloads: any bytes.
+            vectors: stored, widened. Shape: (payloads, D), float32.
+            disturbed: move logits and confidences by up to half the margin of the coder. The shape
+                of the batch differs from the coder's in any case: one token for each row here,
+                whole records there.
+            timings: added to.
+
+        Raises:
+            VectorInvalid: the vectors have another shape.
+            EngineUnavailable: a step of the decoder failed.
+        """
+        vectors = self._checked(vectors, count=len(payloads))
+        with (timings or Timings()).phase("infer"):
+            try:
+                return self._reader.read(payloads, vectors, disturbed=disturbed)
+            except Exception as exc:
+                raise EngineUnavailable("the decoder failed on a batch") from exc
+
+    def guess(
+        self,
+        vectors: NDArray[np.float32],
+        *,
+        beam: int,
+        max_tokens: int,
+        timings: Timings | None = None,
+    ) -> list[Guess]:
+        """Decode each vector with no patch at all. Shape: (n, D), float32.
+
+        Raises:
+            VectorInvalid: the vectors have another shape or hold NaN or infinity.
+            RequestInvalid: `beam` or `max_tokens` is out of its range.
+        """
+        vectors = self._checked(vectors, count=len(vectors))
+        if not np.isfinite(vectors).all():
+            raise VectorInvalid("expected finite numbers, got NaN or infinity")
+        with (timings or Timings()).phase("infer"):
+            return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
+
+    def close(self) -> None:
+        """Finish what waits and end the lanes."""
+        self._encode.close()
+        self._code.close()
+        self._reader.close()
+
+    def _checked(self, vectors: NDArray[np.float32], *, count: int) -> NDArray[np.float32]:
+        if count == 0:
+            return np.empty((0, self._dim), np.float32)
+        if vectors.shape != (count, self._dim):
+            raise VectorInvalid(f"expected shape {(count, self._dim)}, got {vectors.shape}")
+        return np.ascontiguousarray(vectors, np.float32)

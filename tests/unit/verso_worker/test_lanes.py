@@ -1,0 +1,94 @@
+"""A lane runs every text, and one that fails takes no neighbour with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+import pytest
+
+from verso_worker.engine.lanes import Lane
+
+Run = Callable[[Sequence[int]], Sequence[int]]
+
+
+@pytest.fixture
+def make_lane() -> Iterator[Callable[..., Lane[int, int]]]:
+    with ExitStack() as stack:
+
+        def make(run: Run, *, threads: int = 1) -> Lane[int, int]:
+            lane = Lane("test", run, budget=100, rows=8, threads=threads)
+            stack.callback(lane.close)
+            return lane
+
+        yield make
+
+
+def _double(batch: Sequence[int]) -> list[int]:
+    return [2 * work for work in batch]
+
+
+def test_results_stand_in_the_order_of_the_request(
+    make_lane: Callable[..., Lane[int, int]],
+) -> None:
+    works = [7, 3, 90, 1, 45, 12]
+    assert make_lane(_double).submit(works, works) == [14, 6, 180, 2, 90, 24]
+
+
+def test_a_text_that_fails_is_an_exception_among_good_results(
+    make_lane: Callable[..., Lane[int, int]],
+) -> None:
+    def fail_on_five(batch: Sequence[int]) -> list[int]:
+        if 5 in batch:
+            raise RuntimeError("five")
+        return _double(batch)
+
+    results = make_lane(fail_on_five).submit([1, 5, 2, 3], [1] * 4)
+    assert [results[0], *results[2:]] == [2, 4, 6]
+    assert isinstance(results[1], RuntimeError)
+
+
+def test_requests_of_many_threads_do_not_mix(make_lane: Callable[..., Lane[int, int]]) -> None:
+    lane = make_lane(_double, threads=2)
+    wrong: list[int] = []
+
+    def submit(number: int) -> None:
+        works = list(range(number, number + 30))
+        if lane.submit(works, [1 + work % 9 for work in works]) != [2 * work for work in works]:
+            wrong.append(number)
+
+    threads = [threading.Thread(target=submit, args=(100 * number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_requests_that_wait_together_run_together(
+    make_lane: Callable[..., Lane[int, int]],
+) -> None:
+    started, go = threading.Event(), threading.Event()
+    sizes: list[int] = []
+
+    def run(batch: Sequence[int]) -> list[int]:
+        sizes.append(len(batch))
+        started.set()
+        go.wait(10)
+        return _double(batch)
+
+    lane = make_lane(run)
+    first = threading.Thread(target=lane.submit, args=([1], [1]))
+    first.start()
+    started.wait(10)
+    others = [threading.Thread(target=lane.submit, args=([n], [1])) for n in range(4)]
+    for thread in others:
+        thread.start()
+    while len(lane._pool._items) < 4:
+        time.sleep(0.001)
+    go.set()
+    for thread in [first, *others]:
+        thread.join()
+    assert sizes == [1, 4]
