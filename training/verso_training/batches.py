@@ -76,7 +76,9 @@ def plan(
     planned: list[NDArray[np.int64]] = []
     for start in range(0, len(order), window):
         part = order[start : start + window]
-        planned.extend(_fill(part[np.argsort(lengths[part], kind="stable")], lengths, tokens_per_step))
+        planned.extend(
+            _fill(part[np.argsort(lengths[part], kind="stable")], lengths, tokens_per_step)
+        )
     return [planned[i] for i in rng.permutation(len(planned))]
 
 

@@ -13,11 +13,10 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from verso_training.sources import Document
+from verso_training.sources import Chunk, Document
 
 _SINGLE_SHARE = 1 / 3
 _LENGTH_RANGE = (60, 480)
@@ -28,15 +27,6 @@ _UNIT_END = re.compile(r"\n|(?<=[.!?]) ")
 _SHORTEST = 12
 _LINE_REPEATS = 3
 """A log line seen more often than this is boilerplate."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """One text for one record."""
-
-    text: str
-    family: str
-    source: str
 
 
 def cut(document: Document, rng: random.Random) -> Iterator[Chunk]:
@@ -64,9 +54,10 @@ def fit_tokens(
                 yield chunk, encoding.ids
                 continue
             middle = boundary(chunk.text, 0, len(chunk.text) // 2 + 1)
-            for part in (chunk.text[:middle], chunk.text[middle:]):
-                if len(part.strip()) >= _SHORTEST:
-                    halves.append(Chunk(part.strip(), chunk.family, chunk.source))
+            parts = (chunk.text[:middle].strip(), chunk.text[middle:].strip())
+            halves += [
+                Chunk(part, chunk.family, chunk.source) for part in parts if len(part) >= _SHORTEST
+            ]
         chunks = halves
 
 

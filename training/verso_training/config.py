@@ -1,8 +1,8 @@
 """Recipes: everything a run depends on, read from one TOML file into frozen dataclasses.
 
-A recipe has four tables (``data``, ``tokenizer``, ``model``, ``train``). A key that no dataclass
-knows is an error, so a misspelt setting cannot be silently ignored. The resolved recipe is written
-into the run folder before the first step; a run can be repeated from its folder alone.
+A recipe has five tables (``data``, ``tokenizer``, ``model``, ``train``, ``publish``). A key that no
+dataclass knows is an error, so a misspelt setting cannot be silently ignored. The resolved recipe
+is written into the run folder before the first step; a run can be repeated from its folder alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,25 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from verso_core.errors import VersoError
+
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
 
 _Section = TypeVar("_Section")
 
 
-class RecipeInvalid(ValueError):
+class RecipeInvalid(VersoError):
     """Raised when a recipe has a key or a value that the dataclasses do not know."""
+
+    code = "recipe_invalid"
+
+
+class Storage(StrEnum):
+    """How large weights are stored in a graph."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT8 = "int8"
 
 
 class Conditioning(StrEnum):
@@ -125,6 +137,29 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class PublishConfig:
+    """What becomes of a trained decoder: storage of weights, tables, samples."""
+
+    encoder_storage: Storage = Storage.INT8
+    decoder_storage: Storage = Storage.INT8
+    table_bytes: int = 80_000_000
+    """Bytes of training text counted for the n-gram tables, in the mixture of ``data.shares``."""
+    ngram_width: int = 24
+    """log2 of the slots of the largest n-gram table."""
+    counting_width: int = 23
+    dictionary_bytes: int = 112_640
+    """Size of the zstd dictionary; 110 KiB is zstd's own default."""
+    fit_chunks: int = 500
+    """Held-out chunks per source from which rank tables and n-gram mixing are fitted."""
+    report_chunks: int = 200
+    """Other held-out chunks per source from which the figures come."""
+    golden: int = 96
+    epsilon: float = 0.004
+    """Margin of a logit decision, nats; how it was measured stands in the model card."""
+    confidence_epsilon: float = 0.004
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One complete run."""
 
@@ -133,6 +168,7 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    publish: PublishConfig = field(default_factory=PublishConfig)
 
     def __post_init__(self) -> None:
         if self.tokenizer.vocab != self.model.vocab:
@@ -179,6 +215,7 @@ def parse(values: Mapping[str, Any]) -> Recipe:
         ("tokenizer", TokenizerConfig),
         ("model", ModelConfig),
         ("train", TrainConfig),
+        ("publish", PublishConfig),
     ):
         sections[key] = _section(kind, sections.get(key, {}), where=key)
     return _section(Recipe, sections, where="recipe")
@@ -190,10 +227,10 @@ def _section(kind: type[_Section], values: Mapping[str, Any], *, where: str) -> 
     if unknown:
         raise RecipeInvalid(f"unknown keys in [{where}]: {', '.join(unknown)}")
     resolved = dict(values)
-    if kind is ModelConfig and "conditioning" in resolved:
-        resolved["conditioning"] = Conditioning(resolved["conditioning"])
     for name, value in resolved.items():
         expected = str(fields[name].type)
+        if expected in _ENUMS:
+            resolved[name] = _member(_ENUMS[expected], value, where=f"{where}.{name}")
         if expected in _SCALARS and not isinstance(value, _SCALARS[expected]):
             raise RecipeInvalid(f"expected {expected} for {where}.{name}, got {value!r}")
         if expected == "int" and isinstance(value, bool):
@@ -207,3 +244,14 @@ _SCALARS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "str": (str,),
 }
+
+_ENUMS: dict[str, type[StrEnum]] = {"Conditioning": Conditioning, "Storage": Storage}
+
+
+def _member(kind: type[StrEnum], value: Any, *, where: str) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError as exc:
+        raise RecipeInvalid(
+            f"expected one of {[*map(str, kind)]} for {where}, got {value!r}"
+        ) from exc

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from verso_training import chunks, encoder, tokenizer
-from verso_training.chunks import Chunk
 from verso_training.config import DataConfig, Recipe
-from verso_training.sources import Document, Split
+from verso_training.sources import Chunk, Document, Split
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ class Dataset:
         picked = list(indices)
         rows = [self.tokens[self.offsets[i] : self.offsets[i + 1]] for i in picked]
         return Dataset(
-            [self.chunks[i] for i in picked], *_pack([r.tolist() for r in rows]),
+            [self.chunks[i] for i in picked],
+            *_pack([r.tolist() for r in rows]),
             self.vectors[picked],
         )
 
@@ -80,7 +80,11 @@ def prepare(
     decoder_tokenizer = tokenizer.fit(sample, vocab=recipe.tokenizer.vocab)
     decoder_tokenizer.save(str(folder / "tokenizer.json"))
     for split, pool in pools.items():
-        drawn = chunks.draw(pool, budgets=_budgets(pool, recipe.data), rng=rng)
+        drawn = chunks.draw(
+            pool,
+            budgets=budgets_of(pool, recipe.data, total_bytes=recipe.data.total_bytes),
+            rng=rng,
+        )
         if split is Split.VALIDATION:
             drawn = _first_of_each_family(drawn, recipe.data.validation_chunks)
         fitted = list(
@@ -113,14 +117,14 @@ def load(folder: Path, split: Split) -> Dataset:
     return Dataset(rows, tokens, offsets, vectors)
 
 
-def _budgets(pool: list[Document], config: DataConfig) -> dict[str, int]:
+def budgets_of(pool: Iterable[Document], config: DataConfig, *, total_bytes: int) -> dict[str, int]:
     """Bytes per source: a family's share, spread over its sources as evenly as they allow."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for document in pool:
         sizes[document.family][document.source] += len(document.text)
     budgets: dict[str, int] = {}
     for family, sources in sizes.items():
-        left = int(config.total_bytes * config.shares.get(family, 1.0))
+        left = int(total_bytes * config.shares.get(family, 1.0))
         ordered = sorted(sources.items(), key=lambda item: item[1])
         for rank, (source, size) in enumerate(ordered):
             budgets[source] = min(size, left // (len(ordered) - rank))
@@ -132,9 +136,7 @@ def _sample(
     pool: list[Document], config: DataConfig, size_bytes: int, rng: random.Random
 ) -> Iterator[str]:
     """Texts of the training mixture, about ``size_bytes`` in all."""
-    budgets = _budgets(pool, config)
-    scale = size_bytes / max(sum(budgets.values()), 1)
-    left = {source: int(budget * scale) for source, budget in budgets.items()}
+    left = budgets_of(pool, config, total_bytes=size_bytes)
     for document in rng.sample(pool, len(pool)):
         room = left[document.source]
         if room > 0:

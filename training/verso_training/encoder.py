@@ -10,14 +10,14 @@ this package: the decoder adapts to it, and retrieval keeps the published qualit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
@@ -34,9 +34,12 @@ class Progress(Protocol):
 class SentenceEncoder(nn.Module):
     """BERT, mean pooling over the mask, L2 normalisation."""
 
-    def __init__(self, bert: BertModel) -> None:
+    def __init__(self, bert: BertModel, projection: nn.Linear | None = None) -> None:
+        """Take a BERT; ``projection`` widens the states of a small one to the space's dim."""
         super().__init__()
         self.bert = bert
+        self.projection = nn.Identity() if projection is None else projection
+        self.dim = bert.config.hidden_size if projection is None else projection.out_features
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Sentence vectors.
@@ -50,8 +53,8 @@ class SentenceEncoder(nn.Module):
         """
         states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         mask = attention_mask.unsqueeze(-1).to(torch.float32)
-        mean = (states.float() * mask).sum(1) / mask.sum(1).clamp(min=1.0)
-        return mean / mean.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        mean = self.projection((states.float() * mask).sum(1) / mask.sum(1).clamp(min=1.0))
+        return nn.functional.normalize(mean, dim=-1)
 
 
 def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
@@ -64,20 +67,51 @@ def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
 
 
 def untrained(
-    tokenizer: Tokenizer, *, dim: int = 384, layers: int = 2, seed: int = 0
-) -> SentenceEncoder:
-    """A small untrained encoder, the same for the same seed; a test's stand-in for the real one."""
+    texts: Iterable[str], *, dim: int = 384, width: int = 64, seed: int = 0
+) -> tuple[SentenceEncoder, Tokenizer]:
+    """A small encoder with random weights, the same for the same seed, and its WordPiece.
+
+    It stands in for the real encoder in tests: texts that share words have similar vectors, which
+    is all that a random mean of random embeddings can give.
+    """
+    tokenizer = _wordpiece(texts)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = BertConfig(
             vocab_size=tokenizer.get_vocab_size(),
-            hidden_size=dim,
-            num_hidden_layers=layers,
-            num_attention_heads=6,
-            intermediate_size=dim,
+            hidden_size=width,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=width,
             max_position_embeddings=MAX_TOKENS,
         )
-        return SentenceEncoder(BertModel(config, add_pooling_layer=False)).eval()
+        bert = BertModel(config, add_pooling_layer=False)
+        # Words must outweigh places, or all texts of one length look alike.
+        nn.init.normal_(bert.embeddings.word_embeddings.weight, std=1.0)
+        projection = nn.Linear(width, dim, bias=False)
+        nn.init.orthogonal_(projection.weight)
+    return SentenceEncoder(bert, projection).eval(), tokenizer
+
+
+def _wordpiece(texts: Iterable[str], vocab: int = 800) -> Tokenizer:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 (no secret)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ids
+    )
+    return tokenizer
+
+
+def token_ids(ids: list[int]) -> list[int]:
+    """A text's WordPiece ids as the encoder takes them: at most MAX_TOKENS, [SEP] at the end."""
+    return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]]
 
 
 @torch.inference_mode()
@@ -98,9 +132,9 @@ def encode(
     Returns:
         Unit vectors rounded to float16. Shape: (texts, dim), float16.
     """
-    ids = [e.ids[:MAX_TOKENS] for e in tokenizer.encode_batch_fast(list(texts))]
+    ids = [token_ids(e.ids) for e in tokenizer.encode_batch_fast(list(texts))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    vectors = np.zeros((len(ids), encoder.bert.config.hidden_size), np.float16)
+    vectors = np.zeros((len(ids), encoder.dim), np.float16)
     start = 0
     while start < len(order):
         stop = start + 1

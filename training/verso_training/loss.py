@@ -57,4 +57,4 @@ def tied_cross_entropy(states: Tensor, embedding: Tensor, targets: Tensor) -> Te
         embedding: Shape: (V, W), float32.
         targets: Shape: (N,), int64, all of them counted.
     """
-    return _TiedCrossEntropy.apply(states, embedding, targets)  # type: ignore[no-any-return]
+    return _TiedCrossEntropy.apply(states, embedding, targets)  # type: ignore[no-any-return, no-untyped-call]

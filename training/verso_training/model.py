@@ -36,12 +36,13 @@ worker appends the keys and values of the tokens it has decoded.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from verso_training.config import Conditioning, ModelConfig
+from verso_training.config import ModelConfig
 
 CONFIDENCE_LIMIT = 20.0
 """Log-odds of the top token are cut to +-20: beyond, float32 has no digits left to tell."""
@@ -198,6 +199,9 @@ class VectorMemory(nn.Module):
 class Decoder(nn.Module):
     """The whole model. ``memory`` is exported as memory.onnx, ``forward`` as decoder.onnx."""
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
@@ -213,6 +217,11 @@ class Decoder(nn.Module):
         self.register_buffer("sin", angles.sin().float(), persistent=False)
         self._initialise()
 
+    @property
+    def layers(self) -> list[Block]:
+        """The blocks, bottom up."""
+        return [cast(Block, block) for block in self.blocks]
+
     def memory(self, vector: Tensor) -> Memory:
         """What the layers read of a vector; all zeros means "no vector".
 
@@ -220,7 +229,7 @@ class Decoder(nn.Module):
             vector: The stored, dequantised sentence vector. Shape: (B, D), float32.
         """
         slots, bias = self.vector_memory(vector)
-        prefixes = [block.attention.prefix(slots) for block in self.blocks]
+        prefixes = [block.attention.prefix(slots) for block in self.layers]
         return Memory(bias, [k for k, _ in prefixes], [v for _, v in prefixes])
 
     def forward(
@@ -248,7 +257,7 @@ class Decoder(nn.Module):
         rotation = (self.cos[positions][:, None], self.sin[positions][:, None])
         mask = self._mask(past_mask, tokens.shape[1])
         keys, values = [], []
-        for layer, block in enumerate(self.blocks):
+        for layer, block in enumerate(self.layers):
             past = (past_keys[layer], past_values[layer])
             update, k, v = block.attention(norm(x), rotation, mask=mask, past=past)
             x = x + update
@@ -298,7 +307,7 @@ class Decoder(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=module.in_features**-0.5)
-        for block in self.blocks:
+        for block in self.layers:
             nn.init.zeros_(block.attention.out.weight)
             nn.init.zeros_(block.feed_forward.down.weight)
 

@@ -28,6 +28,15 @@ class Split(StrEnum):
 
 
 @dataclass(frozen=True)
+class Chunk:
+    """One text for one record."""
+
+    text: str
+    family: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Document:
     """One text with where it came from."""
 
@@ -61,6 +70,16 @@ def text_file(path: Path, *, family: str = "text") -> Iterator[Document]:
         yield Document(family, path.stem, f"{path.stem}:{number}", paragraph, split)
 
 
+def foreign(root: Path, *, count: int = 300) -> list[Chunk]:
+    """CLINC150 validation questions: a set unlike the training texts, for figures only."""
+    with lzma.open(
+        root / "intent_clinc150" / "data_full.json.xz", "rt", encoding="utf-8"
+    ) as stream:
+        rows = json.load(stream)["val"]
+    step = max(1, len(rows) // count)
+    return [Chunk(text, "clinc150", "clinc150") for text, _ in rows[::step]]
+
+
 def _prose(root: Path) -> Iterator[Document]:
     files = {"techdocs": ["techdocs"], "books": [f"books_{i}" for i in range(1, 5)]}
     files["factbook"] = ["factbook1995"]
@@ -87,8 +106,8 @@ def _logs(root: Path) -> Iterator[Document]:
 def _squad(root: Path) -> Iterator[Document]:
     folder = root / "qa_squad"
     titles = json.loads((folder / "split_by_article.json").read_text(encoding="utf-8"))
-    split_of = {t: Split.TRAIN for t in titles["train_11_only"] + titles["train"]}
-    split_of |= {t: Split.VALIDATION for t in titles["dev"]}
+    split_of = dict.fromkeys(titles["train_11_only"] + titles["train"], Split.TRAIN)
+    split_of |= dict.fromkeys(titles["dev"], Split.VALIDATION)
     seen: set[str] = set()
     for name in ("squad11_dev_shared", "squad2_dev_shared"):
         with lzma.open(folder / f"{name}.json.xz", "rt", encoding="utf-8") as stream:

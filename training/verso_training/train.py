@@ -62,7 +62,9 @@ class Run:
         torch.manual_seed(self.config.seed)
         torch.set_num_threads(self.config.threads)
         self.training = dataset.load(data, Split.TRAIN)
-        self.validation = _leading(dataset.load(data, Split.VALIDATION), self.config.evaluate_chunks)
+        self.validation = _leading(
+            dataset.load(data, Split.VALIDATION), self.config.evaluate_chunks
+        )
         self.int8_scale = space.int8_scale(self.training.vectors)
         self.decoder = Decoder(recipe.model).to(self.config.device)
         self.optimisers = _optimisers(self.decoder, self.config)
@@ -71,7 +73,7 @@ class Run:
             self._restore()
         self.forward = self.decoder.teacher_forced
         if self.config.compile:
-            self.forward = torch.compile(self.forward, dynamic=True)  # type: ignore[assignment]
+            self.forward = torch.compile(self.forward, dynamic=True)
         self._began_s = time.monotonic() - self.progress.elapsed_s
 
     def train(self) -> None:
@@ -212,6 +214,24 @@ def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:
     decoder = Decoder(recipe.model)
     decoder.load_state_dict(load_file(folder / "weights.safetensors"))
     return recipe, decoder.eval()
+
+
+def load_scale(folder: Path) -> float:
+    """The int8 scale that a run was trained with."""
+    state = torch.load(folder / "state.pt", weights_only=True)
+    return float(state["int8_scale"])
+
+
+def describe(folder: Path) -> str:
+    """One sentence on how a run went, from its last evaluation."""
+    last = json.loads((folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    with_vector, without = last["vector"]["all"], last["none"]["all"]
+    return (
+        f"Trained {last['elapsed_s'] / 60:.0f} minutes: {last['step']} steps, "
+        f"{last['tokens'] / 1e6:.1f} M tokens, epoch {last['epoch'] + 1}. Held-out cross-entropy "
+        f"{with_vector['bits_per_byte']:.3f} bits per byte with the vector, "
+        f"{without['bits_per_byte']:.3f} without."
+    )
 
 
 def _optimisers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
