@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.kernel import kernel
+from verso_codecs.kernel import Int, kernel
 
 ONE = 1 << 16
 """The probability 1 in the coder's unit; itself not a valid probability."""
@@ -82,7 +82,7 @@ def open_payload(state: State, payload: Bytes, begin: int, end: int) -> None:
 
 
 @kernel
-def decode_bit(state: State, payload: Bytes, probability: int) -> int:
+def decode_bit(state: State, payload: Bytes, probability: Int) -> int:
     """Decode one bit; past the end of the payload zeros are read, for ever if need be."""
     low, high, code = state[LOW], state[HIGH], state[CODE]
     middle = low + (((high - low) * probability) >> 16)

@@ -1,0 +1,175 @@
+"""The n-gram codec: a static model of bytes, fitted once, under the arithmetic coder.
+
+1. Before every byte one decision says whether the text ends here; then eight decisions give the
+   byte. There is no length field: the ends of the fitted texts are learnt like everything else.
+2. The model (`ngram_model`) predicts each decision from tables counted over training texts and
+   mixed with weights learnt on held-out texts (`ngram_fit`).
+3. The coder spends on each decision what its probability says.
+
+Tables are all integers, and so is everything computed from them: the payload reads back on every
+machine. Any byte string can be coded; one unlike the training texts costs up to 2 bytes a byte.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs import archive, coder, ngram_fit, sparse
+from verso_codecs.ngram_fit import Texts
+from verso_codecs.ngram_model import (
+    CONTEXT_COUNT,
+    INPUT_COUNT,
+    LENGTH_CLASSES,
+    LOGIT_LIMIT,
+    SELECT_COUNT,
+    Model,
+    read_text,
+    write_text,
+)
+from verso_core.errors import ArtifactInvalid, PatchCorrupt
+
+MAX_TEXT_BYTES = 1 << 22
+"""Texts are not restored beyond this size unless the caller asks for it."""
+
+DEFAULT_WIDTHS = (20, 22, 23, 24, 24, 24, 24, 23)
+"""log2 of the table slots for the last 1..6 bytes and the two word contexts."""
+
+DEFAULT_MINIMUMS = (1, 1, 2, 4, 5, 6, 6, 6)
+"""How often a decision must have been seen in each context to be kept."""
+
+
+_PLAIN = ("widths", "stretches", "weights", "node_weights", "squash", "ends")
+
+
+@dataclass(frozen=True)
+class NgramTables:
+    """Fitted tables of the n-gram codec; `model` holds the arrays the kernels read."""
+
+    model: Model
+
+    def __post_init__(self) -> None:
+        """Check shapes, types and ranges, so that no kernel can read out of bounds.
+
+        Raises:
+            ArtifactInvalid: naming the member that does not fit.
+        """
+        model = self.model
+        _check("widths", model.widths, (np.int64, (CONTEXT_COUNT,)))
+        _check("stretches", model.stretches, (np.int16, (INPUT_COUNT, 256)))
+        _check("weights", model.weights, (np.int32, (SELECT_COUNT, INPUT_COUNT + 1)))
+        _check("node_weights", model.node_weights, (np.int32, (256, INPUT_COUNT + 1)))
+        _check("squash", model.squash, (np.uint16, (2 * LOGIT_LIMIT + 1,)))
+        _check("ends", model.ends, (np.uint16, (LENGTH_CLASSES, 256)))
+        for name in ("squash", "ends"):
+            if not (getattr(model, name) > 0).all():
+                raise ArtifactInvalid(f"n-gram tables: {name}: expected probabilities above 0")
+        sizes = 1 << model.widths
+        _check("table", model.table, (np.uint8, (int(sizes.sum()),)))
+        _check("offsets", model.offsets, (np.int64, (CONTEXT_COUNT,)))
+        if not (model.offsets == np.cumsum(sizes) - sizes).all():
+            raise ArtifactInvalid("n-gram tables: offsets: expected the running sum of the parts")
+
+    def save(self, path: Path) -> None:
+        """Write the tables as one compressed npz file without pickles."""
+        members = sparse.pack(self.model.table)
+        for name in _PLAIN:
+            members[name] = getattr(self.model, name)
+        archive.write(path, members)
+
+    @classmethod
+    def load(cls, path: Path) -> "NgramTables":
+        """Read tables written by `save`.
+
+        Raises:
+            ArtifactInvalid: when the file is missing, damaged or does not fit.
+        """
+        members: dict[str, Any] = archive.read(path, sparse.MEMBERS + _PLAIN)
+        widths = members["widths"]
+        _check("widths", widths, (np.int64, (CONTEXT_COUNT,)))
+        if not ((widths >= 4) & (widths <= 28)).all():
+            raise ArtifactInvalid(f"n-gram tables: widths: expected 4..28, got {widths}")
+        sizes = 1 << widths
+        plain = {name: members[name] for name in _PLAIN}
+        table = sparse.unpack({name: members[name] for name in sparse.MEMBERS}, int(sizes.sum()))
+        return cls(Model(table=table, offsets=np.cumsum(sizes) - sizes, **plain))
+
+    @classmethod
+    def fit(
+        cls,
+        texts: Iterable[bytes],
+        *,
+        heldout: Iterable[bytes],
+        widths: Sequence[int] = DEFAULT_WIDTHS,
+        minimums: Sequence[int] = DEFAULT_MINIMUMS,
+        counting_width: int = 23,
+        seed: int = 0,
+    ) -> "NgramTables":
+        """Count texts, then learn on other texts how to mix what was counted.
+
+        texts: as long as the chunks that will be coded, for the model learns where they end
+        heldout: a few megabytes of the same kinds, none of them among `texts`
+        widths: log2 of the table slots of each context
+        minimums: how often a decision must have been seen in each context to be kept
+        counting_width: log2 of the lines of the counting table, 68 bytes each
+        """
+        counted = Texts.of(list(texts))
+        table = ngram_fit.count_table(
+            counted, widths=widths, minimums=minimums, counting_width=counting_width
+        )
+        model = ngram_fit.empty_model(table, widths, ngram_fit.count_ends(counted))
+        return cls(ngram_fit.fit_mixing(model, Texts.of(list(heldout)), seed=seed))
+
+
+def encode(text: bytes, tables: NgramTables) -> bytes:
+    """Give the payload of a text."""
+    return coder.encode(*_decisions(text, tables))
+
+
+def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
+    """Give the text of a payload.
+
+    A corrupt payload may decode to some other text: the record's checksum is what tells.
+
+    Raises:
+        PatchCorrupt: when the text passes `limit_bytes`, or the payload goes on after its end.
+    """
+    data = np.frombuffer(payload or b"\0", np.uint8)
+    state = np.zeros(coder.STATE_SIZE, np.int64)
+    capacity = min(limit_bytes, 64 + 16 * len(payload))
+    while True:
+        coder.open_payload(state, data, 0, len(payload))
+        text = np.empty(capacity, np.uint8)
+        length = read_text(tables.model, data, state, text)
+        if length >= 0:
+            break
+        if capacity >= limit_bytes:
+            raise PatchCorrupt(f"n-gram: expected at most {limit_bytes} bytes of text")
+        capacity = min(limit_bytes, 16 * capacity)
+    if coder.unread(state):
+        raise PatchCorrupt(f"n-gram: {coder.unread(state)} bytes after the end of the text")
+    return text[:length].tobytes()
+
+
+def bits(text: bytes, tables: NgramTables) -> float:
+    """Give the ideal code length of a text in bits, for evaluation."""
+    return coder.cost(*_decisions(text, tables))
+
+
+def _decisions(text: bytes, tables: NgramTables) -> tuple[coder.Bytes, NDArray[np.uint16]]:
+    bound = 9 * len(text) + 1
+    decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
+    write_text(tables.model, np.frombuffer(text, np.uint8), decided, chances)
+    return decided, chances
+
+
+def _check(name: str, member: NDArray[Any], expected: tuple[type, tuple[int, ...]]) -> None:
+    dtype, shape = expected
+    if member.dtype != dtype or member.shape != shape:
+        raise ArtifactInvalid(
+            f"n-gram tables: {name}: expected {dtype.__name__} {shape}, "
+            f"got {member.dtype} {member.shape}"
+        )
