@@ -157,7 +157,7 @@ def lease(row: Sequence[Any]) -> Lease:
         seq=int(row[7]),
         queue=Queue(text(row[8])),
         not_after=_seconds(text(row[9])),
-        queued_ms=int(row[10]),
+        waited_ms=int(row[10]),
     )
 
 

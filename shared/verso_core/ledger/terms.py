@@ -118,7 +118,7 @@ class Lease:
 
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
-    clock; ``queued_ms`` is how long the slice was due before it was claimed, ms.
+    clock; ``waited_ms`` is how long the slice was due before it was claimed, ms.
     """
 
     slice_id: str
@@ -131,7 +131,7 @@ class Lease:
     seq: int
     queue: Queue
     not_after: float | None
-    queued_ms: int
+    waited_ms: int
 
 
 class Commit(StrEnum):

@@ -44,20 +44,20 @@ Place = tuple[str, int]
 """Uid of a collection and how many buckets it has."""
 
 
-def connect(url: str) -> redis.Redis:
+def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Redis:
     """Open a client that notices a dead peer and repeats what a lost connection swallowed.
 
     Every step of the ledger may be repeated, so the client's own retries do no harm.
     """
     return redis.Redis.from_url(
         url,
-        socket_timeout=10,
-        socket_connect_timeout=5,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s / 2,
         socket_keepalive=True,
         health_check_interval=5,
         retry=Retry(
             ExponentialBackoff(cap=1.0, base=0.05),
-            retries=3,
+            retries=retries,
             supported_errors=(RedisConnectionError, RedisTimeoutError),
         ),
     )
