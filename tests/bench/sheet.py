@@ -37,7 +37,7 @@ def finish(bench: str, result: dict[str, Any]) -> None:
     """Print the closing JSON line."""
     line = {
         "bench": bench,
-        **result,
+        **_rounded(result),
         "machine": machine(),
         "versions": {name: _version(name) for name in _VERSIONS}
         | {"python": sys.version.split()[0]},
@@ -45,6 +45,19 @@ def finish(bench: str, result: dict[str, Any]) -> None:
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
     print(json.dumps(line))
+
+
+def _rounded(value: Any) -> Any:
+    """Keep five significant digits: more would only be noise."""
+    match value:
+        case float():
+            return float(f"{value:.5g}")
+        case dict():
+            return {key: _rounded(one) for key, one in value.items()}
+        case list():
+            return [_rounded(one) for one in value]
+        case _:
+            return value
 
 
 def machine() -> dict[str, Any]:
