@@ -86,7 +86,13 @@ def export_encoder(encoder: SentenceEncoder, path: Path, *, storage: Storage) ->
 
 
 def export_memory(decoder: Decoder, path: Path, *, storage: Storage) -> None:
-    """Write memory.onnx and check it against the module."""
+    """Write memory.onnx and check it against the module.
+
+    Raises:
+        ArtifactInvalid: the decoder has no memory slots; only those can be served.
+    """
+    if decoder.vector_memory is None:
+        raise ArtifactInvalid("expected a decoder with memory slots, got cross conditioning")
     vector = nn.functional.normalize(torch.randn(3, decoder.config.vector_dim), dim=-1)
     _export(
         _Memory(decoder),

@@ -5,8 +5,9 @@ the vector by cross-attention; over a single vector a softmax has one term, so w
 
     CrossAttention(q, v) = softmax(q k(v) / sqrt(H)) W_o W_v v = W_o W_v v,
 
-a constant added to every position. Ours gives attention something to choose from. The vector v is
-spread over S memory slots, which every layer may read as if they were S earlier tokens:
+a constant added to every position (``Conditioning.CROSS`` is exactly this, for comparison). Ours
+gives attention something to choose from. The vector v is spread over S memory slots, which every
+layer may read as if they were S earlier tokens:
 
     M = reshape(W_m sqrt(D) v + b_m)            M in R^(S x W)          memory slots
     b = W_b sqrt(D) v                           b in R^W                bias
@@ -35,6 +36,7 @@ worker appends the keys and values of the tokens it has decoded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -56,11 +58,14 @@ class Memory:
         bias: Added to every input embedding. Shape: (B, W).
         keys: One tensor per layer. Shape: (B, G, S, H).
         values: One tensor per layer. Shape: (B, G, S, H).
+        constants: With ``Conditioning.CROSS`` only: what each layer adds to every position; the
+            other tensors then have no slots and no effect. Shape: (B, W) each.
     """
 
     bias: Tensor
     keys: list[Tensor]
     values: list[Tensor]
+    constants: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,20 @@ class FeedForward(nn.Module):
         return self.down(F.relu(self.up(x)).square())  # type: ignore[no-any-return]
 
 
+class CrossAttention(nn.Module):
+    """W_o W_v v: what cross-attention over a single vector comes to, whatever the query."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.scale = config.vector_dim**0.5
+        self.value = nn.Linear(config.vector_dim, config.width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+
+    def forward(self, vector: Tensor) -> Tensor:
+        """Shape: (B, D) -> (B, W)."""
+        return self.out(self.value(vector * self.scale))  # type: ignore[no-any-return]
+
+
 class Block(nn.Module):
     """Attention and feed-forward, each on the normalised input, each added to it."""
 
@@ -173,14 +192,12 @@ class Block(nn.Module):
         super().__init__()
         self.attention = Attention(config)
         self.feed_forward = FeedForward(config)
+        crossed = config.conditioning is Conditioning.CROSS
+        self.cross = CrossAttention(config) if crossed else None
 
 
 class VectorMemory(nn.Module):
-    """Spread a sentence vector over memory slots and a bias.
-
-    With ``Conditioning.CROSS`` there is one slot and it is the projected vector itself: the
-    paper's single-vector attention, kept for comparison.
-    """
+    """Spread a sentence vector over memory slots and a bias."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -206,7 +223,8 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
-        self.vector_memory = VectorMemory(config)
+        crossed = config.conditioning is Conditioning.CROSS
+        self.vector_memory = None if crossed else VectorMemory(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         # Register the angles once per position; float32 sine and cosine of the host's own
         # library never enter a decoding step.
@@ -228,9 +246,14 @@ class Decoder(nn.Module):
         Args:
             vector: The stored, dequantised sentence vector. Shape: (B, D), float32.
         """
-        slots, bias = self.vector_memory(vector)
+        if self.vector_memory is None:
+            slots = vector.new_zeros(vector.shape[0], 0, self.config.width)
+            bias = vector.new_zeros(vector.shape[0], self.config.width)
+        else:
+            slots, bias = self.vector_memory(vector)
         prefixes = [block.attention.prefix(slots) for block in self.layers]
-        return Memory(bias, [k for k, _ in prefixes], [v for _, v in prefixes])
+        constants = [block.cross(vector) for block in self.layers if block.cross is not None]
+        return Memory(bias, [k for k, _ in prefixes], [v for _, v in prefixes], constants)
 
     def forward(
         self,
@@ -241,6 +264,7 @@ class Decoder(nn.Module):
         past_mask: Tensor,
         past_keys: list[Tensor],
         past_values: list[Tensor],
+        constants: Sequence[Tensor] = (),
     ) -> Output:
         """One pass over T new tokens.
 
@@ -252,6 +276,7 @@ class Decoder(nn.Module):
                 Shape: (B, P).
             past_keys: Slots, then earlier tokens; one tensor per layer. Shape: (B, G, P, H).
             past_values: Likewise. Shape: (B, G, P, H).
+            constants: From ``memory``; empty unless ``Conditioning.CROSS``. Shape: (B, W) each.
         """
         x = norm(self.embedding(tokens)) + bias[:, None, :]
         rotation = (self.cos[positions][:, None], self.sin[positions][:, None])
@@ -261,6 +286,8 @@ class Decoder(nn.Module):
             past = (past_keys[layer], past_values[layer])
             update, k, v = block.attention(norm(x), rotation, mask=mask, past=past)
             x = x + update
+            if constants:
+                x = x + constants[layer][:, None, :]
             x = x + block.feed_forward(norm(x))
             keys.append(k)
             values.append(v)
@@ -283,7 +310,7 @@ class Decoder(nn.Module):
         memory = self.memory(vector)
         batch, length = tokens.shape
         positions = torch.arange(length, device=tokens.device).expand(batch, length)
-        mask = torch.zeros(batch, self.config.slots, device=tokens.device)
+        mask = torch.zeros(batch, memory.keys[0].shape[2], device=tokens.device)
         output = self(
             tokens,
             positions,
@@ -291,6 +318,7 @@ class Decoder(nn.Module):
             past_mask=mask,
             past_keys=memory.keys,
             past_values=memory.values,
+            constants=memory.constants,
         )
         return output.states  # type: ignore[no-any-return]
 
@@ -310,6 +338,8 @@ class Decoder(nn.Module):
         for block in self.layers:
             nn.init.zeros_(block.attention.out.weight)
             nn.init.zeros_(block.feed_forward.down.weight)
+            if block.cross is not None:
+                nn.init.zeros_(block.cross.out.weight)
 
 
 def confidence(logits: Tensor) -> Tensor:
