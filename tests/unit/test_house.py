@@ -100,8 +100,9 @@ def test_every_setting_is_documented_with_its_default() -> None:
             rows[cells[0].strip("`")] = cells[1].strip("`")
     for name, field in settings_fields():
         assert name in rows, f"{name} is not documented"
-        default = field.get_default(call_default_factory=True)
-        shown = {None: "unset", True: "true", False: "false"}.get(default, str(default))
+        if field.default_factory is not None:  # follows from the machine
+            continue
+        shown = "unset" if field.default is None else str(field.default)
         assert rows[name].replace(",", "") == shown, name
 
 

@@ -1,0 +1,198 @@
+"""The deployment files: valid, hardened, and naming only what exists."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+
+from verso_core.jobs import Queue
+from verso_core.ledger import Backlog, Depth, Health
+from verso_gateway.metrics import Metrics as GatewayMetrics
+from verso_keeper.collector import LedgerCollector
+from verso_worker.metrics import Metrics as WorkerMetrics
+
+ROOT = Path(__file__).parents[2]
+KUBERNETES = "1.37"
+BASE = sorted((ROOT / "k8s/base").glob("*.yaml"))
+OVERLAYS = sorted((ROOT / "k8s/overlays").iterdir())
+SETTINGS = ("verso_gateway.settings", "verso_keeper.settings", "verso_worker.settings")
+
+Document = dict[str, Any]
+
+
+def documents(path: Path) -> list[Document]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def objects() -> Iterator[tuple[str, Document]]:
+    for path in [*BASE, ROOT / "services/monitoring/services.yaml"]:
+        if path.name != "kustomization.yaml":
+            for document in documents(path):
+                yield f"{path.name}:{document['kind']}/{document['metadata']['name']}", document
+
+
+OBJECTS = dict(objects())
+PODS = {
+    name: document["spec"]["template"]["spec"]
+    for name, document in OBJECTS.items()
+    if document["kind"] in ("Deployment", "StatefulSet")
+}
+
+
+def known_settings() -> set[str]:
+    names = set()
+    for module_name in SETTINGS:
+        for value in vars(importlib.import_module(module_name)).values():
+            if isinstance(value, type) and hasattr(value, "model_fields"):
+                names |= {f"VERSO_{field}".upper() for field in value.model_fields}
+    return names
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_object_follows_the_schema_of_kubernetes(name: str) -> None:
+    kubernetes_validate.validate(OBJECTS[name], KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_meets_the_restricted_standard(name: str) -> None:
+    pod = PODS[name]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+        assert "livenessProbe" in container or "readinessProbe" in container
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_an_overlay_renders_to_valid_objects(overlay: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(
+        [kubectl, "kustomize", str(overlay)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = [document for document in yaml.safe_load_all(done.stdout) if document]
+    assert len(rendered) >= len(OBJECTS)
+    for document in rendered:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+def test_deployments_set_only_settings_that_exist() -> None:
+    text = "\n".join(
+        path.read_text()
+        for path in [
+            *BASE,
+            *(overlay / "kustomization.yaml" for overlay in OVERLAYS),
+            ROOT / "docker-compose.yml",
+            *ROOT.glob("services/*/Dockerfile"),
+        ]
+    )
+    named = set(re.findall(r"VERSO_[A-Z0-9_]+", text))
+    assert named
+    assert named <= known_settings()
+
+
+def test_compose_names_files_that_exist_and_hardens_our_services() -> None:
+    compose = documents(ROOT / "docker-compose.yml")[0]
+    for name in ("gateway", "worker", "keeper"):
+        service = compose["services"][name]
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+    for service in compose["services"].values():
+        for volume in service.get("volumes", []):
+            if volume.startswith("./"):
+                assert (ROOT / volume.partition(":")[0]).exists(), volume
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), port
+
+
+def test_the_durable_server_is_set_up_alike_everywhere() -> None:
+    command = documents(ROOT / "docker-compose.yml")[0]["services"]["ledger"]["command"]
+    compose = " ".join(command)
+    kubernetes = " ".join(PODS["ledger.yaml:StatefulSet/ledger"]["containers"][0]["command"])
+    for setting in (
+        "--appendonly yes",
+        "--appendfsync always",
+        "--maxmemory-policy noeviction",
+        "--hash-max-listpack-entries 128",
+        "--hash-max-listpack-value 1024",
+    ):
+        assert setting in compose
+        assert setting in kubernetes
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("**/Dockerfile")), ids=lambda p: p.parent.name)
+def test_an_image_is_built_in_stages_and_runs_as_nobody_special(path: Path) -> None:
+    text = path.read_text()
+    assert "ARG BASE=" in text
+    assert text.count("\nFROM ") == 2
+    assert "\nUSER 10001" in text
+    assert "-c constraints.txt" in text
+
+
+class QuietLedger:
+    """Counts of a ledger in which nothing happens."""
+
+    def depths(self) -> dict[Queue, Depth]:
+        return {queue: Depth(0, 0, 0, 0.0) for queue in Queue}
+
+    def backlog(self) -> Backlog:
+        return Backlog(0, 0, 0, 0, 0, {})
+
+    def health(self) -> Health:
+        return Health(1.0, 1.0)
+
+
+def exposed_metrics() -> set[str]:
+    """Give the names of every series the parts expose before any work was done."""
+    registry = CollectorRegistry()
+    WorkerMetrics(registry)
+    registry.register(LedgerCollector(QuietLedger()))
+    gateway = GatewayMetrics()
+    gateway.create_tasks(["any"])
+    pages = generate_latest(registry) + gateway.page()
+    return set(re.findall(r"^(verso_\w+)", pages.decode(), re.MULTILINE))
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    documented = set(re.findall(r"`(verso_\w+)`", page))
+    assert {
+        re.sub(r"_(bucket|count|sum|created)$", "", name) for name in exposed_metrics()
+    } == documented
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("services/monitoring/dashboards/*.json")))
+def test_a_dashboard_shows_only_metrics_that_exist(path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    known = exposed_metrics()
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            continue
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["targets"]
+        for target in panel["targets"]:
+            named = set(re.findall(r"\bverso_\w+", target["expr"]))
+            assert named
+            assert named <= known, panel["title"]
