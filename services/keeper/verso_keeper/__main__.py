@@ -1,0 +1,125 @@
+"""``python -m verso_keeper``: four duties, each on a thread of its own, until SIGTERM.
+
+reap      every second   take back slices whose lease ran out, expire jobs, tidy
+ring      every second   a door-bell for every queue with due work
+probe     every second   have a text embedded when none was lately
+drop      every second   delete verified raw texts, sweep deleted collections
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from verso_core import telemetry
+from verso_core.errors import DurabilityMissing, LedgerUnavailable
+from verso_core.ledger import Ledger, check_durability
+from verso_core.ledger.work import connect
+from verso_keeper.bells import Bells
+from verso_keeper.collector import LedgerCollector
+from verso_keeper.prober import Prober
+from verso_keeper.reaper import Reaper
+from verso_keeper.rounds import Rounds
+from verso_keeper.settings import KeeperSettings
+
+_EVERY_S = 1.0
+_STOP_S = 5.0
+_DROP_BATCH = 500
+_log = logging.getLogger("verso_keeper")
+
+
+def main() -> int:
+    """Keep until told to stop."""
+    settings = KeeperSettings()
+    telemetry.configure("keeper", level=settings.log_level)
+    over = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: over.set())
+    try:
+        _await_ledger(settings, over)
+    except DurabilityMissing as error:
+        _log.error("cannot keep: %s", error.detail, extra={"code": error.code})
+        return 1
+    if not over.is_set():
+        with keeping(settings):
+            _log.info("keeping")
+            over.wait()
+    _log.info("stopped")
+    return 0
+
+
+@contextmanager
+def keeping(settings: KeeperSettings) -> Iterator[None]:
+    """Start the duties, and end them in the opposite order."""
+    with ExitStack() as stack:
+        ledger = Ledger(connect(settings.redis_url, timeout_s=5.0, retries=1))
+        stack.callback(ledger.close)
+        bells = Bells(settings.broker_url)
+        stack.callback(bells.close)
+        if settings.metrics_port:
+            _serve_metrics(settings, stack)
+        # Workers beat three times a lease, and a beat may itself be slow to get through.
+        reaper = Reaper(ledger, mercy_s=settings.lease_s / 3 + 1.0)
+        prober = Prober(ledger, after_s=settings.probe_after_s)
+
+        def touch() -> None:
+            if settings.heartbeat_file is not None:
+                settings.heartbeat_file.touch()
+
+        for rounds in (
+            Rounds("reap", reaper.step, every_s=_EVERY_S, done=touch),
+            Rounds("ring", lambda: bells.ring(reaper.due), every_s=_EVERY_S),
+            Rounds("probe", prober.step, every_s=_EVERY_S),
+            Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
+        ):
+            rounds.start()
+            stack.callback(rounds.stop, timeout_s=_STOP_S)
+        yield
+
+
+def drop(ledger: Ledger) -> None:
+    """Delete all verified raw texts that are due, a batch at a time."""
+    while ledger.drop_due(_DROP_BATCH) == _DROP_BATCH:
+        pass
+
+
+def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
+    # A client of its own that gives up soon: a scrape must not wait for a ledger that is away.
+    counts = Ledger(connect(settings.redis_url, timeout_s=2.0, retries=0))
+    stack.callback(counts.close)
+    registry = CollectorRegistry()
+    registry.register(LedgerCollector(counts))
+    server, thread = start_http_server(settings.metrics_port, registry=registry)
+    stack.callback(server.server_close)
+    stack.callback(thread.join)
+    stack.callback(server.shutdown)
+
+
+def _await_ledger(settings: KeeperSettings, over: threading.Event) -> None:
+    """Wait until the ledger answers and has shown that it keeps what it acknowledges.
+
+    Raises:
+        DurabilityMissing: it would lose acknowledged work.
+    """
+    said = False
+    with connect(settings.redis_url, timeout_s=5.0, retries=0) as client:
+        while not over.is_set():
+            try:
+                check_durability(client)
+            except LedgerUnavailable as error:
+                if not said:
+                    _log.warning("waiting for the ledger: %s", error.detail)
+                said = True
+                over.wait(_EVERY_S)
+            else:
+                return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Queue depths and backlogs, read from the ledger at the moment of the scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from verso_core.errors import LedgerUnavailable
+from verso_core.jobs import Kind, Queue, Status
+from verso_core.ledger import Backlog, Depth, Health
+
+
+class Counts(Protocol):
+    """What the collector needs of the ledger."""
+
+    def depths(self) -> dict[Queue, Depth]:
+        """Count what waits and runs."""
+
+    def backlog(self) -> Backlog:
+        """Count what waits outside the queues."""
+
+    def health(self) -> Health:
+        """Give the signs of life."""
+
+
+class LedgerCollector(Collector):
+    """Turns the ledger's counts into metrics; nothing is counted twice or in between.
+
+    A ledger that does not answer gives ``verso_ledger_up 0`` and no counts: a scrape that failed
+    would look like a dead keeper, and stale counts like a quiet queue.
+    """
+
+    def __init__(self, ledger: Counts) -> None:
+        self._ledger = ledger
+
+    def describe(self) -> list[Metric]:
+        """Promise nothing, so that registering asks the ledger nothing."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the ledger."""
+        try:
+            depths = self._ledger.depths()
+            backlog = self._ledger.backlog()
+            health = self._ledger.health()
+        except LedgerUnavailable:
+            yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=0)
+            return
+        yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=1)
+        yield from _queues(depths)
+        yield from _backlog(backlog)
+        yield from _totals(backlog.totals)
+        yield from _signs(health)
+
+
+def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
+    slices = GaugeMetricFamily(
+        "verso_queue_slices",
+        "Slices that are due, that wait for their time, and that run",
+        labels=["queue", "status"],
+    )
+    oldest = GaugeMetricFamily(
+        "verso_queue_oldest_seconds",
+        "How long the oldest due slice has been due",
+        labels=["queue"],
+    )
+    for queue, depth in depths.items():
+        slices.add_metric([queue, "queued"], depth.queued)
+        slices.add_metric([queue, "delayed"], depth.delayed)
+        slices.add_metric([queue, "running"], depth.running)
+        oldest.add_metric([queue], depth.oldest_s)
+    yield slices
+    yield oldest
+
+
+def _backlog(backlog: Backlog) -> Iterator[Metric]:
+    for name, meaning, value in (
+        ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
+        (
+            "verso_unverified_slices",
+            "Committed slices whose texts were not read back yet",
+            backlog.unverified,
+        ),
+        ("verso_unverified_bytes", "Payload bytes of those", backlog.unverified_bytes),
+        ("verso_drops_pending", "Verified payloads that wait for their grace", backlog.to_drop),
+        (
+            "verso_entries_discarded_pending",
+            "Replaced entries whose points are not removed yet",
+            backlog.to_collect,
+        ),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
+
+
+def _totals(totals: dict[str, int]) -> Iterator[Metric]:
+    jobs = CounterMetricFamily(
+        "verso_jobs_ended", "Jobs that reached their end", labels=["task", "status"]
+    )
+    for kind in Kind:
+        for status in Status:
+            if status.terminal:
+                jobs.add_metric([kind, status], totals.get(f"jobs:{kind}:{status}", 0))
+    yield jobs
+    yield CounterMetricFamily(
+        "verso_leases_lost", "Leases that ran out", value=totals.get("crashes", 0)
+    )
+    yield CounterMetricFamily(
+        "verso_commits_refused", "Commits refused by their fence", value=totals.get("stale", 0)
+    )
+    yield CounterMetricFamily(
+        "verso_dead_letters", "Slices that became dead letters", value=totals.get("dead", 0)
+    )
+
+
+def _signs(health: Health) -> Iterator[Metric]:
+    for name, meaning, age_s in (
+        ("verso_last_embed_age_seconds", "Since the last real embed", health.last_embed_age_s),
+        ("verso_worker_beat_age_seconds", "Since any worker's beat", health.worker_beat_age_s),
+    ):
+        if age_s is not None:
+            yield GaugeMetricFamily(name, meaning, value=age_s)

@@ -1,0 +1,30 @@
+"""The keeper's settings, read from the environment once, by ``main``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class KeeperSettings(BaseSettings):
+    """Every field is the environment variable ``VERSO_`` + its name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix="VERSO_", frozen=True, extra="ignore")
+
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="the ledger")
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1", description="Celery's door-bells; may be lost"
+    )
+    lease_s: float = Field(
+        default=10.0, gt=0, description="the workers' lease; they beat three times in it"
+    )
+    probe_after_s: float = Field(
+        default=10.0, gt=0, description="embed a short text when none was embedded for so long"
+    )
+    metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
+    heartbeat_file: Path | None = Field(
+        default=None, description="touched while the keeper works; for liveness probes"
+    )
+    log_level: str = Field(default="INFO", description="least severe level that is logged")

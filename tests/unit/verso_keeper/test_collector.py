@@ -1,0 +1,61 @@
+"""Facts about what a scrape shows."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from verso_core.errors import LedgerUnavailable
+from verso_core.jobs import Queue
+from verso_core.ledger import Backlog, Depth, Health
+from verso_keeper.collector import LedgerCollector
+
+
+class Counts:
+    """A ledger with a few things in it, which can be away."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self._away = away
+
+    def depths(self) -> dict[Queue, Depth]:
+        if self._away:
+            raise LedgerUnavailable("away")
+        return {queue: Depth(queued=3, delayed=2, running=1, oldest_s=1.5) for queue in Queue}
+
+    def backlog(self) -> Backlog:
+        totals = {"jobs:ingest:succeeded": 5, "crashes": 2, "stale": 1, "dead": 4}
+        return Backlog(
+            dead=4, unverified=6, unverified_bytes=70, to_drop=8, to_collect=9, totals=totals
+        )
+
+    def health(self) -> Health:
+        return Health(last_embed_age_s=0.5, worker_beat_age_s=None)
+
+
+def _scrape(counts: Counts) -> str:
+    registry = CollectorRegistry()
+    registry.register(LedgerCollector(counts))
+    return generate_latest(registry).decode()
+
+
+def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
+    page = _scrape(Counts())
+    for line in (
+        "verso_ledger_up 1.0",
+        'verso_queue_slices{queue="scrub",status="delayed"} 2.0',
+        'verso_queue_oldest_seconds{queue="bulk"} 1.5',
+        'verso_jobs_ended_total{status="succeeded",task="ingest"} 5.0',
+        'verso_jobs_ended_total{status="dead",task="search"} 0.0',
+        "verso_leases_lost_total 2.0",
+        "verso_dead_slices 4.0",
+        "verso_unverified_bytes 70.0",
+        "verso_last_embed_age_seconds 0.5",
+    ):
+        assert line in page
+    assert "verso_worker_beat_age_seconds" not in page
+
+
+def test_a_ledger_that_is_away_fails_no_scrape_and_shows_no_old_counts() -> None:
+    page = _scrape(Counts(away=True))
+    assert re.findall(r"^verso_\S+.*$", page, re.MULTILINE) == ["verso_ledger_up 0.0"]
