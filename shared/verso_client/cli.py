@@ -58,6 +58,7 @@ class Target:
 
     url: str
     api_key: str | None
+    patience_s: float | None
 
 
 @app.callback()
@@ -69,9 +70,13 @@ def target(
     key: Annotated[
         str | None, typer.Option(envvar="VERSO_API_KEY", help="API key, where one is needed.")
     ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds to keep trying; default 10, for ingest 600."),
+    ] = None,
 ) -> None:
     """Set where the commands go."""
-    context.obj = Target(url, key)
+    context.obj = Target(url, key, patience)
 
 
 @app.command()
@@ -358,7 +363,7 @@ def _vectors(path: Path) -> list[list[float]]:
 @contextlib.contextmanager
 def _client(context: typer.Context, *, patience_s: float = _PATIENCE_S) -> Iterator[Client]:
     chosen: Target = context.obj
-    retries = Retries(patience_s=patience_s)
+    retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
     with _telling(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as client:
         yield client
 
@@ -382,13 +387,15 @@ def _fail(code: str, detail: str) -> NoReturn:
 
 
 def _bar() -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
 
 

@@ -19,8 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx2
-
+from verso_client import Client
 from verso_core import registry
 from verso_core.errors import ArtifactInvalid, NotReady, Unauthorized, Unavailable
 from verso_standalone.folder import DataFolder
@@ -30,6 +29,7 @@ from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 _VALKEY_TIMEOUT_S = 60.0
 _GRACE_S = {"gateway": 10.0, "worker": 20.0, "keeper": 5.0, "valkey": 20.0}
 _DEATHS_BEFORE_GIVING_UP = 3
+_LOOK_S = 0.25
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
 
@@ -92,6 +92,7 @@ class Stack:
         self.folder = DataFolder(config.data.resolve())
         self.port = config.port or free_port(config.host)
         self.processes: list[Process] = []
+        self._client = Client(self.url, timeout_s=3.0)
         self._lock: int | None = None
 
     @property
@@ -138,16 +139,14 @@ class Stack:
             self.processes, key=lambda process: list(_GRACE_S).index(process.name)
         ):
             process.stop(grace_s=_GRACE_S[process.name])
+        self._client.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def ready(self) -> bool:
         """Whether the gateway says that the platform can do work."""
-        try:
-            return httpx2.get(f"{self.url}/readyz", timeout=3.0).status_code == 200
-        except httpx2.HTTPError:
-            return False
+        return self._client.ready()
 
     def _check(self) -> None:
         """Refuse what cannot work before anything is started."""
@@ -220,5 +219,5 @@ class Stack:
                 raise NotReady(
                     f"expected {what} to be ready within {timeout_s:g} s; see {self.folder.logs}"
                 )
-            if stopped.wait(0.1):
+            if stopped.wait(_LOOK_S):
                 raise Unavailable("stopped before the platform was ready")

@@ -1,0 +1,68 @@
+"""The command line: what it makes of its arguments, and how it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from verso_client import cli
+from verso_core.jobs import Filter
+
+NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0"]
+
+
+def test_an_unreachable_platform_is_one_line_and_status_1() -> None:
+    result = CliRunner().invoke(cli.app, [*NOWHERE, "search", "a"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("unavailable: no answer from http://127.0.0.1:9")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_missing_file_is_one_line_that_names_it(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, [*NOWHERE, "ingest", str(tmp_path / "none.log")])
+    assert result.exit_code == 1
+    assert "none.log" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_broken_json_line_is_named_by_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n{"text": \n', encoding="ascii")
+    result = CliRunner().invoke(cli.app, [*NOWHERE, "ingest", str(path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("request_invalid: ")
+    assert "a.jsonl:2" in result.stderr
+
+
+def test_wrong_usage_is_status_2() -> None:
+    assert CliRunner().invoke(cli.app, [*NOWHERE, "reconstruct"]).exit_code == 2
+    assert (
+        CliRunner().invoke(cli.app, [*NOWHERE, "ingest", "-", "--meta", "novalue"]).exit_code == 2
+    )
+
+
+def test_conditions_become_a_filter() -> None:
+    assert cli._filter(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
+        metadata={"host": ["a", "b"], "level": 3, "ok": True}
+    )
+    assert cli._filter(None, None, None) is None
+    with pytest.raises(typer.BadParameter):
+        cli._filter(["host"], None, None)
+
+
+def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "v.json"
+    path.write_text(json.dumps([0.5, 0.5]), encoding="ascii")
+    assert cli._vectors(path) == [[0.5, 0.5]]
+
+
+def test_other_packages_add_commands() -> None:
+    app = typer.Typer()
+    cli.add_plugins(app)
+    names = {command.name for command in app.registered_commands}
+    assert names in ({"up", "demo"}, set())  # installed, or run from the source tree
