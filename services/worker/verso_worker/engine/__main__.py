@@ -38,7 +38,7 @@ def main() -> None:
     server = Server(arguments.socket, handlers(service, info), threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())
-    _log.info("engine ready", extra=info)
+    _log.info("engine ready", extra={"engine": info})
     server.serve_forever()
     service.close()
 

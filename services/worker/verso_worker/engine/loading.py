@@ -68,7 +68,11 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
         ),
         tables=rank_tables(artifact),
     )
-    check_golden(service, artifact)
+    try:
+        check_golden(service, artifact)
+    except ArtifactInvalid:
+        service.close()
+        raise
     return service
 
 

@@ -121,10 +121,12 @@ class Reader:
     def _work(self) -> None:
         while True:
             try:
-                self._admit(wait=not self._items)
+                free = self._rows - len(self._items)
+                items = self._pool.take_rows(free, wait=not self._items)
             except Closed:
                 return
             try:
+                self._admit(items)
                 self._step()
             except Exception as exc:  # noqa: BLE001  (the lane must live on)
                 # Nothing here depends on one payload alone; the whole step is lost, not the lane.
@@ -134,14 +136,12 @@ class Reader:
                 self._items.clear()
                 self._cache.clear()
 
-    def _admit(self, *, wait: bool) -> None:
-        items = self._pool.take_rows(self._rows - len(self._items), wait=wait)
+    def _admit(self, items: Sequence[Item[Record]]) -> None:
+        first = len(self._items)
+        self._items += items
+        self._last[first : len(self._items)] = self._decoder.codec.bos
         for item in items:
-            row = len(self._items)
-            record = item.work
-            self._cache.add(record.group.memory.rows([record.place]))
-            self._last[row] = self._decoder.codec.bos
-            self._items.append(item)
+            self._cache.add(item.work.group.memory.rows([item.work.place]))
 
     def _step(self) -> None:
         codec = self._decoder.codec

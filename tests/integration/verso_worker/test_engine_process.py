@@ -1,0 +1,126 @@
+"""The engine as a process: ready when checked, back after a kill, gone when asked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verso_core.errors import ArtifactInvalid, EngineUnavailable, VectorInvalid
+from verso_worker.child import Child
+from verso_worker.engine.operations import EngineClient
+from verso_worker.timings import Timings
+
+ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+TEXTS = [b"connection to worker at 10.0.4.2 was reset", b"\xff\xfe", b"", b"the patch is small"]
+
+
+@pytest.fixture
+def start_engine(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    started: list[Child] = []
+
+    def start(artifact: Path = ARTIFACT) -> Child:
+        socket_path = tmp_path / "engine.sock"
+        argv = [sys.executable, "-m", "verso_worker.engine", "--socket", str(socket_path)]
+        child = Child(
+            "engine",
+            [*argv, "--artifact", str(artifact), "--threads", "1"],
+            socket_path=socket_path,
+            ready_timeout_s=90,
+        )
+        started.append(child)
+        child.start()
+        return child
+
+    yield start
+    for child in started:
+        child.stop()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[EngineClient]:
+    client = EngineClient(tmp_path / "engine.sock", timeout_s=30)
+    yield client
+    client.close()
+
+
+def test_texts_come_back_over_the_socket(
+    start_engine: Callable[..., Child], client: EngineClient
+) -> None:
+    start_engine()
+    timings = Timings()
+    encoded = client.encode(TEXTS, timings=timings)
+    assert encoded.vectors.shape == (len(TEXTS), client.info()["dim"])
+    payloads = client.code(TEXTS, encoded.vectors, timings=timings)
+    assert [payload is None for payload in payloads] == [False, True, False, False]
+    for disturbed in (False, True):
+        texts = client.read(
+            [payload or b"" for payload in payloads], encoded.vectors, disturbed=disturbed
+        )
+        assert [texts[0], *texts[2:]] == [TEXTS[0], *TEXTS[2:]]
+    assert set(timings.spent) == {"tokenize", "infer"}
+    [guess] = client.guess(encoded.vectors[:1], beam=2, max_tokens=8)
+    assert 0 < guess.confidence <= 1
+    assert client.encode([]).tokens == []
+    with pytest.raises(VectorInvalid):
+        client.code(TEXTS, np.zeros((len(TEXTS), 5), np.float32))
+
+
+def test_an_engine_killed_in_a_call_is_unavailable_and_comes_back(
+    start_engine: Callable[..., Child], client: EngineClient
+) -> None:
+    child = start_engine()
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            while True:
+                client.encode([b"some text"] * 64)
+        except EngineUnavailable as exc:
+            failures.append(exc)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.2)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    thread.join(30)
+    assert [failure.retryable for failure in failures if isinstance(failure, EngineUnavailable)]
+    deadline = time.monotonic() + 60
+    while not (child.restarts and child.ready) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert client.encode([b"some text"]).vectors.shape[0] == 1
+
+
+def test_a_stopped_engine_finishes_the_call_in_hand(
+    start_engine: Callable[..., Child], client: EngineClient
+) -> None:
+    child = start_engine()
+    text = b"a long line of a log that takes a moment to read back, number 1234567890"
+    vectors = np.repeat(client.encode([text]).vectors, 400, axis=0)
+    [payload] = client.code([text], vectors[:1])
+    assert payload is not None
+    found: list[list[bytes | None]] = []
+    thread = threading.Thread(target=lambda: found.append(client.read([payload] * 400, vectors)))
+    thread.start()
+    time.sleep(0.1)
+    child.stop(grace_s=30)
+    thread.join(30)
+    assert found == [[text] * 400]
+
+
+def test_a_broken_artifact_is_refused_by_name(
+    start_engine: Callable[..., Child], tmp_path: Path
+) -> None:
+    broken = Path(shutil.copytree(ARTIFACT, tmp_path / "broken"))
+    (broken / "decoder.onnx").write_bytes(b"")
+    with pytest.raises(ArtifactInvalid, match=r"decoder\.onnx: expected sha256"):
+        start_engine(broken)
