@@ -21,13 +21,12 @@ from verso_core.jobs import Collection
 from verso_core.manifest import MANIFEST_NAME, Artifact, Manifest, load
 from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.child import Child
-from verso_worker.engine.client import EngineClient
+from verso_worker.engine.operations import EngineClient
 from verso_worker.ports import Model
 from verso_worker.records import Recorder
 
 _READY_TIMEOUT_S = 120.0
 _HANG_S = 120.0
-_CALL_TIMEOUT_S = 600.0
 
 
 class Shelf:
@@ -47,7 +46,7 @@ class Shelf:
         self._device = device
         self._lock = threading.Lock()
         self._models: dict[str, Model] = {}
-        self._engines: dict[str, Child] = {}
+        self._engines: dict[str, tuple[Child, EngineClient]] = {}
         self._current: str | None = None
 
     def open(self, folder: Path) -> Model:
@@ -89,8 +88,11 @@ class Shelf:
 
     def close(self) -> None:
         """End all engines."""
-        for engine in self._engines.values():
-            engine.stop()
+        with self._lock:
+            for engine, client in self._engines.values():
+                client.close()
+                engine.stop()
+            self._engines.clear()
 
     def _find(self, codec: str) -> Path:
         for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
@@ -137,9 +139,10 @@ class Shelf:
             ready_timeout_s=_READY_TIMEOUT_S,
             hang_s=_HANG_S,
         )
-        model = _model(artifact, EngineClient(socket, timeout_s=_CALL_TIMEOUT_S))
+        client = EngineClient(socket)
+        model = _model(artifact, client)
         engine.start()
-        self._engines[codec] = engine
+        self._engines[codec] = (engine, client)
         self._models[codec] = model
         return model
 

@@ -1,0 +1,260 @@
+"""A desk with the real ledger, the real vector engine and a real (tiny) model, but no Celery.
+
+What is stored reads back; nothing is dropped before an independent verify; what fails is given
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from prometheus_client import CollectorRegistry
+
+from verso_core.errors import DocumentUnknown, RecordCorrupt
+from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.ledger import Ledger, NewJob
+from verso_core.ledger.work import connect
+from verso_core.record import Entry, Flag
+from verso_worker.desk import Desk
+from verso_worker.heart import Heart
+from verso_worker.metrics import Metrics
+from verso_worker.pipeline import Pipeline
+from verso_worker.shelf import Shelf
+from verso_worker.vectors import EdgeVectors, shard_child
+
+ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+TEXTS = {
+    "short": b"open failed",
+    "empty": b"",
+    "long": b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40,
+    "binary": bytes(range(256)),
+    "unicode": "Ünïcödé 👩‍👩‍👧 e\u0301 \r\n\ttabs".encode(),
+    "nul": b"a\0b\0",
+}
+
+
+class Bench:
+    """The desk, and what a gateway would do around it."""
+
+    def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
+        self.ledger = ledger
+        self.vectors = vectors
+        heart = Heart(ledger, owner="desk", lease_s=10.0)
+        self.desk = Desk(
+            ledger,
+            pipeline,
+            heart,
+            Metrics(CollectorRegistry()),
+            owner="desk",
+            hands={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
+            lease_s=10.0,
+            settle_s=0.0,
+            raw_grace_s=0.0,
+        )
+
+    def do(
+        self,
+        kind: Kind,
+        params: dict[str, Any],
+        items: Sequence[Item],
+        *,
+        queue: Queue = Queue.BULK,
+    ) -> tuple[Status, list[Result]]:
+        """Accept a job, drain its queue, and give its state and results."""
+        slices = list(cut(kind, params, items))
+        accepted = self.ledger.accept(NewJob(kind=kind, queue=queue, slices=slices))
+        self.desk.drain(queue)
+        raw = self.ledger._redis.hgetall(f"verso:result:{accepted.job_id}")
+        results = [Result.unpack(raw[str(n).encode()]) for n in range(len(slices)) if raw]
+        return self.ledger.job(accepted.job_id).status, results
+
+    def ingest(self, texts: dict[str, bytes], collection: str = "default") -> Status:
+        items = [Item({"id": name, "metadata": {"n": name}}, t) for name, t in texts.items()]
+        return self.do(Kind.INGEST, {"collection": collection}, items)[0]
+
+    def read(self, *names: str, collection: str = "default") -> list[bytes | str]:
+        """Give each document's text, or the code of its error."""
+        items = [Item({"id": name}) for name in names]
+        _, [result] = self.do(Kind.RECONSTRUCT, {"collection": collection}, items)
+        return [
+            result.blobs[item["blob"]] if item["ok"] else item["error"]["code"]
+            for item in result.items
+        ]
+
+    def entry(self, name: str) -> Entry:
+        return Entry.unpack(self.ledger.entry("default", [name])[name])
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    folder = tmp_path_factory.mktemp("shelf")
+    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+        shelf.open(ARTIFACT)
+        yield shelf
+
+
+@pytest.fixture(params=["float16", "int8"])
+def bench(
+    shelf: Shelf, valkey_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Bench]:
+    with ExitStack() as stack:
+        ledger = Ledger(connect(valkey_url))
+        stack.callback(ledger.close)
+        child = shard_child(tmp_path / "vectors", socket_path=tmp_path / "v.sock", floor_mib=1)
+        child.start()
+        stack.callback(child.stop)
+        vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
+        pipeline = Pipeline(shelf, vectors, ledger)
+        pipeline.create_collection({"name": "default", "precision": request.param})
+        yield Bench(ledger, pipeline, vectors)
+
+
+def test_every_text_reads_back_before_and_after_the_raw_text_is_dropped(bench: Bench) -> None:
+    assert bench.ingest(TEXTS) is Status.SUCCEEDED
+    assert bench.read(*TEXTS) == list(TEXTS.values())
+    assert bench.ledger.backlog().unverified == 1
+    bench.desk.drain(Queue.SCRUB)
+    bench.ledger.drop_due()
+    backlog = bench.ledger.backlog()
+    assert (backlog.unverified, backlog.to_drop, backlog.dead) == (0, 0, 0)
+    assert all(bench.entry(name).flags & Flag.VERIFIED for name in TEXTS)
+    assert bench.read(*TEXTS) == list(TEXTS.values())
+
+
+def test_a_search_finds_a_text_by_itself_and_gives_it_back(bench: Bench) -> None:
+    bench.ingest(TEXTS)
+    params = {"collection": "default", "limit": 2, "filter": None, "with_text": True}
+    _, [result] = bench.do(Kind.SEARCH, params, [Item({}, TEXTS["short"])])
+    hit = result.items[0]["hits"][0]
+    assert (hit["id"], hit["chunk"], hit["metadata"]) == ("short", 0, {"n": "short"})
+    assert result.blobs[hit["blob"]] == TEXTS["short"]
+    assert hit["score"] > 0.99
+
+
+def test_a_filter_leaves_other_documents_out(bench: Bench) -> None:
+    bench.ingest(TEXTS)
+    params = {
+        "collection": "default",
+        "limit": 5,
+        "filter": {"metadata": {"n": ["unicode"]}},
+        "with_text": False,
+    }
+    _, [result] = bench.do(Kind.SEARCH, params, [Item({}, TEXTS["short"])])
+    assert {hit["id"] for hit in result.items[0]["hits"]} == {"unicode"}
+
+
+def test_a_document_written_again_replaces_the_old_one_and_its_points(bench: Bench) -> None:
+    bench.ingest({"a": TEXTS["long"]})
+    before = bench.vectors.count("default")
+    bench.ingest({"a": b"short now"})
+    assert bench.read("a") == [b"short now"]
+    assert bench.vectors.count("default") == before + 1
+    _collect(bench)
+    assert bench.vectors.count("default") == 1
+
+
+def test_a_deleted_document_is_gone_from_reads_searches_and_points(bench: Bench) -> None:
+    bench.ingest({"a": b"to be deleted", "b": b"to stay"})
+    bench.do(Kind.DELETE, {"collection": "default"}, [Item({"id": "a"}), Item({"id": "x"})])
+    assert bench.read("a", "b") == [DocumentUnknown.code, b"to stay"]
+    _collect(bench)
+    assert bench.vectors.count("default") == 1
+
+
+def test_a_flipped_bit_in_a_stored_patch_is_an_error_and_never_another_text(bench: Bench) -> None:
+    bench.ingest({"a": b"a text that is stored with care", "b": b"its neighbour"})
+    client: redis.Redis = bench.ledger._redis
+    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
+    entry = bytearray(client.hget(key, "a") or b"")
+    entry[-1] ^= 0x10
+    client.hset(key, "a", bytes(entry))
+    assert bench.read("a", "b") == [RecordCorrupt.code, b"its neighbour"]
+
+
+def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> None:
+    """The raw text is still held, so damage between commit and verify costs nothing."""
+    bench.ingest({"a": b"a text that is stored with care"})
+    client: redis.Redis = bench.ledger._redis
+    [key] = list(client.scan_iter("verso:docs:*"))
+    entry = bytearray(client.hget(key, "a") or b"")
+    entry[-1] ^= 0x10
+    client.hset(key, "a", bytes(entry))
+    bench.desk.drain(Queue.SCRUB)
+    assert bench.read("a") == [b"a text that is stored with care"]
+    bench.ledger.drop_due()
+    assert bench.ledger.backlog().unverified == 0
+
+
+def test_an_item_that_the_gateway_rejected_keeps_its_place_and_error(bench: Bench) -> None:
+    body = {"code": "duplicate_id", "detail": "twice", "retryable": False}
+    items = [Item({"id": "a"}, b"one"), Item({"rejected": body}), Item({"id": "b"}, b"two")]
+    status, [result] = bench.do(Kind.INGEST, {"collection": "default"}, items)
+    assert status is Status.SUCCEEDED
+    assert [item["ok"] for item in result.items] == [True, False, True]
+    assert result.items[1]["error"] == body
+
+
+def test_a_bare_vector_gives_a_guess_marked_as_one(bench: Bench) -> None:
+    _, [embedded] = bench.do(Kind.EMBED, {}, [Item({}, b"some text")])
+    vector = embedded.blobs[embedded.items[0]["blob"]]
+    for beam in (1, 3):
+        guess = Item({"vector": True, "beam": beam, "max_tokens": 8}, vector)
+        _, [result] = bench.do(Kind.RECONSTRUCT, {"collection": None}, [guess])
+        [item] = result.items
+        assert item["exact"] is False
+        assert 0.0 <= item["confidence"] <= 1.0
+        assert item["log_probability"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [(b"\0" * 8, "dim"), (b"\0\0\xc0\x7f" * 384, "finite"), (b"\0" * 1536, "direction")],
+)
+def test_a_vector_that_is_none_is_refused(bench: Bench, vector: bytes, message: str) -> None:
+    params = {"collection": "default", "limit": 1, "filter": None, "with_text": False}
+    _, [result] = bench.do(Kind.SEARCH, params, [Item({"vector": True}, vector)])
+    error = result.items[0]["error"]
+    assert error["code"] == "vector_invalid"
+    assert message in error["detail"]
+
+
+def test_a_job_on_an_unknown_collection_does_not_stay_in_the_queue(bench: Bench) -> None:
+    status, _ = bench.do(Kind.STATS, {"name": "nowhere"}, [Item({})])
+    assert status is Status.FAILED
+    assert bench.ledger.depths()[Queue.BULK].queued == 0
+
+
+def test_statistics_count_what_is_stored(bench: Bench) -> None:
+    bench.ingest(TEXTS)
+    _, [result] = bench.do(Kind.STATS, {"name": "default"}, [Item({})])
+    [stats] = result.items
+    assert stats["documents"] == len(TEXTS)
+    assert stats["bytes_text"] == sum(map(len, TEXTS.values()))
+    assert stats["points"] == stats["chunks"] == sum(c["records"] for c in stats["codecs"].values())
+    assert stats["bytes_patches"] == sum(c["bytes"] for c in stats["codecs"].values())
+    assert "checksum_key" not in stats
+
+
+def test_a_collection_that_keeps_texts_gives_one_where_the_record_is_damaged(bench: Bench) -> None:
+    params = {"name": "both", "text_policy": "both"}
+    bench.do(Kind.COLLECTION_CREATE, params, [Item({})])
+    bench.ingest({"a": b"kept as well"}, collection="both")
+    client: redis.Redis = bench.ledger._redis
+    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
+    entry = bytearray(client.hget(key, "a") or b"")
+    entry[-1] ^= 1
+    client.hset(key, "a", bytes(entry))
+    assert bench.read("a", collection="both") == [b"kept as well"]
+
+
+def _collect(bench: Bench) -> None:
+    """Let the delay of the garbage list pass by moving it into the past."""
+    client: redis.Redis = bench.ledger._redis
+    for token, _ in client.zscan_iter("verso:gc"):
+        client.zadd("verso:gc", {token: 0})
+    bench.desk.drain(Queue.SCRUB)
