@@ -6,8 +6,9 @@ The same texts of the shipped corpus go two ways, one after the other, in one ru
   nothing but ``session.run``;
 - *embed, platform*: one bulk job over HTTP through gateway, ledger, queue, worker and engine,
   until the client holds the vectors;
-- *ingest, one process*: what an ingest asks of the model (cut, encode, round, code, decode once
-  under disturbance) called directly, in slices of the same size, as many in hand as a worker has;
+- *ingest, one process*: what an ingest asks of the model (cut, encode, round, code by all codecs,
+  decode the smallest under disturbance) called directly, in slices of the same size, as many in
+  hand as a worker has;
 - *ingest, platform*: the same documents over HTTP until the job has ended: entries committed,
   vectors flushed and read back. The independent verify is put off: it would share the cores;
 - *ingest and verify*: the same with the verify at once, until every document is verified; in one
@@ -20,6 +21,7 @@ by computation: ratios near 1 mean that queue, stores and sockets cost nothing.
 from __future__ import annotations
 
 import argparse
+import secrets
 import statistics
 import sys
 import tempfile
@@ -40,12 +42,12 @@ from verso_core import manifest
 from verso_core.jobs import SLICE_ITEMS, Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import Stack, StackConfig, find_artifact
-from verso_worker.artifact import cutter
-from verso_worker.chunking import Cutter
+from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, Service
 from verso_worker.engine.sessions import Device, open_session
+from verso_worker.records import Recorder
 from verso_worker.settings import WorkerSettings
 from verso_worker.space import Space
 
@@ -73,23 +75,31 @@ def run_bare(encoder: Encoder, made: Sequence[Batch]) -> None:
         encoder.run(batch)
 
 
-def run_direct(
-    service: Service, documents: Sequence[bytes], *, cut: Cutter, space: Space, decodes: int
-) -> None:
-    """Do what an ingest asks of the model, in one process, slice by slice."""
+class Direct:
+    """What an ingest asks of the model, called in one process: no queue, no store, no socket."""
 
-    def work(part: Sequence[bytes]) -> None:
-        chunks = [chunk for document in part for chunk in cut.cut(document)]
-        vectors = space.widen(space.round(service.encode(chunks).vectors))
-        payloads = service.code(chunks, vectors)
-        rows = [row for row, payload in enumerate(payloads) if payload is not None]
-        coded = [payload for payload in payloads if payload is not None]
-        for _ in range(decodes):
-            service.read(coded, vectors[rows], disturbed=True)
+    def __init__(self, artifact: Artifact, service: Service) -> None:
+        settings = artifact.manifest.space
+        self._service = service
+        self._cutter = cutter(artifact)
+        self._recorder = Recorder(service, byte_codecs(artifact))
+        self._space = Space(Precision.FLOAT16, settings.dim, settings.int8_scale)
 
-    parts = [documents[at : at + SLICE_ITEMS] for at in range(0, len(documents), SLICE_ITEMS)]
-    with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as hands:
-        list(hands.map(work, parts))
+    def ingest(self, documents: Sequence[bytes], *, verified: bool) -> None:
+        """Work through documents slice by slice, with as many in hand as a worker has."""
+        parts = [documents[at : at + SLICE_ITEMS] for at in range(0, len(documents), SLICE_ITEMS)]
+        with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as hands:
+            list(hands.map(partial(self._slice, verified=verified), parts))
+
+    def _slice(self, documents: Sequence[bytes], *, verified: bool) -> None:
+        chunks = [chunk for document in documents for chunk in self._cutter.cut(document)]
+        stored = self._space.round(self._service.encode(chunks).vectors)
+        key = secrets.token_bytes(16)
+        records = self._recorder.write(chunks, stored, precision=self._space, slot=0, key=key)
+        if verified:
+            found = self._recorder.read(records, list(stored), precision=self._space, key=key)
+            if found != chunks:
+                sys.exit("a record was not given back exactly")
 
 
 class Platform:
@@ -168,15 +178,11 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
     bare = partial(run_bare, encoder, batches(tokens))
     seconds["embed, bare graph"] = timed(bare, repeats=repeats)
     service = load_service(artifact, threads=arguments.threads)
-    direct = partial(
-        run_direct,
-        service,
-        documents,
-        cut=cutter(artifact),
-        space=Space(Precision.FLOAT16, space.dim, space.int8_scale),
+    direct = partial(Direct(artifact, service).ingest, documents)
+    seconds["ingest, one process"] = timed(partial(direct, verified=False), repeats=repeats)
+    seconds["ingest and verify, one process"] = timed(
+        partial(direct, verified=True), repeats=repeats
     )
-    seconds["ingest, one process"] = timed(partial(direct, decodes=1), repeats=repeats)
-    seconds["ingest and verify, one process"] = timed(partial(direct, decodes=2), repeats=repeats)
     service.close()
     with platform(artifact.folder, threads=arguments.threads, settle_s=_HOUR_S) as running:
         way = partial(running.embed, strings)
