@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import qdrant_edge as qdrant
@@ -39,7 +39,6 @@ from verso_worker.points import (
     unpacked,
     widened_limit,
 )
-from verso_worker.shard_optimise import Runner
 from verso_worker.space import Space, Stored, Vector
 
 SETTINGS_NAME = "collection.json"
@@ -50,6 +49,14 @@ AWAY_S = 30.0
 _FORMAT = 1
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
+
+
+class Optimiser(Protocol):
+    """Optimises the files of a collection that nobody has open."""
+
+    def run(self, folder: Path, *, index_above: int) -> bool:
+        """Index segments of more points than ``index_above``, win room back; False on failure."""
+        ...
 
 
 @dataclass(slots=True)
@@ -73,7 +80,7 @@ class EdgeCollection:
 
     def __init__(self, folder: Path, *, index_above: int) -> None:
         self.name = folder.name
-        self.space = _read_settings(folder)
+        self.space = read_settings(folder)
         self._folder = folder
         self._index_above = index_above
         self._wear = _Wear()
@@ -86,14 +93,7 @@ class EdgeCollection:
     def create(folder: Path, space: Space) -> None:
         """Make the files of an empty collection, on the disk when this returns."""
         (folder / ENGINE_NAME).mkdir(parents=True)
-        # Unit vectors under dot product, not cosine: a cosine collection normalises what it is
-        # given once more and would not give the same bytes back.
-        distance, datatype = qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16
-        if space.precision is Precision.INT8:
-            distance, datatype = qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8
-        vectors = qdrant.EdgeVectorParams(size=space.dim, distance=distance, datatype=datatype)
-        config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=False)
-        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), config)
+        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(space))
         edge.flush()
         edge.close()
         settings = {
@@ -204,7 +204,7 @@ class EdgeCollection:
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
         return plain > self._index_above or self._wear.removed > many
 
-    def optimise(self, runner: Runner) -> bool:
+    def optimise(self, optimiser: Optimiser) -> bool:
         """Index and vacuum the files in a process of its own; calls wait until they are back.
 
         The engine holds the interpreter lock while it optimises (20,000 points: 7-14 s), which
@@ -214,7 +214,7 @@ class EdgeCollection:
             VectorsUnavailable: the folder cannot be opened again.
         """
         self._take_away()
-        done = runner.run(self._folder / ENGINE_NAME, index_above=self._index_above_kib())
+        done = optimiser.run(self._folder, index_above=self._index_above)
         edge = self._load()
         info = edge.info()
         self._wear = _Wear(plain_after=info.points_count - info.indexed_vectors_count)
@@ -226,10 +226,6 @@ class EdgeCollection:
     def used_bytes(self) -> int:
         """Tell what the files take on the disk, bytes."""
         return sum(512 * path.lstat().st_blocks for path in self._folder.rglob("*"))
-
-    def _index_above_kib(self) -> int:
-        """Give the size of a segment above which the engine indexes it; it counts in KiB."""
-        return max(1, self._index_above * self.space.size_bytes // 1024)
 
     def _load(self) -> qdrant.EdgeShard:
         try:
@@ -273,7 +269,35 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _read_settings(folder: Path) -> Space:
+def engine_config(space: Space, *, index_above: int | None = None) -> qdrant.EdgeConfig:
+    """Give the engine's settings for a space.
+
+    Args:
+        space: precision and dimension.
+        index_above: index segments of more points than this; None leaves what a folder has.
+    """
+    # Unit vectors under dot product, not cosine: a cosine collection normalises what it is given
+    # once more and would not give the same bytes back.
+    distance, datatype = qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16
+    if space.precision is Precision.INT8:
+        distance, datatype = qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8
+    optimizers = None
+    if index_above is not None:
+        kib = max(1, index_above * space.size_bytes // 1024)
+        optimizers = qdrant.EdgeOptimizersConfig(indexing_threshold=kib)
+    return qdrant.EdgeConfig(
+        vectors=qdrant.EdgeVectorParams(size=space.dim, distance=distance, datatype=datatype),
+        optimizers=optimizers,
+        wal_enabled=False,
+    )
+
+
+def read_settings(folder: Path) -> Space:
+    """Read how a collection was made.
+
+    Raises:
+        VectorsUnavailable: the folder is not one of a collection.
+    """
     try:
         settings: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
         if settings["format"] != _FORMAT:

@@ -1,4 +1,4 @@
-"""Optimise one engine folder in a process of its own: ``python -m verso_worker.shard_optimise``.
+"""Optimise one collection in a process of its own: ``python -m verso_worker.shard_optimise``.
 
 The shard process closes the folder, starts this one, waits, and opens the folder again. The folder
 stays safe when either is killed: the engine writes new segments beside the old and then swaps them,
@@ -19,6 +19,8 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
+from verso_worker.shard_collection import ENGINE_NAME, engine_config, read_settings
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -36,13 +38,13 @@ class Runner:
         self._stopped = False
 
     def run(self, folder: Path, *, index_above: int) -> bool:
-        """Optimise a folder that nobody has open; False where the process failed.
+        """Optimise a collection that nobody has open; False where the process failed.
 
         The folder then holds what it held before.
 
         Args:
-            folder: the engine's.
-            index_above: index segments of more than so many KiB of vectors.
+            folder: the collection's.
+            index_above: index segments of more points than this.
         """
         with self._guard:
             if self._stopped:
@@ -70,15 +72,13 @@ def main() -> None:
     """Optimise the folder named on the command line."""
     parser = argparse.ArgumentParser(description="Index and vacuum one vector collection.")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--index-above", type=int, required=True, help="KiB of vectors")
+    parser.add_argument("--index-above", type=int, required=True, help="points")
     parser.add_argument("--parent", type=int, required=True, help="process id")
     given = parser.parse_args()
     _die_with(given.parent)
     os.nice(10)  # searches of other collections come first
-    config = qdrant.EdgeConfig(
-        optimizers=qdrant.EdgeOptimizersConfig(indexing_threshold=given.index_above)
-    )
-    edge = qdrant.EdgeShard.load(str(given.folder), config)
+    config = engine_config(read_settings(given.folder), index_above=given.index_above)
+    edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
     edge.optimize()
     edge.flush()
     edge.close()

@@ -1,0 +1,237 @@
+"""The shard process among others: killed, locked out, out of room, optimising."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+
+from verso_core.errors import DiskFull, VectorsUnavailable
+from verso_core.jobs import Filter, Precision
+from verso_worker.child import Child
+from verso_worker.points import Point
+from verso_worker.space import Space, Stored
+from verso_worker.vectors import EdgeVectors, shard_child
+
+DIM = 64
+SPACE = Space(Precision.INT8, DIM, 300.0)
+Start = Callable[..., tuple[Child, EdgeVectors]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start shard processes on one folder, each with a socket of its own."""
+    running: list[tuple[Child, EdgeVectors]] = []
+
+    def run(**settings: Any) -> tuple[Child, EdgeVectors]:
+        socket = tmp_path / f"{len(running)}.sock"
+        child = shard_child(tmp_path / "vectors", socket_path=socket, **settings)
+        vectors = EdgeVectors(socket)
+        running.append((child, vectors))
+        child.start()
+        return child, vectors
+
+    yield run
+    for child, vectors in running:
+        vectors.close()
+        child.stop()
+
+
+def create(vectors: EdgeVectors, name: str = "c") -> None:
+    vectors.create(name, dim=DIM, precision=SPACE.precision, int8_scale=SPACE.int8_scale)
+
+
+def batch(count: int, *, seed: int) -> list[Point]:
+    rows = np.random.default_rng(seed).integers(-127, 128, (count, DIM)).astype(np.int8)
+    return [Point(uuid4(), row, {"d": f"doc{n}", "n": 0}) for n, row in enumerate(rows)]
+
+
+def same(found: dict[UUID, Stored], points: list[Point]) -> bool:
+    return {i: row.tobytes() for i, row in found.items()} == {
+        point.id: point.stored.tobytes() for point in points
+    }
+
+
+def read(vectors: EdgeVectors, points: list[Point]) -> dict[UUID, Stored]:
+    return vectors.get("c", [point.id for point in points])
+
+
+def patiently(call: Callable[[], Any]) -> Any:
+    """Call as the worker does: again while the store says it may come back."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return call()
+        except VectorsUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def kill(child: Child) -> None:
+    """Kill the process in whatever it is doing, its start included."""
+    deadline = time.monotonic() + 30
+    while (pid := child.pid) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_kill_right_after_a_put_loses_nothing(start: Start) -> None:
+    child, vectors = start()
+    create(vectors)
+    kept: list[Point] = []
+
+    def all_there() -> bool:
+        return same(read(vectors, kept), kept) and vectors.count("c") == len(kept)
+
+    for round_ in range(4):
+        points = batch(30, seed=round_)
+        vectors.put("c", points)
+        kept += points
+        vectors.remove("c", [kept.pop(0).id])
+        kill(child)
+        assert patiently(all_there)
+    assert child.restarts == 4
+
+
+def test_a_kill_amid_puts_loses_no_acknowledged_point(start: Start) -> None:
+    child, vectors = start()
+    create(vectors)
+    acknowledged: list[Point] = []
+    done = threading.Event()
+
+    def write(seed: int) -> None:
+        while not done.is_set():
+            seed += 100
+            points = batch(20, seed=seed)
+            try:
+                vectors.put("c", points)
+            except VectorsUnavailable:
+                time.sleep(0.05)
+            else:
+                acknowledged.extend(points)
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for writer in writers:
+        writer.start()
+    for _ in range(4):
+        goal = len(acknowledged) + 40
+        deadline = time.monotonic() + 60
+        while len(acknowledged) < goal:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        kill(child)
+    done.set()
+    for writer in writers:
+        writer.join()
+    assert same(patiently(lambda: read(vectors, acknowledged)), acknowledged)
+
+
+def test_a_second_process_is_refused_and_the_first_goes_on(start: Start, tmp_path: Path) -> None:
+    first, vectors = start()
+    create(vectors)
+    points = batch(10, seed=1)
+    vectors.put("c", points)
+    with pytest.raises(VectorsUnavailable, match=f"held by another process .*{first.pid}"):
+        start()
+    more = batch(10, seed=2)
+    vectors.put("c", more)
+    kill(first)
+    assert same(patiently(lambda: read(vectors, points + more)), points + more)
+
+
+def test_a_refused_process_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
+    start()
+    second = subprocess.run(
+        [
+            *(sys.executable, "-m", "verso_worker.shard"),
+            *("--socket", str(tmp_path / "x.sock"), "--data", str(tmp_path / "vectors")),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode != 0
+    assert len(second.stderr.splitlines()) == 1
+    assert "vectors_unavailable" in second.stderr
+
+
+def test_the_disk_floor_refuses_before_anything_is_stored(start: Start) -> None:
+    child, vectors = start()
+    create(vectors)
+    points = batch(10, seed=1)
+    vectors.put("c", points)
+    child.stop()
+    _, strict = start(floor_mib=1 << 40)
+    with pytest.raises(DiskFull):
+        strict.put("c", batch(1, seed=2))
+    with pytest.raises(DiskFull):
+        create(strict, "other")
+    assert strict.names() == ["c"]
+    strict.remove("c", [points[0].id])
+    assert strict.count("c") == 9
+
+
+def test_a_half_made_collection_is_cleared_at_the_start(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "vectors" / ".c.0123").mkdir(parents=True)
+    _, vectors = start()
+    assert vectors.names() == []
+    assert not (tmp_path / "vectors" / ".c.0123").exists()
+
+
+def test_a_collection_that_cannot_be_opened_is_a_clear_refusal(
+    start: Start, tmp_path: Path
+) -> None:
+    child, vectors = start()
+    create(vectors)
+    child.stop()
+    (tmp_path / "vectors" / "c" / "collection.json").write_text("{}")
+    with pytest.raises(VectorsUnavailable, match=r"collection\.json"):
+        start()
+
+
+def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path: Path) -> None:
+    child, vectors = start(index_above=800, quiet_s=0.5)
+    create(vectors)
+    points = batch(1500, seed=3)
+    vectors.put("c", points)
+    removed = points[:100]
+    vectors.remove("c", [point.id for point in removed])
+    segments = tmp_path / "vectors" / "c" / "edge" / "segments"
+    deadline = time.monotonic() + 60
+    while not list(segments.rglob("graph.bin")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(segments.rglob("graph.bin"))
+    left = points[100:]
+    assert same(patiently(lambda: read(vectors, points)), left)
+    query = SPACE.widen(left[7].stored[None])[0]
+    hits = vectors.search("c", query, limit=3, where=Filter())
+    assert hits[0].id == left[7].id
+    vectors.put("c", removed)
+    assert vectors.count("c") == 1500
+    assert child.restarts == 0
+
+
+def test_the_process_ends_cleanly_on_sigterm_amid_puts(start: Start) -> None:
+    child, vectors = start()
+    create(vectors)
+    points = batch(50, seed=4)
+    vectors.put("c", points)
+    process = child._process
+    assert process is not None
+    child.stop()
+    assert process.returncode == 0
+    _, again = start()
+    assert same(again.get("c", [point.id for point in points]), points)
