@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from types import FrameType
 
@@ -28,12 +29,15 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
         """Take a stop signal."""
         context = getattr(self._app.state, "context", None)
         if context is not None:
             context.closing.set()
-        super().handle_exit(sig, frame)
+        # not uvicorn's own: that raises the signal again at the end, and a stop in good order would
+        # look like a death by signal
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def main() -> int:

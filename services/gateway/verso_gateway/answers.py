@@ -97,7 +97,7 @@ async def respond(
     request.state.job_id = accepted.job_id  # an error from here on names the job
     record = await context.desk.wait(accepted.job_id, wait_s)
     headers = _headers(accepted, applied=preference.applied(wait_s))
-    if not record.status.terminal:
+    if wait_s <= 0 or not record.status.terminal:  # a caller that does not wait always gets 202
         return deferred(record, headers=headers)
     ended = await context.desk.ended(record)
     headers["Server-Timing"] = results.server_timing(results.total_timings(ended.results))

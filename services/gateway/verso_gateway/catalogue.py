@@ -35,6 +35,10 @@ class Catalogue:
             raise NotReady("the first worker has not started yet: it makes the default collection")
         raise CollectionUnknown(f"no collection {name!a}")
 
+    def forget(self, name: str) -> None:
+        """Look for a collection anew the next time it is asked for."""
+        self._collections = {n: c for n, c in self._collections.items() if n != name}
+
     async def list(self) -> list[Collection]:
         """Give all collections, by name."""
         self._collections = await self._ledger.collections()

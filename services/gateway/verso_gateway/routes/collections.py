@@ -66,8 +66,11 @@ async def describe(request: Request, name: str) -> Response:
 @router.delete("/v1/collections/{name}", name="collection_delete", operation_id="deleteCollection")
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""
-    await context_of(request).catalogue.get(name)
-    return await _about(request, Kind.COLLECTION_DELETE, name)
+    catalogue = context_of(request).catalogue
+    await catalogue.get(name)
+    answer = await _about(request, Kind.COLLECTION_DELETE, name)
+    catalogue.forget(name)
+    return answer
 
 
 async def _about(request: Request, kind: Kind, name: str) -> Response:

@@ -1,0 +1,245 @@
+"""A real gateway on a real Valkey, and a hand that works the ledger with made-up results.
+
+The hand is no worker: it claims and commits by the ledger's own protocol, but what it commits is
+computed from the request in a line or two. What a real worker answers is tested end to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+
+from verso_core.errors import DocumentUnknown, LedgerUnavailable, RecordCorrupt, error_body
+from verso_core.jobs import (
+    Collection,
+    Item,
+    Kind,
+    Precision,
+    Queue,
+    Result,
+    Slice,
+    TextPolicy,
+    read_slice,
+)
+from verso_core.ledger import Ledger
+from verso_gateway.app import create_app
+from verso_gateway.settings import Settings
+
+DIM = 4
+
+
+def collection(name: str = "default") -> Collection:
+    """Make a collection as a worker would."""
+    return Collection(
+        name=name,
+        precision=Precision.FLOAT16,
+        text_policy=TextPolicy.PATCH,
+        space="5p4c3",
+        dim=DIM,
+        int8_scale=100.0,
+        artifacts=("c0d3c",),
+        buckets=16,
+        checksum_key="00" * 16,
+        created=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def vector(text: bytes) -> bytes:
+    """Make up a vector for a text. Shape: 4 float32."""
+    return struct.pack(f"<{DIM}f", *(byte / 255 for byte in hashlib.sha256(text).digest()[:DIM]))
+
+
+@dataclass
+class Hand:
+    """Works the ledger in a thread until it is closed; ``gate`` cleared makes it pause."""
+
+    ledger: Ledger
+    gate: threading.Event = field(default_factory=threading.Event)
+    documents: dict[str, Item] = field(default_factory=dict)
+    seen: list[Slice] = field(default_factory=list)
+    fail: BaseException | None = None
+    closed: bool = False
+
+    def run(self) -> None:
+        """Claim and commit until closed."""
+        while not self.closed:
+            if not self.gate.wait(0.02):
+                continue
+            try:
+                busy = self._round()
+            except LedgerUnavailable:
+                busy = False
+            if not busy:
+                time.sleep(0.005)
+
+    def _round(self) -> bool:
+        busy = False
+        for queue in (Queue.INTERACTIVE, Queue.BULK):
+            for lease in self.ledger.claim(queue, owner="hand", n=4):
+                busy = True
+                work = read_slice(lease.payload)
+                self.seen.append(work)
+                if self.fail is not None:
+                    self.ledger.fail(lease, self.fail)
+                    continue
+                result = self._result(work)
+                errors = len(result.items) - result.ok
+                self.ledger.commit(lease, result.pack(), ok=result.ok, errors=errors)
+        return busy
+
+    def _result(self, work: Slice) -> Result:
+        result = Result([], timings_ms={"queue": 1.0, "infer": 2.5})
+        for item in work.items:
+            if item.rejected is not None:
+                body = {"ok": False, "error": item.rejected}
+                result.items.append(body | {k: v for k, v in item.header.items() if k == "id"})
+                continue
+            try:
+                result.items.append({"ok": True} | self._item(work, item, result))
+            except (DocumentUnknown, RecordCorrupt) as error:
+                about = {"ok": False, "id": item.header["id"], "error": error_body(error)}
+                result.items.append(about)
+        return result
+
+    def _item(self, work: Slice, item: Item, result: Result) -> dict[str, Any]:
+        text = item.blob or b""
+        match work.kind:
+            case Kind.EMBED:
+                return {"tokens": len(text.split()) + 2, "blob": result.add_blob(vector(text))}
+            case Kind.INGEST:
+                self.documents[item.header["id"]] = item
+                return {"id": item.header["id"], "chunks": 1, "bytes_text": len(text)}
+            case Kind.SEARCH:
+                hits = [self._hit(document, result) for document in self.documents]
+                return {"hits": hits[: work.params["limit"]]}
+            case Kind.RECONSTRUCT if item.header.get("vector"):
+                guess = {"exact": False, "confidence": 0.5, "log_probability": -1.25}
+                return guess | {"blob": result.add_blob(b"a guess")}
+            case Kind.RECONSTRUCT:
+                return self._hit(item.header["id"], result) | {"exact": True, "chunks": 1}
+            case Kind.DELETE:
+                found = self.documents.pop(item.header["id"], None)
+                return {"id": item.header["id"], "deleted": found is not None}
+            case Kind.COLLECTION_CREATE:
+                made = self.ledger.collection_put(collection(work.params["name"]))
+                return made.model_dump(mode="json", exclude={"checksum_key"})
+            case Kind.COLLECTION_DELETE:
+                self.ledger.collection_delete(work.params["name"])
+                return {"name": work.params["name"]}
+            case Kind.STATS:
+                return {"documents": len(self.documents), "bytes_text": 1}
+
+    def _hit(self, document: str, result: Result) -> dict[str, Any]:
+        if document == "corrupt":
+            raise RecordCorrupt("checksum differs")
+        if document not in self.documents:
+            raise DocumentUnknown(f"no document {document!r}")
+        stored = self.documents[document]
+        return {
+            "id": document,
+            "chunk": 0,
+            "score": 0.5,
+            "metadata": stored.header["metadata"],
+            "time": stored.header["time"],
+            "blob": result.add_blob(stored.blob or b""),
+        }
+
+
+@pytest.fixture
+def hand(valkey_url: str) -> Iterator[Hand]:
+    """A hand at work on the shared Valkey, in which the default collection exists."""
+    with _at_work(valkey_url) as working:
+        yield working
+
+
+@contextmanager
+def _at_work(url: str) -> Iterator[Hand]:
+    ledger = Ledger.from_url(url)
+    ledger.collection_put(collection())
+    working = Hand(ledger)
+    working.gate.set()
+    thread = threading.Thread(target=working.run, name="hand")
+    thread.start()
+    try:
+        yield working
+    finally:
+        working.closed = True
+        thread.join()
+        ledger.close()
+
+
+class Gateway:
+    """A gateway that serves on a port of its own, in a thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        config = uvicorn.Config(
+            create_app(settings), port=0, log_config=None, timeout_graceful_shutdown=5
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="gateway")
+        self._thread.start()
+        until = time.monotonic() + 10
+        while not self._server.started:
+            assert self._thread.is_alive()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx2.Client(base_url=self.url, timeout=30)
+
+    def _serve(self) -> None:
+        asyncio.run(self._server.serve())
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.client.close()
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@pytest.fixture
+def start_gateway() -> Iterator[Callable[..., Gateway]]:
+    """Start gateways with settings of the test's own."""
+    started: list[Gateway] = []
+
+    def start(redis_url: str, **settings: Any) -> Gateway:
+        broker_url = redis_url.removesuffix("/0") + "/1"
+        gateway = Gateway(Settings(redis_url=redis_url, broker_url=broker_url, **settings))
+        started.append(gateway)
+        return gateway
+
+    yield start
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture
+def gateway(valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]) -> Gateway:
+    """A gateway whose jobs the hand does."""
+    return start_gateway(valkey_url)
+
+
+def post(client: httpx2.Client, path: str, body: object, **headers: str) -> httpx2.Response:
+    """Post JSON in ASCII: httpx2 itself cannot send lone surrogates."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    content = json.dumps(body).encode("ascii")
+    return client.post(path, content=content, headers={"Content-Type": "application/json", **named})
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> httpx2.Client:
+    """A client of that gateway."""
+    return gateway.client

@@ -1,0 +1,116 @@
+"""Documents on their way in, over real HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+from tests.integration.verso_gateway.conftest import post
+
+WAIT = {"Prefer": "wait=10"}
+
+
+def _ingest(client: httpx2.Client, *documents: object) -> dict[str, Any]:
+    answer = post(client, "/v1/ingest", {"documents": documents}, **WAIT)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_ingest_answers_202_with_a_place_to_look(client: httpx2.Client) -> None:
+    answer = client.post("/v1/ingest", json={"documents": [{"id": "a", "text": "x"}]})
+    assert answer.status_code == 202
+    assert answer.headers["retry-after"] == "1"
+    job = client.get(answer.headers["location"], headers=WAIT).json()
+    assert (job["status"], job["items"], job["ok"], job["failed"]) == ("succeeded", 1, 1, 0)
+    assert job["results"] == [{"id": "a", "chunks": 1, "bytes_text": 1}]
+    assert job["next_cursor"] is None
+
+
+def test_every_document_has_its_own_result_in_its_place(client: httpx2.Client) -> None:
+    documents = [{"id": f"d{n}", "text": "x" * n} for n in range(200)]
+    documents[70] = {"id": "d0", "text": "again"}
+    documents[71] = {"id": "bad", "text": "\ud800"}
+    body = _ingest(client, *documents)
+    assert body["slices"] > 1
+    assert (body["ok"], body["failed"]) == (198, 2)
+    assert body["results"][70]["error"]["code"] == "duplicate_id"
+    assert body["results"][71]["error"]["code"] == "text_not_encodable"
+    assert [body["results"][n]["id"] for n in (0, 69, 72, 199)] == ["d0", "d69", "d72", "d199"]
+
+
+def test_a_request_whose_every_document_is_bad_still_answers_for_each(
+    client: httpx2.Client,
+) -> None:
+    body = _ingest(client, {"text": 1}, {"id": "x#1", "text": ""})
+    assert body["status"] == "failed"
+    assert [one["error"]["code"] for one in body["results"]] == ["request_invalid", "id_invalid"]
+
+
+def test_bytes_that_json_cannot_hold_come_back_exactly(client: httpx2.Client) -> None:
+    data = bytes(range(256)) + b"\x00\xff\xed\xa0\x80\r\n"
+    _ingest(client, {"id": "b", "text_base64": base64.b64encode(data).decode()})
+    raw = client.get("/v1/documents/b", headers={"Accept": "application/octet-stream"})
+    assert raw.content == data
+    assert raw.headers["content-type"] == "application/octet-stream"
+    body = client.get("/v1/documents/b").json()
+    assert base64.b64decode(body["text_base64"]) == data
+    assert "text" not in body
+
+
+def test_strange_but_valid_texts_come_back_as_text(client: httpx2.Client) -> None:
+    texts = ["", "\x00", "a\r\nb\tc", "e\u0301\N{GRINNING FACE}\u202e", " " * 9, "\ufeff"]
+    _ingest(client, *({"id": f"t{n}", "text": text} for n, text in enumerate(texts)))
+    found = [client.get(f"/v1/documents/t{n}").json()["text"] for n in range(len(texts))]
+    assert found == texts
+
+
+def test_a_text_of_a_mebibyte_goes_in_alone(client: httpx2.Client) -> None:
+    text = "0123456789abcdef" * 65536
+    _ingest(client, {"id": "big", "text": text})
+    assert client.get("/v1/documents/big").json()["text"] == text
+
+
+def test_metadata_and_time_come_back(client: httpx2.Client) -> None:
+    metadata = {"host": "a", "n": 3, "x": 1.5, "ok": True}
+    _ingest(client, {"id": "m", "text": "x", "metadata": metadata, "time": "2026-01-01T00:00:00Z"})
+    body = client.get("/v1/documents/m").json()
+    assert (body["metadata"], body["time"]) == (metadata, 1767225600.0)
+
+
+def test_an_upload_of_lines_is_cut_while_it_arrives(client: httpx2.Client) -> None:
+    def lines() -> Iterator[bytes]:
+        for n in range(500):
+            yield json.dumps({"id": f"l{n}", "text": f"line {n}"}).encode() + b"\n"
+        yield b"{broken\n"
+
+    headers = WAIT | {"Content-Type": "application/x-ndjson"}
+    answer = client.post("/v1/ingest?collection=default", content=lines(), headers=headers)
+    body = answer.json()
+    assert (answer.status_code, body["ok"], body["failed"]) == (200, 500, 1)
+    assert body["results"][-1]["error"]["detail"].startswith("line 501: malformed JSON")
+    assert client.get("/v1/documents/l499").json()["text"] == "line 499"
+
+
+def test_documents_without_ids_get_the_same_ids_again(client: httpx2.Client) -> None:
+    first = _ingest(client, {"text": "a"}, {"text": "a"}, {"text": "b"})
+    again = _ingest(client, {"text": "a"}, {"text": "a"}, {"text": "b"})
+    ids = [one["id"] for one in first["results"]]
+    assert len(set(ids)) == 3
+    assert ids == [one["id"] for one in again["results"]]
+
+
+def test_ids_may_hold_anything_a_path_can_carry(client: httpx2.Client) -> None:
+    name = "a/b c?d%e\N{SNOWMAN}&f=#g"
+    _ingest(client, {"id": name, "text": "x"})
+    answer = client.get("/v1/documents/" + quote(name, safe=""))
+    assert (answer.status_code, answer.json()["id"]) == (200, name)
+
+
+def test_an_unknown_collection_is_a_404_before_anything_is_stored(client: httpx2.Client) -> None:
+    answer = client.post("/v1/ingest", json={"collection": "nope", "documents": [{"text": "a"}]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "collection_unknown")

@@ -1,0 +1,220 @@
+"""Running a gateway: health, keys, metrics, bells, outages, stopping."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+from tests.integration.verso_gateway.conftest import Gateway, Hand, collection
+
+from verso_core.ledger import Ledger
+from verso_gateway.auth import mint
+from verso_gateway.settings import Settings
+
+EMBED = {"texts": ["a"]}
+
+
+def test_alive_is_not_ready(client: httpx2.Client, hand: Hand) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    before = client.get("/readyz")
+    assert (before.status_code, before.json()["code"]) == (503, "not_ready")
+    hand.ledger.note_embed()
+    assert client.get("/readyz").json()["ready"] is True
+
+
+def test_an_old_embed_is_not_enough(
+    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+) -> None:
+    client = start_gateway(valkey_url, ready_embed_age_s=0.2).client
+    hand.ledger.note_embed()
+    assert client.get("/readyz").status_code == 200
+    time.sleep(0.4)
+    assert client.get("/readyz").status_code == 503
+
+
+def test_the_default_collection_is_awaited_not_unknown(
+    valkey_url: str, start_gateway: Callable[..., Gateway]
+) -> None:
+    answer = start_gateway(valkey_url).client.post("/v1/search", json={"query": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+
+
+def test_keys_are_needed_where_keys_are_set(
+    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway], tmp_path: Path
+) -> None:
+    key, line = mint("ops")
+    (tmp_path / "keys").write_text(line)
+    client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
+    for path in ("/v1/collections", "/v1/jobs/x", "/v1/jobs/x/events", "/v1/models"):
+        answer = client.get(path)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    for headers in ({"Authorization": f"Bearer {key}"}, {"X-API-Key": key}):
+        assert client.post("/v1/embed", json=EMBED, headers=headers).status_code == 200
+    assert client.get("/healthz").status_code == 200
+    assert client.get("/metrics").status_code == 200
+
+
+def test_every_route_but_health_asks_who_is_there(
+    valkey_url: str, start_gateway: Callable[..., Gateway], tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text(f"ops {hashlib.sha256(b'k').hexdigest()}")
+    client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
+    open_paths = {"/healthz", "/readyz", "/metrics", "/docs/errors/{code}"}
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        for method in methods:
+            answer = client.request(method.upper(), path)
+            assert (answer.status_code == 401) == (path not in open_paths), (method, path)
+
+
+def test_a_foreign_host_name_is_refused_without_keys(client: httpx2.Client) -> None:
+    answer = client.get("/v1/collections", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
+def test_figures_start_at_zero_and_count(client: httpx2.Client) -> None:
+    page = client.get("/metrics").text
+    assert 'verso_requests_total{status="5xx",task="search"} 0.0' in page
+    client.post("/v1/embed", json=EMBED)
+    page = client.get("/metrics").text
+    assert 'verso_requests_total{status="2xx",task="embed"} 1.0' in page
+    assert 'verso_request_seconds_count{task="embed"} 1.0' in page
+    assert 'verso_jobs_accepted_total{queue="interactive",task="embed"} 1.0' in page
+
+
+def test_a_bell_names_the_task_the_queue_and_no_job(client: httpx2.Client, valkey_url: str) -> None:
+    job_id = client.post("/v1/embed", json=EMBED).json()["id"]
+    broker = redis.Redis.from_url(valkey_url.removesuffix("/0") + "/1")
+    with broker:
+        until = time.monotonic() + 5
+        while not broker.llen("verso.interactive") and time.monotonic() < until:
+            time.sleep(0.01)
+        [raw] = broker.lrange("verso.interactive", 0, -1)
+    message: dict[str, Any] = json.loads(raw)
+    assert message["headers"]["task"] == "verso.work"
+    assert message["content-type"] == "application/json"
+    assert job_id.encode() not in raw
+    assert "interactive" in message["headers"]["argsrepr"]
+
+
+def test_a_lost_broker_delays_no_answer(valkey_url: str, hand: Hand) -> None:
+    gateway = Gateway(Settings(redis_url=valkey_url, broker_url="redis://127.0.0.1:1/0"))
+    try:
+        start = time.monotonic()
+        assert gateway.client.post("/v1/embed", json=EMBED).status_code == 200
+        assert time.monotonic() - start < 2
+    finally:
+        gateway.close()
+
+
+def test_without_the_ledger_callers_are_told_soon_and_served_again_when_it_is_back(
+    valkey_server: Callable[..., Any], start_gateway: Callable[..., Gateway]
+) -> None:
+    server = valkey_server()
+    with_ledger = Ledger.from_url(server.url)
+    with_ledger.collection_put(collection())
+    client = start_gateway(server.url).client
+    assert client.get("/v1/collections").status_code == 200
+    server.kill()
+    for method, path in [("GET", "/v1/collections"), ("POST", "/v1/embed"), ("GET", "/readyz")]:
+        start = time.monotonic()
+        answer = client.request(method, path, json=EMBED)
+        assert (answer.status_code, answer.json()["code"]) == (503, "ledger_unavailable")
+        assert "retry-after" in answer.headers
+        assert time.monotonic() - start < 2
+    assert client.get("/healthz").status_code == 200
+    server.start()
+    until = time.monotonic() + 5
+    while client.get("/v1/collections").status_code != 200:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "respond-async"})
+    assert answer.status_code == 202
+    with_ledger.close()
+
+
+def test_a_ledger_that_hangs_is_given_up_within_two_seconds(
+    valkey_server: Callable[..., Any], start_gateway: Callable[..., Gateway]
+) -> None:
+    server = valkey_server()
+    client = start_gateway(server.url).client
+    assert client.get("/v1/collections").status_code == 200
+    server.pause()
+    start = time.monotonic()
+    answer = client.post("/v1/embed", json=EMBED)
+    assert (answer.status_code, answer.json()["code"]) == (503, "ledger_unavailable")
+    assert time.monotonic() - start < 2.5
+    server.resume()
+
+
+def _run(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "verso_gateway", *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_process_refuses_to_listen_beyond_loopback_without_keys() -> None:
+    process = _run(VERSO_HOST="0.0.0.0")  # noqa: S104 - it refuses
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "without API keys" in errors
+
+
+def test_the_process_makes_keys() -> None:
+    output, _ = _run("--new-key", "ops").communicate(timeout=30)
+    assert "vk_" in output
+    assert "ops " in output
+
+
+@pytest.mark.slow
+def test_a_stop_signal_answers_who_waits_and_ends_the_process(
+    valkey_url: str, hand: Hand, unused_tcp_port: int
+) -> None:
+    hand.gate.clear()
+    process = _run(
+        VERSO_REDIS_URL=valkey_url,
+        VERSO_BROKER_URL=valkey_url.removesuffix("/0") + "/1",
+        VERSO_PORT=str(unused_tcp_port),
+    )
+    url = f"http://127.0.0.1:{unused_tcp_port}"
+    until = time.monotonic() + 20
+    with httpx2.Client(base_url=url, timeout=30) as client:
+        while True:
+            try:
+                client.get("/healthz")
+                break
+            except httpx2.TransportError:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        job_id = client.post("/v1/embed", json=EMBED, headers={"Prefer": "wait=0"}).json()["id"]
+        with (
+            client.stream("GET", f"/v1/jobs/{job_id}/events") as stream,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            waiting = pool.submit(
+                client.post, "/v1/embed", json=EMBED, headers={"Prefer": "wait=30"}
+            )
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            assert waiting.result(timeout=10).status_code == 202
+            assert "event: end" not in stream.read().decode()  # the reader will come back
+    _, errors = process.communicate(timeout=15)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert all("texts" not in line["message"] for line in lines)

@@ -1,0 +1,108 @@
+"""Search, reconstruct, documents and collections over HTTP."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from tests.integration.verso_gateway.conftest import Hand
+
+WAIT = {"Prefer": "wait=10"}
+
+
+@pytest.fixture(autouse=True)
+def _stored(client: httpx2.Client) -> None:
+    documents = [{"id": "a", "text": "first", "metadata": {"k": 1}}, {"id": "b", "text": "second"}]
+    client.post("/v1/ingest", json={"documents": documents}, headers=WAIT)
+
+
+def test_search_by_text_gives_records(client: httpx2.Client, hand: Hand) -> None:
+    where = {"metadata": {"k": [1, 2]}, "time_gte": 5.0}
+    body = client.post("/v1/search", json={"query": "q", "limit": 1, "filter": where}).json()
+    assert body["hits"] == [
+        {
+            "id": "a#0",
+            "document": "a",
+            "chunk": 0,
+            "score": 0.5,
+            "metadata": {"k": 1},
+            "time": None,
+            "text": "first",
+        }
+    ]
+    asked = hand.seen[-1].params
+    assert asked["filter"] == {"metadata": {"k": [1, 2]}, "time_gte": 5.0, "time_lt": None}
+    assert hand.seen[-1].items[0].blob == b"q"
+
+
+def test_search_by_vector_and_by_record(client: httpx2.Client, hand: Hand) -> None:
+    assert client.post("/v1/search", json={"vector": [1, 0, 0, 0]}).status_code == 200
+    assert hand.seen[-1].items[0].blob == bytes.fromhex("0000803f") + bytes(12)
+    assert client.post("/v1/search", json={"id": "a#0"}).status_code == 200
+    assert hand.seen[-1].items[0].header == {"id": "a", "chunk": 0}
+
+
+def test_reconstruct_by_ids_answers_for_each(client: httpx2.Client) -> None:
+    ids = ["b", "nothing", "a#0", "corrupt", "x\ny"]
+    results = client.post("/v1/reconstruct", json={"ids": ids}).json()["results"]
+    assert [one.get("text") for one in results] == ["second", None, "first", None, None]
+    codes = [one["error"]["code"] for one in results if "error" in one]
+    assert codes == ["document_unknown", "record_corrupt", "id_invalid"]
+    assert results[0]["exact"] is True
+
+
+def test_reconstruct_from_a_bare_vector_is_marked_as_a_guess(
+    client: httpx2.Client, hand: Hand
+) -> None:
+    body = {"vectors": [[1, 0, 0, 0]], "beam": 4, "max_tokens": 9}
+    [guess] = client.post("/v1/reconstruct", json=body).json()["results"]
+    assert guess == {
+        "exact": False,
+        "confidence": 0.5,
+        "log_probability": -1.25,
+        "text": "a guess",
+    }
+    assert hand.seen[-1].items[0].header == {"vector": True, "beam": 4, "max_tokens": 9, "blob": 0}
+
+
+def test_damaged_bytes_are_an_error_and_never_another_text(client: httpx2.Client) -> None:
+    answer = client.get("/v1/documents/corrupt")
+    assert (answer.status_code, answer.json()["code"]) == (500, "record_corrupt")
+    raw = client.get("/v1/documents/corrupt", headers={"Accept": "application/octet-stream"})
+    assert raw.status_code == 500
+    assert raw.headers["content-type"] == "application/problem+json"
+
+
+def test_documents_are_read_and_deleted(client: httpx2.Client) -> None:
+    assert client.get("/v1/documents/a").json()["text"] == "first"
+    assert client.get("/v1/documents/a%230").json()["text"] == "first"
+    assert client.delete("/v1/documents/a").json() == {"id": "a", "deleted": True}
+    for method in ("GET", "DELETE"):
+        answer = client.request(method, "/v1/documents/a")
+        assert (answer.status_code, answer.json()["code"]) == (404, "document_unknown")
+    assert client.get("/v1/documents/").json()["code"] == "id_invalid"
+    assert client.get("/v1/documents/a?collection=nope").json()["code"] == "collection_unknown"
+
+
+def test_a_read_that_nobody_answers_is_503_and_leaves_no_work(
+    client: httpx2.Client, hand: Hand
+) -> None:
+    hand.gate.clear()
+    answer = client.get("/v1/documents/a", headers={"Prefer": "wait=1"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    seen = len(hand.seen)
+    hand.gate.set()
+    assert client.post("/v1/embed", json={"texts": ["a"]}).status_code == 200
+    assert len(hand.seen) == seen + 1
+
+
+def test_collections_are_made_listed_described_and_deleted(client: httpx2.Client) -> None:
+    made = client.post("/v1/collections", json={"name": "logs", "precision": "int8"})
+    assert made.status_code == 201
+    assert made.json()["name"] == "logs"
+    listed = client.get("/v1/collections").json()["collections"]
+    assert [one["name"] for one in listed] == ["default", "logs"]
+    assert "checksum_key" not in made.text + str(listed)
+    assert client.get("/v1/collections/logs").json()["documents"] == 2
+    assert client.delete("/v1/collections/logs").json() == {"name": "logs"}
+    gone = client.get("/v1/collections/logs")
+    assert (gone.status_code, gone.json()["code"]) == (404, "collection_unknown")
