@@ -36,9 +36,7 @@ def pack(header: Mapping[str, Any], blobs: Sequence[Bytes] = ()) -> bytes:
     """
     head = json.dumps(header, separators=(",", ":"), allow_nan=False).encode("ascii")
     sizes = struct.pack(f"<{len(blobs)}I", *(memoryview(blob).nbytes for blob in blobs))
-    return b"".join(
-        [_PREFIX.pack(_MAGIC, len(head)), head, _COUNT.pack(len(blobs)), sizes, *blobs]
-    )
+    return b"".join([_PREFIX.pack(_MAGIC, len(head)), head, _COUNT.pack(len(blobs)), sizes, *blobs])
 
 
 def unpack(data: Bytes) -> tuple[dict[str, Any], list[bytes]]:

@@ -1,12 +1,12 @@
 """Jobs on the wire: kinds, queues, states, and the shapes of requests and views.
 
-A **job** is one accepted request. It is cut into **slices**: a slice is claimed, leased, retried and
-committed as a whole, and is small enough that a retry costs little. Its payload and its result are
-frames (:mod:`verso_core.frame`) whose header holds one object for each item, in order, so that every
-item has a result or an error of its own and one bad text never fails its neighbours.
+A **job** is one accepted request. It is cut into **slices**: a slice is claimed, leased, retried
+and committed as a whole, and is small enough that a retry costs little. Its payload and its result
+are frames (:mod:`verso_core.frame`) whose header holds one object for each item, in order, so that
+every item has a result or an error of its own and one bad text never fails its neighbours.
 
-The gateway builds payloads with :func:`cut`, the worker reads them with :func:`read_slice`; what the
-items of each kind hold is in ``docs/reference/ledger.md``.
+The gateway builds payloads with :func:`cut`, the worker reads them with :func:`read_slice`; what
+the items of each kind hold is in ``docs/reference/ledger.md``.
 """
 
 from __future__ import annotations

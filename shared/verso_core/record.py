@@ -5,7 +5,7 @@ bytes back is its **record**:
 
     offset  size  field
     0       1     codec in the low 3 bits, artifact slot in the high 5
-    1       8     hash of the stored vector's bytes (blake2b-8): names the point, detects a changed one
+    1       8     hash of the stored vector's bytes (blake2b-8): names the point, shows a change
     9       4     checksum of the chunk's bytes (blake2b-4, keyed for each collection)
     13            payload, in the codec's own format
 
@@ -76,7 +76,8 @@ class Record:
 
     def pack(self) -> bytes:
         """Write the record in the format of this module's docstring."""
-        return bytes([self.codec | self.slot << 3]) + self.vector_hash + self.checksum + self.payload
+        head = bytes([self.codec | self.slot << 3])
+        return head + self.vector_hash + self.checksum + self.payload
 
     @classmethod
     def unpack(cls, data: bytes) -> Record:
@@ -86,7 +87,8 @@ class Record:
             PatchCorrupt: it is shorter than its fixed part or names no known codec.
         """
         if len(data) < RECORD_OVERHEAD_BYTES:
-            raise PatchCorrupt(f"expected a record of >= {RECORD_OVERHEAD_BYTES} B, got {len(data)}")
+            least = RECORD_OVERHEAD_BYTES
+            raise PatchCorrupt(f"expected a record of >= {least} B, got {len(data)}")
         try:
             codec = Codec(data[0] & 7)
         except ValueError as exc:
@@ -140,7 +142,8 @@ class Entry:
             PatchCorrupt: the bytes do not follow the format to their very end.
         """
         if len(data) < 1 + _SEQ_BYTES or data[0] & 7 != _VERSION:
-            raise PatchCorrupt(f"expected an entry of format {_VERSION}, got {data[:1].hex() or '-'}")
+            found = data[:1].hex() or "nothing"
+            raise PatchCorrupt(f"expected an entry of format {_VERSION}, got {found}")
         seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
         size, at = _read_varint(data, 1 + _SEQ_BYTES)
         count, at = _read_varint(data, at)
