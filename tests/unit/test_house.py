@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -142,17 +145,65 @@ def test_every_decision_has_a_number_of_its_own_and_the_three_parts() -> None:
 def test_every_direct_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = {
-        re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower()
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if "==" in line
+        normal(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
     }
-    wanted = [*project["dependencies"]]
-    for extra in project["optional-dependencies"].values():
-        wanted.extend(extra)
-    names = {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in wanted} - {"verso"}
-    assert {re.sub(r"[-_.]+", "-", name).lower() for name in names} <= pinned
+    wanted = {*project["dependencies"]}.union(*project["optional-dependencies"].values())
+    assert {normal(requirement) for requirement in wanted} - {"verso"} <= pinned
 
 
 def test_constraints_hold_names_and_versions_only() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.!+]+", line), line
+
+
+EXTRAS = {
+    "shared/verso_core": "gateway",  # the ledger needs redis; every service that uses it has it
+    "shared/verso_codecs": "worker",
+    "shared/verso_client": "client",
+    "services/gateway/verso_gateway": "gateway",
+    "services/keeper/verso_keeper": "keeper",
+    "services/worker/verso_worker": "worker",
+    "services/standalone/verso_standalone": "standalone",
+    "training/verso_training": "training",
+}
+
+
+def imported_roots(package: Path) -> set[str]:
+    """Give the top-level names that a package's modules import, wherever in the module."""
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def names_of_extra(extra: str) -> set[str]:
+    """Give the distributions that an extra names, other extras of ours resolved."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {normal(requirement) for requirement in project["dependencies"]}
+    for requirement in project["optional-dependencies"][extra]:
+        if requirement.startswith("verso["):
+            for other in re.split(r", *", requirement[len("verso[") : -1]):
+                names |= names_of_extra(other)
+        else:
+            names.add(normal(requirement))
+    return names
+
+
+def normal(requirement: str) -> str:
+    """Give a requirement's distribution name in its normal form (PEP 503)."""
+    name = re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_every_library_a_part_imports_is_named_by_its_extra(package: str) -> None:
+    """A library that only comes along with another may be gone with that other's next release."""
+    providers = metadata.packages_distributions()
+    named = names_of_extra(EXTRAS[package])
+    for root in imported_roots(ROOT / package) - sys.stdlib_module_names:
+        if not root.startswith("verso_"):
+            assert {normal(name) for name in providers.get(root, [root])} & named, root
