@@ -8,8 +8,8 @@ one bell for a queue waits to be rung, more for the same queue say nothing new.
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 
 from celery import Celery
 
@@ -17,6 +17,7 @@ from verso_core.jobs import TASK_WORK, Queue
 from verso_gateway.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+_CLOSE_S = 1.0
 
 
 class Bells:
@@ -37,10 +38,14 @@ class Bells:
             },
         )
         self._metrics = metrics
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bells")
         self._lock = Lock()
         self._waiting: set[Queue] = set()
+        self._due: SimpleQueue[Queue | None] = SimpleQueue()
         self._failing = False
+        # a daemon: the broker's client tries for seconds to reach a broker that is gone, and a
+        # gateway that stops must not wait for that
+        self._thread = Thread(target=self._run, name="bells", daemon=True)
+        self._thread.start()
 
     def ring(self, queue: Queue) -> None:
         """Ask that a worker looks at ``queue``; returns at once and never fails."""
@@ -48,12 +53,18 @@ class Bells:
             if queue in self._waiting:
                 return
             self._waiting.add(queue)
-        self._thread.submit(self._send, queue)
+        self._due.put(queue)
 
     def close(self) -> None:
-        """Ring what still waits and let go of the broker."""
-        self._thread.shutdown(wait=True)
-        self._app.close()
+        """Ring what still waits, unless the broker keeps us waiting, and let go of it."""
+        self._due.put(None)
+        self._thread.join(_CLOSE_S)
+        if not self._thread.is_alive():
+            self._app.close()
+
+    def _run(self) -> None:
+        while (queue := self._due.get()) is not None:
+            self._send(queue)
 
     def _send(self, queue: Queue) -> None:
         with self._lock:  # before sending: work accepted from now on needs a bell of its own
