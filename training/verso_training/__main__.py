@@ -1,4 +1,4 @@
-"""Command line of training.
+r"""Command line of training.
 
 python -m verso_training prepare --recipe cpu --data DIR --out PREPARED
 python -m verso_training train --recipe cpu --prepared PREPARED --run RUN [--resume]
@@ -24,7 +24,7 @@ from verso_core import manifest
 from verso_core.errors import VersoError
 from verso_core.registry import Channel, assign
 from verso_training import config, dataset, encoder, evaluate, held_out, sources, tiny, train
-from verso_training.publish import Trained, publish
+from verso_training.publish import Trained, publish, write_text_tables
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,6 +59,11 @@ def _train(options: argparse.Namespace) -> None:
     train.Run(recipe, data=options.prepared, folder=options.run, resume=options.resume).train()
 
 
+def _tables(options: argparse.Namespace) -> None:
+    recipe = config.load(options.recipe)
+    write_text_tables(sources.documents(options.data), folder=options.out, recipe=recipe)
+
+
 def _publish(options: argparse.Namespace) -> None:
     recipe, decoder = train.load_decoder(options.run)
     sentence_encoder, wordpiece = encoder.load(_encoder_folder(options))
@@ -72,7 +77,13 @@ def _publish(options: argparse.Namespace) -> None:
         command=f"python -m verso_training train --recipe {recipe.name}",
         run=train.describe(options.run),
     )
-    publish(trained, sources.documents(options.data), folder=options.out, name=options.out.name)
+    publish(
+        trained,
+        sources.documents(options.data),
+        tables=options.tables,
+        folder=options.out,
+        name=options.out.name,
+    )
     assign(options.out.parent, Channel.STABLE, options.out.name)
 
 
@@ -126,9 +137,15 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--minutes", type=float, help="another budget than the recipe's")
     fit.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
 
+    count = command("tables", _tables, "n-gram tables and zstd dictionary; needs no decoder")
+    count.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
+    count.add_argument("--data", type=Path, required=True)
+    count.add_argument("--out", type=Path, required=True)
+
     ship = command("publish", _publish, "export, fit tables, write the artifact folder")
     ship.add_argument("--prepared", type=Path, required=True)
     ship.add_argument("--run", type=Path, required=True)
+    ship.add_argument("--tables", type=Path, required=True, help="folder written by tables")
     ship.add_argument("--data", type=Path, required=True)
     ship.add_argument("--out", type=Path, required=True)
 

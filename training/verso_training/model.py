@@ -44,7 +44,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from verso_training.config import ModelConfig
+from verso_training.config import Conditioning, ModelConfig
 
 CONFIDENCE_LIMIT = 20.0
 """Log-odds of the top token are cut to +-20: beyond, float32 has no digits left to tell."""

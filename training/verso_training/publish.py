@@ -2,9 +2,10 @@
 
 Steps:
 
+0. ``write_text_tables``, at any time: n-gram counts and the zstd dictionary from training texts.
+   They do not depend on the decoder, so they can be fitted while it trains;
 1. export the three graphs, copy the two tokenizers;
-2. fit the tables: rank probabilities on held-out texts seen through the *exported* decoder, n-gram
-   counts and the zstd dictionary on training texts;
+2. fit the rank probabilities on held-out texts seen through the *exported* decoder;
 3. report figures on other held-out texts, from real patch bytes;
 4. write golden samples: text, stored vector, one payload per codec. Each is read back first;
 5. write the model card and, last, the manifest with the hash of every file.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,8 +61,10 @@ class Trained:
     """Whether the texts were made up, as for the artifact of the tests."""
 
 
-def publish(trained: Trained, documents: Iterable[Document], *, folder: Path, name: str) -> None:
-    """Write a complete artifact into ``folder``.
+def publish(
+    trained: Trained, documents: Iterable[Document], *, tables: Path, folder: Path, name: str
+) -> None:
+    """Write a complete artifact into ``folder``; ``tables`` is what ``write_text_tables`` wrote.
 
     Raises:
         ArtifactInvalid: a graph differs from its module, or a golden sample does not read back.
@@ -70,7 +74,10 @@ def publish(trained: Trained, documents: Iterable[Document], *, folder: Path, na
     config = trained.recipe.publish
     texts = held_out.draw(pool, fit_chunks=config.fit_chunks, report_chunks=config.report_chunks)
     write_graphs(trained, folder)
-    write_tables(pool, texts.fitting, folder=folder, recipe=trained.recipe)
+    for table in ("ngram.npz", "zstd.dict"):
+        shutil.copyfile(tables / table, folder / table)
+    fitted = rank_tables(texts.fitting, folder=folder, recipe=trained.recipe)
+    fitted.save(folder / "ranks.npz")
     suite = evaluate.Suite.load(folder, trained.recipe)
     report = suite.measure(texts.reporting)
     write_golden(suite, texts.reporting, folder=folder, count=config.golden)
@@ -97,13 +104,12 @@ def write_graphs(trained: Trained, folder: Path) -> None:
     trained.decoder_tokenizer.save(str(folder / "decoder_tokenizer.json"), pretty=False)
 
 
-def write_tables(
-    pool: Sequence[Document], fitting: Sequence[Chunk], *, folder: Path, recipe: Recipe
-) -> None:
-    """ranks.npz, ngram.npz and zstd.dict."""
-    config = recipe.publish
-    rank_tables(fitting, folder=folder, recipe=recipe).save(folder / "ranks.npz")
+def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Recipe) -> None:
+    """ngram.npz and zstd.dict, counted over training texts, mixed on held-out ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config, pool = recipe.publish, list(documents)
     counted = table_texts([d for d in pool if d.split is Split.TRAIN], recipe)
+    fitting = held_out.draw(pool, fit_chunks=config.fit_chunks, report_chunks=0).fitting
     held = [chunk.text.encode("utf-8") for chunk in fitting]
     ngram_tables(counted, held, config).save(folder / "ngram.npz")
     (folder / "zstd.dict").write_bytes(zstd.train(counted, config.dictionary_bytes))

@@ -69,7 +69,8 @@ def build(folder: Path, *, work: Path, recipe: Recipe | None = None) -> None:
         command="python -m verso_training tiny-artifact",
         synthetic=True,
     )
-    publish.publish(trained, pool, folder=folder, name="tiny")
+    publish.write_text_tables(pool, folder=work / "tables", recipe=recipe)
+    publish.publish(trained, pool, tables=work / "tables", folder=folder, name="tiny")
 
 
 def _line(rng: random.Random) -> str:
