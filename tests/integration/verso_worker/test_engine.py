@@ -177,6 +177,20 @@ def test_vectors_of_another_shape_are_refused(service: Service, shape: tuple[int
         service.code([b"a", b"b"], np.zeros(shape, np.float32))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_a_vector_of_no_store_gives_none_and_spoils_no_later_record(
+    service: Service, coded: Coded, bad: float
+) -> None:
+    vectors = coded.vectors[:64].copy()
+    vectors[::2] = bad
+    texts, payloads = coded.texts[:64], coded.payloads[:64]
+    assert [p is None for p in service.code(texts, vectors)] == [True, False] * 32
+    found = service.read(payloads, vectors)
+    assert found[::2] == [None] * 32
+    assert found[1::2] == texts[1::2]
+    assert service.read(payloads, coded.vectors[:64]) == texts
+
+
 def test_a_greedy_guess_is_the_likeliest_token_at_every_step(
     service: Service, decoder: Decoder, coded: Coded
 ) -> None:
@@ -273,7 +287,7 @@ def test_a_closed_service_finishes_what_it_took(
     service = load_service(artifact, threads=1)
     found: list[list[bytes | None]] = []
     thread = make_thread(lambda: found.append(service.read(coded.payloads, coded.vectors)))
-    while not service._reader._items and not found:
+    while not service._bulk_reader._items and not found:
         thread.join(0.001)
     service.close()
     thread.join(10)
@@ -288,3 +302,21 @@ def make_thread() -> Callable[..., threading.Thread]:
         return thread
 
     return make
+
+
+def test_a_small_read_overtakes_a_bulk_read(service: Service, coded: Coded) -> None:
+    many = [*range(len(coded.texts))] * 20
+    ended: list[str] = []
+
+    def bulk() -> None:
+        service.read([coded.payloads[row] for row in many], coded.vectors[many])
+        ended.append("bulk")
+
+    thread = threading.Thread(target=bulk)
+    thread.start()
+    while not service._bulk_reader._items:
+        thread.join(0.001)
+    assert service.read(coded.payloads[:1], coded.vectors[:1]) == coded.texts[:1]
+    ended.append("one")
+    thread.join()
+    assert ended == ["one", "bulk"]

@@ -139,7 +139,11 @@ class Cache:
         self._logits = np.zeros((capacity, 1, codec.vocab), np.float32)
         self._confidence = np.zeros((capacity, 1), np.float32)
         self._new = np.zeros((*self._shape, 1, codec.head_dim), np.float32)
-        self._past, self._mask = self._allocate(self._lengths[0])
+        # Two stores, used in turn when the layout changes. Pages are touched only as rows need
+        # them; zeros, because what a row must not see is masked but still multiplied by 0.
+        size = int(np.prod(self._shape)) * longest * codec.head_dim
+        self._stores = [np.zeros(size, np.float32), np.zeros(size, np.float32)]
+        self._past, self._mask = self._lay_out(self._lengths[0])
         self._binding: ort.IOBinding | None = None
         self._bound = (0, 0)
 
@@ -218,13 +222,16 @@ class Cache:
             return
         live, kept = self._live, min(length, present)
         old_past, old_mask = self._past, self._mask
-        self._past, self._mask = self._allocate(length)
+        self._past, self._mask = self._lay_out(length)
         self._past[:, :live, :, :kept] = old_past[:, :live, :, :kept]
         self._mask[:live, :kept] = old_mask[:live, :kept]
         self._binding = None
 
-    def _allocate(self, length: int) -> tuple[Floats, Floats]:
-        past = np.zeros((*self._shape, length, self._head_dim), np.float32)
+    def _lay_out(self, length: int) -> tuple[Floats, Floats]:
+        """Give an empty past and its mask. Shape: (2L, capacity, G, P, H) and (capacity, P)."""
+        self._stores.reverse()
+        shape = (*self._shape, length, self._head_dim)
+        past = self._stores[0][: int(np.prod(shape))].reshape(shape)
         return past, np.full((self._capacity, length), _HIDDEN, np.float32)
 
     def _bind(self, live: int) -> ort.IOBinding:

@@ -29,6 +29,20 @@ CODE_BUDGET = 1024
 BATCH_ROWS = 64
 """Most texts of one batch, and most records decoded side by side."""
 
+QUICK_ROWS = 16
+"""Reads of at most so many records have a decoding loop of their own.
+
+A step with 64 rows takes some ten times as long as one with a single row, and a record takes a
+hundred steps: in one loop with a bulk verify, opening one document would take a second.
+"""
+
+VECTOR_MAX = 16.0
+"""Greatest number a vector may hold; a unit vector's are within 1.
+
+Anything else is no vector of a store. A NaN, or a number whose square overflows, would stay in the
+decoder's cache and spoil the record that is read at the same place next.
+"""
+
 _CODE_THREADS = 2  # the ranks of one batch are written while the graph runs the next
 
 
@@ -56,7 +70,8 @@ class Service:
             rows=BATCH_ROWS,
             threads=_CODE_THREADS,
         )
-        self._reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
+        self._bulk_reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
+        self._quick_reader = Reader(decoder, tables, vocabulary, rows=QUICK_ROWS)
         self._guesser = Guesser(decoder, vocabulary)
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
@@ -96,10 +111,11 @@ class Service:
             VectorInvalid: the vectors have another shape.
         """
         vectors = self._checked(vectors, count=len(texts))
+        usable = _usable(vectors)
         timings = timings or Timings()
         with timings.phase("tokenize"):
             tokens = self._vocabulary.tokenise(texts)
-        places = [place for place, ids in enumerate(tokens) if ids is not None]
+        places = [place for place, ids in enumerate(tokens) if ids is not None and usable[place]]
         works = [Codable(cast(list[int], tokens[place]), vectors[place]) for place in places]
         with timings.phase("infer"):
             found = self._code.submit(works, [len(work.tokens) + 1 for work in works])
@@ -132,11 +148,19 @@ class Service:
             EngineUnavailable: a step of the decoder failed.
         """
         vectors = self._checked(vectors, count=len(payloads))
+        texts: list[bytes | None] = [None] * len(payloads)
+        places = np.flatnonzero(_usable(vectors)).tolist()
+        reader = self._quick_reader if len(places) <= QUICK_ROWS else self._bulk_reader
         with (timings or Timings()).phase("infer"):
             try:
-                return self._reader.read(payloads, vectors, disturbed=disturbed)
+                found = reader.read(
+                    [payloads[place] for place in places], vectors[places], disturbed=disturbed
+                )
             except Exception as exc:
                 raise EngineUnavailable("the decoder failed on a batch") from exc
+        for place, text in zip(places, found, strict=True):
+            texts[place] = text
+        return texts
 
     def guess(
         self,
@@ -149,12 +173,12 @@ class Service:
         """Decode each vector with no patch at all. Shape: (n, D), float32.
 
         Raises:
-            VectorInvalid: the vectors have another shape or hold NaN or infinity.
+            VectorInvalid: the vectors have another shape, or numbers no unit vector has.
             RequestInvalid: `beam` or `max_tokens` is out of its range.
         """
         vectors = self._checked(vectors, count=len(vectors))
-        if not np.isfinite(vectors).all():
-            raise VectorInvalid("expected finite numbers, got NaN or infinity")
+        if not _usable(vectors).all():
+            raise VectorInvalid(f"expected numbers within +-{VECTOR_MAX:g}, got others or NaN")
         with (timings or Timings()).phase("infer"):
             return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
 
@@ -162,7 +186,8 @@ class Service:
         """Finish what waits and end the lanes."""
         self._encode.close()
         self._code.close()
-        self._reader.close()
+        self._bulk_reader.close()
+        self._quick_reader.close()
 
     def _checked(self, vectors: NDArray[np.float32], *, count: int) -> NDArray[np.float32]:
         if count == 0:
@@ -170,3 +195,8 @@ class Service:
         if vectors.shape != (count, self._dim):
             raise VectorInvalid(f"expected shape {(count, self._dim)}, got {vectors.shape}")
         return np.ascontiguousarray(vectors, np.float32)
+
+
+def _usable(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Tell which rows the decoder may see. Shape: (n, D) -> (n,), bool."""
+    return np.all(np.abs(vectors) <= VECTOR_MAX, axis=1)  # a NaN is not <= anything
