@@ -199,4 +199,5 @@ class Service:
 
 def _usable(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Tell which rows the decoder may see. Shape: (n, D) -> (n,), bool."""
-    return np.all(np.abs(vectors) <= VECTOR_MAX, axis=1)  # a NaN is not <= anything
+    usable: NDArray[np.bool_] = np.all(np.abs(vectors) <= VECTOR_MAX, axis=1)  # NaN <= is False
+    return usable
