@@ -1,0 +1,225 @@
+"""A real platform: `verso up` with a small artifact, spoken to over HTTP and sometimes shot at.
+
+The artifact is ``tests/data/artifact-tiny``: real graphs, tokenizers and tables of the shipped
+layout, small enough for git. VERSO_TEST_ARTIFACT names another one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from verso_client import Client, Document, Retries
+from verso_core.errors import Unavailable
+from verso_standalone.valkey import find_program, free_port
+
+ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
+READY_TIMEOUT_S = 90.0
+
+_PARTS = {
+    "worker": ("-m", "verso_worker"),
+    "engine": ("-m", "verso_worker.engine"),
+    "shard": ("-m", "verso_worker.shard"),
+    "keeper": ("-m", "verso_keeper"),
+    "gateway": ("-m", "verso_gateway"),
+}
+
+
+class Platform:
+    """One `verso up` on a data folder of its own."""
+
+    def __init__(self, data: Path, artifact: Path, **settings: str) -> None:
+        self.data = data
+        self.artifact = artifact
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.output = data.parent / f"{data.name}.up.txt"
+
+    def start(self) -> None:
+        """Start it and wait until it says that it is ready."""
+        argv = [sys.executable, "-m", "verso_standalone", "up", "--data", str(self.data)]
+        argv += ["--port", str(self.port), "--artifact", str(self.artifact), "--threads", "1"]
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                argv,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **self._settings},
+            )
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while b"ready at" not in self.output.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"verso up did not become ready:\n{self.output.read_text()}")
+            time.sleep(0.1)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it and give its exit status."""
+        assert self._process is not None
+        members = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.send_signal(how)
+        status: int = self._process.wait(timeout=60)
+        self._process = None
+        _, alive = psutil.wait_procs(members, timeout=20)
+        assert not alive, f"left behind: {alive}"
+        return status
+
+    def close(self) -> None:
+        """End it, whatever its state."""
+        if self._process is not None and self._process.poll() is None:
+            self.stop(signal.SIGKILL)
+
+    def pid(self, part: str) -> int:
+        """Give the process id of a part; it may be between two lives for a moment."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for process in self._members():
+                if self._is(part, process):
+                    return int(process.pid)
+            time.sleep(0.05)
+        pytest.fail(f"no {part} is running")
+
+    def kill(self, part: str) -> int:
+        """End a part with SIGKILL; gives the process id it had."""
+        pid = self.pid(part)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def client(self, patience_s: float = 90.0) -> Client:
+        """Make a client that rides out restarts."""
+        return Client(self.url, retries=Retries(patience_s=patience_s, longest_pause_s=0.5))
+
+    def await_verified(self, collection: str, count: int, timeout_s: float = 60.0) -> None:
+        """Wait until so many documents have passed the independent verify."""
+        deadline = time.monotonic() + timeout_s
+        with self.client() as client:
+            while (stats := client.stats(collection)).verified < count:
+                assert time.monotonic() < deadline, f"verified {stats.verified} of {count}"
+                time.sleep(0.2)
+
+    def read_all(self, collection: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Read documents back, many at a time; an error of one fails the test."""
+        found: dict[str, bytes] = {}
+        with self.client() as client:
+            for start in range(0, len(ids), 64):
+                batch = list(ids[start : start + 64])
+                for text in client.reconstruct(batch, collection=collection):
+                    assert text.error is None, text.error
+                    found[text.id] = text.data
+        return found
+
+    def redis(self) -> redis.Redis:
+        """Connect to the ledger, past every rule: only for tests that break things."""
+        words = (self.data / "valkey" / "valkey.conf").read_text(encoding="utf-8").split()
+        port = int(words[words.index("port") + 1])
+        password = (self.data / "secret").read_text(encoding="ascii")
+        return redis.Redis(port=port, password=password)
+
+    def log(self, part: str) -> str:
+        """Give what a part has logged."""
+        return (self.data / "logs" / f"{part}.log").read_text(encoding="utf-8")
+
+    def _members(self) -> list[psutil.Process]:
+        assert self._process is not None
+        members: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
+        return members
+
+    @staticmethod
+    def _is(part: str, process: psutil.Process) -> bool:
+        try:
+            command = process.cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+        if "-I" in command:  # the tether before it has become the program
+            return False
+        if part == "valkey":
+            return bool(command) and "valkey-server" in command[0]
+        flag, module = _PARTS[part]
+        return any(pair == (flag, module) for pair in itertools.pairwise(command))
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Path:
+    """The artifact that platforms serve."""
+    folder = Path(os.environ.get("VERSO_TEST_ARTIFACT", ARTIFACT))
+    if not (folder / "manifest.json").is_file():
+        pytest.fail(f"expected an artifact in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def new_platform(
+    artifact: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Platform]]:
+    """Make platforms with settings of their own; all are ended with the session."""
+    try:
+        find_program()
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(error.detail)
+    made: list[Platform] = []
+
+    def make(**settings: str) -> Platform:
+        data = tmp_path_factory.mktemp("up") / "data"
+        platform = Platform(data, artifact, **settings)
+        made.append(platform)
+        return platform
+
+    yield make
+    for platform in made:
+        platform.close()
+
+
+@pytest.fixture(scope="session")
+def platform(new_platform: Callable[..., Platform]) -> Platform:
+    """One platform that all tests share which leave it as they found it."""
+    shared = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    shared.start()
+    return shared
+
+
+@pytest.fixture
+def verso(platform: Platform) -> Iterator[Client]:
+    """A client of the shared platform."""
+    with platform.client(patience_s=30.0) as client:
+        yield client
+
+
+@pytest.fixture
+def collection(verso: Client, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A collection of the test's own, deleted after it."""
+    name = f"t{abs(hash(request.node.nodeid)):x}"[:24]
+    verso.create_collection(name)
+    yield name
+    verso.delete_collection(name)
+
+
+@pytest.fixture(scope="session")
+def lines() -> Callable[[int], list[Document]]:
+    """Make log lines that differ, with metadata and times to filter on."""
+
+    def make(count: int) -> list[Document]:
+        return [
+            Document(
+                f"2026-11-21T12:00:{n % 60:02d}Z host-{n % 7} sshd[{1000 + n}]: session {n} "
+                f"opened for user u{n * 7919 % 1000}",
+                id=f"line/{n}",
+                metadata={"host": f"host-{n % 7}", "even": n % 2 == 0},
+                time=1_795_262_400.0 + n,
+            )
+            for n in range(count)
+        ]
+
+    return make

@@ -1,0 +1,230 @@
+"""Whatever dies comes back, nothing accepted is lost, and nobody gets a wrong text."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+from verso_client import Document
+from verso_core.errors import QueueFull, RecordCorrupt
+from verso_core.jobs import Collection, Status
+from verso_core.record import Entry, bucket_of
+
+if TYPE_CHECKING:
+    import redis
+    from tests.e2e.conftest import Platform
+
+TEXTS = 600
+
+
+@pytest.fixture(scope="module")
+def target(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
+    """A platform to shoot at. Settle and grace are short, so that texts really are dropped."""
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform.start()
+    yield platform
+    platform.close()
+
+
+def numbered(documents: list[Document], prefix: str) -> list[Document]:
+    return [Document(d.text, id=f"{prefix}/{n}") for n, d in enumerate(documents)]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("part", ["worker", "engine", "shard", "gateway", "keeper", "valkey"])
+def test_sigkill_in_the_middle_of_an_ingest_loses_nothing(
+    target: Platform, lines: Callable[[int], list[Document]], part: str
+) -> None:
+    documents = numbered(lines(TEXTS), part)
+    name = f"kill-{part}"
+    with target.client() as verso:
+        verso.create_collection(name)
+        [job] = verso.submit(documents, collection=name)
+        while verso.job(job.id).ok == 0:
+            time.sleep(0.02)
+        first = target.kill(part)
+        ended = verso.wait(job.id, timeout_s=150.0)
+        assert ended.status is Status.SUCCEEDED
+        assert (ended.ok, ended.failed) == (TEXTS, 0)
+        assert target.pid(part) != first
+        target.await_verified(name, TEXTS, timeout_s=120.0)
+        texts = {str(d.id): str(d.text).encode() for d in documents}
+        assert target.read_all(name, list(texts)) == texts
+        assert verso.stats(name).documents == TEXTS
+        verso.delete_collection(name)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_second_start_finds_everything_again(
+    new_platform: Callable[..., Platform],
+    lines: Callable[[int], list[Document]],
+    how: signal.Signals,
+) -> None:
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform.start()
+    documents = numbered(lines(100), "kept")
+    texts = {str(d.id): str(d.text).encode() for d in documents}
+    with platform.client() as verso:
+        verso.ingest(documents)
+        [job] = verso.submit(numbered(lines(300), "under-way"))
+        status = platform.stop(how)
+        assert status == (0 if how is not signal.SIGKILL else -signal.SIGKILL)
+        platform.start()
+        assert platform.read_all("default", list(texts)) == texts
+        assert verso.wait(job.id, timeout_s=60.0).ok == 300
+        assert verso.search(str(documents[3].text)).hits[0].score > 0.99
+    platform.close()
+
+
+def test_a_folder_in_use_is_refused_and_its_owner_goes_on(target: Platform) -> None:
+    argv = [sys.executable, "-m", "verso_standalone", "up", "--port", "0"]
+    argv += ["--data", str(target.data), "--artifact", str(target.artifact)]
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert second.returncode == 1
+    assert "unavailable: " in second.stdout
+    with target.client() as verso:
+        assert verso.ready()
+        assert len(verso.embed(["still here"])) == 1
+
+
+def test_an_artifact_with_one_flipped_bit_is_refused(
+    new_platform: Callable[..., Platform], artifact: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(artifact, broken)
+    path = broken / "decoder.onnx"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    argv = [sys.executable, "-m", "verso_standalone", "up", "--port", "0"]
+    argv += ["--data", str(tmp_path / "data"), "--artifact", str(broken)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "artifact_invalid" in done.stdout
+    assert "decoder.onnx" in done.stdout
+
+
+def text_of(value: object) -> str:
+    assert isinstance(value, bytes)
+    return value.decode()
+
+
+def entry_of(ledger: redis.Redis, collection: str, document: str) -> tuple[str, str, bytes]:
+    """Give the hash, the field and the bytes where the ledger keeps a short document."""
+    stored = Collection.model_validate_json(text_of(ledger.hget("verso:collections", collection)))
+    uid = text_of(ledger.hget("verso:uids", collection))
+    bucket = bucket_of(document, buckets=stored.buckets)
+    name = f"verso:docs:{uid}:{bucket}"
+    value = ledger.hget(name, document)
+    assert isinstance(value, bytes)
+    return name, document, value
+
+
+def test_a_corrupted_patch_byte_is_record_corrupt_and_never_wrong_text(target: Platform) -> None:
+    text = b"the quick brown fox jumps over the lazy dog, 4711 times, 0xdeadbeef"
+    with target.client(patience_s=10.0) as verso, target.redis() as ledger:
+        verso.create_collection("corrupt")
+        verso.ingest([Document(text, id="d"), Document(b"intact", id="e")], collection="corrupt")
+        target.await_verified("corrupt", 2)
+        name, field, good = entry_of(ledger, "corrupt", "d")
+        payload = len(Entry.unpack(good).records[0].payload)
+        for offset in range(1, payload + 1):
+            bad = bytearray(good)
+            bad[-offset] ^= 0x10
+            ledger.hset(name, field, bytes(bad))
+            try:
+                stored = verso.get("d", collection="corrupt")
+            except RecordCorrupt:
+                continue
+            assert stored.data == text  # a bit that carries nothing, and the checksum agreed
+        bad = bytearray(good)
+        bad[-1 - payload] ^= 0x01  # the checksum itself
+        ledger.hset(name, field, bytes(bad))
+        with pytest.raises(RecordCorrupt):
+            verso.get("d", collection="corrupt")
+        first, second = verso.reconstruct(["d", "e"], collection="corrupt")
+        assert first.error is not None
+        assert first.error.code == "record_corrupt"
+        assert second.data == b"intact"
+        hits = {hit.document: hit for hit in verso.search("fox", collection="corrupt").hits}
+        assert hits["d"].error is not None
+        assert hits["d"].text is None
+        assert hits["e"].data == b"intact"
+        ledger.hset(name, field, good)
+        assert verso.get("d", collection="corrupt").data == text
+        verso.delete_collection("corrupt")
+
+
+@pytest.mark.timeout(180)
+def test_without_redis_the_api_answers_503_and_recovers_by_itself(target: Platform) -> None:
+    pid = target.pid("valkey")
+    with httpx2.Client(base_url=target.url, timeout=10.0) as http:
+        # Stopped, not killed: the supervisor would have a new one up in no time.
+        subprocess.run(["kill", "-STOP", str(pid)], check=True)
+        try:
+            started = time.monotonic()
+            answer = http.post("/v1/search", json={"query": "a"})
+            took_s = time.monotonic() - started
+            assert answer.status_code == 503
+            assert answer.json()["code"] == "ledger_unavailable"
+            assert answer.json()["retryable"] is True
+            assert "retry-after" in answer.headers
+            assert took_s < 5.0
+            assert http.get("/healthz").status_code == 200
+            assert http.get("/readyz").status_code == 503
+        finally:
+            subprocess.run(["kill", "-CONT", str(pid)], check=True)
+    with target.client() as verso:
+        assert len(verso.embed(["back again"])) == 1
+
+
+@pytest.mark.timeout(180)
+def test_more_work_than_the_queue_may_hold_is_429_with_retry_after(
+    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
+) -> None:
+    platform = new_platform(VERSO_QUEUE_LIMIT_SLICES="4")
+    platform.start()
+    with platform.client(patience_s=0.0) as verso:
+        with pytest.raises(QueueFull) as caught:  # noqa: PT012 - one of these uploads is too much
+            for n in range(50):
+                verso.submit(numbered(lines(128), f"batch-{n}"))
+        assert caught.value.retry_after_s > 0
+    with platform.client(patience_s=90.0) as patient:
+        report = patient.ingest(numbered(lines(128), "later"))
+        assert report.documents == 128
+    platform.close()
+
+
+@pytest.mark.timeout(180)
+def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
+    new_platform: Callable[..., Platform],
+) -> None:
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform.start()
+    with platform.client() as verso:
+        verso.ingest([Document("there was room", id="a")])
+        platform.stop()
+        full = new_platform(VERSO_FREE_FLOOR_MIB=str(10**9))
+        full.data, full.port, full.url = platform.data, platform.port, platform.url
+        full.start()
+        assert verso.get("a").data == b"there was room"
+        [job] = verso.submit([Document("there is none", id="b")])
+        time.sleep(5.0)
+        assert verso.job(job.id).ok == 0
+        assert "disk_full" in full.log("worker") or verso.job(job.id).error is not None
+        full.stop()
+        platform.start()
+        # The text was accepted and so it is kept until there is room.
+        assert verso.wait(job.id, timeout_s=90.0).status is Status.SUCCEEDED
+        assert verso.get("b").data == b"there is none"
+    platform.close()
