@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +36,7 @@ from verso_gateway.routes import (
 from verso_gateway.settings import Settings
 from verso_gateway.submit import Desk
 
+_CLOSE_S = 2.0
 _GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs)
 
 
@@ -103,7 +105,9 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             yield
         finally:
             closing.set()
-            await ledger.close()
+            # a Redis client may turn a cancellation into an error of its own and so survive it
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ledger.close(), _CLOSE_S)
             await asyncio.to_thread(bells.close)
 
     return lifespan
