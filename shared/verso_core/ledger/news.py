@@ -35,6 +35,8 @@ class News:
         self._listener: asyncio.Task[None] | None = None
         self._heard_s = 0.0
         self._connected = False
+        self._over = False
+        self._resting = False  # in an await that may be cancelled without leaving a socket open
 
     @property
     def poll_s(self) -> float:
@@ -57,21 +59,36 @@ class News:
                 del self._bells[job_id]
 
     async def close(self) -> None:
-        """End the subscription."""
+        """End the subscription.
+
+        A listener that is just connecting is let finish: cancelled there, redis-py would lose
+        sight of the socket.
+        """
+        self._over = True
         if self._listener is not None:
-            self._listener.cancel()
+            if self._resting:
+                self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
             self._listener = None
 
     async def _listen(self) -> None:
-        while True:
+        while not self._over:
             try:
                 await self._subscription()
             except (RedisError, OSError) as exc:
                 if self._connected:
                     _log.warning("news are lost", extra={"error": type(exc).__name__})
                 self._connected = False
-                await asyncio.sleep(_BACKOFF_S)
+                with self._rest():
+                    await asyncio.sleep(_BACKOFF_S)
+
+    @contextmanager
+    def _rest(self) -> Iterator[None]:
+        self._resting = True
+        try:
+            yield
+        finally:
+            self._resting = False
 
     async def _subscription(self) -> None:
         """Listen until the connection fails. A silent peer is asked, and given up when mute."""
@@ -79,8 +96,10 @@ class News:
         async with self._redis.pubsub() as channel:
             await channel.subscribe(key("news"))
             self._heard_s = clock()
-            while clock() - self._heard_s < _SILENT_S:
-                message = cast("dict[str, Any] | None", await channel.get_message(timeout=_QUIET_S))
+            while not self._over and clock() - self._heard_s < _SILENT_S:
+                with self._rest():
+                    reply = await channel.get_message(timeout=_QUIET_S)
+                message = cast("dict[str, Any] | None", reply)
                 if message is None:
                     await channel.ping()
                     continue
@@ -90,7 +109,8 @@ class News:
                     self._ring_all()
                 elif message["type"] == "message":
                     self._ring(message["data"].decode())
-        raise RedisError("the subscription is silent")
+        if not self._over:
+            raise RedisError("the subscription is silent")
 
     def _ring(self, job_id: str) -> None:
         for event in self._bells.get(job_id, ()):
