@@ -21,6 +21,7 @@ from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, Service
 from verso_worker.engine.sessions import Device, open_session
+from verso_worker.timings import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 HARD = [
@@ -105,6 +106,48 @@ def test_texts_coded_with_two_threads_are_read_with_one(
 def test_the_order_of_texts_does_not_change_their_payloads(service: Service, coded: Coded) -> None:
     backwards = service.code(coded.texts[::-1], coded.vectors[::-1])
     assert service.read([p or b"" for p in backwards], coded.vectors[::-1]) == coded.texts[::-1]
+
+
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_drafts_right_or_wrong_change_no_result(
+    service: Service, coded: Coded, disturbed: bool
+) -> None:
+    wrong = [b"", b"\xff", b"9" * 500, b"another text", b"the", b"The message"]
+    drafts = [
+        text if row % 3 else (text[: row // 2], text + b" ", wrong[row % 6])[row // 3 % 3]
+        for row, text in enumerate(coded.texts)
+    ]
+    found = service.read(coded.payloads, coded.vectors, drafts=drafts, disturbed=disturbed)
+    assert found == coded.texts
+
+
+def test_a_right_draft_is_confirmed_without_a_decoding_loop(
+    artifact: Artifact, coded: Coded
+) -> None:
+    service = load_service(artifact, threads=1)
+    service._bulk_reader.close()
+    service._quick_reader.close()
+    confirmed = service._confirmed(
+        list(zip(coded.payloads, coded.vectors, coded.texts, strict=True)),
+        disturbed=True,
+        timings=Timings(),
+    )
+    service.close()
+    assert confirmed == [True] * len(coded.texts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(place=st.integers(0, 30), bit=st.integers(0, 7), row=st.integers(0, 40))
+def test_a_spoilt_payload_is_never_confirmed_as_what_it_no_longer_says(
+    service: Service, coded: Coded, place: int, bit: int, row: int
+) -> None:
+    payload = bytearray(coded.payloads[row] or b"\0")
+    payload[place % len(payload)] ^= 1 << bit
+    alone = slice(row, row + 1)
+    without = service.read([bytes(payload)], coded.vectors[alone])
+    assert without == service.read(
+        [bytes(payload)], coded.vectors[alone], drafts=coded.texts[alone]
+    )
 
 
 def test_many_threads_read_their_own_texts(service: Service, coded: Coded) -> None:

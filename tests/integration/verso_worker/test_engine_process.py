@@ -66,6 +66,12 @@ def test_texts_come_back_over_the_socket(
             [payload or b"" for payload in payloads], encoded.vectors, disturbed=disturbed
         )
         assert [texts[0], *texts[2:]] == [TEXTS[0], *TEXTS[2:]]
+    kept = [0, 2, 3]
+    drafts = [TEXTS[0], b"a wrong draft", TEXTS[3]]
+    texts = client.read(
+        [payloads[row] or b"" for row in kept], encoded.vectors[kept], drafts=drafts
+    )
+    assert texts == [TEXTS[row] for row in kept]
     assert set(timings.spent) == {"tokenize", "infer"}
     [guess] = client.guess(encoded.vectors[:1], beam=2, max_tokens=8)
     assert 0 < guess.confidence <= 1

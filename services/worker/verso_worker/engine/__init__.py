@@ -10,6 +10,7 @@
     decoder     the decoder's graphs: whole records at once, or token by token with a cache
     vocabulary  the decoder's tokenizer, lossless
     coding      texts and vectors to payloads of the neural codec
+    checking    payloads against the texts they are believed to give
     reading     payloads and vectors back to texts
     guessing    vectors alone to likely texts
 

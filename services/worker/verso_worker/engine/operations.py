@@ -4,7 +4,8 @@
     info     -                         -                   artifact, device, ...     -
     encode   -                         texts               tokens                    vectors
     code     -                         vectors, texts      coded: [bool]             payloads
-    read     disturbed                 vectors, payloads   read: [bool]              texts
+    read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
+                                       maybe drafts
     guess    beam, max_tokens, count   vectors             log_probability: [..],    texts
                                                            confidence: [..]
 
@@ -51,6 +52,7 @@ class Model(Protocol):
         vectors: NDArray[np.float32],
         *,
         disturbed: bool,
+        drafts: Sequence[bytes] | None,
         timings: Timings,
     ) -> list[bytes | None]:
         """Give texts."""
@@ -81,9 +83,13 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
         return header, [payload or b"" for payload in payloads]
 
     def read(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-        vectors, payloads = _split(blobs)
+        half = (len(blobs) + 1) // 2
+        drafts = blobs[half:] if header["drafts"] else None
+        vectors, payloads = _split(blobs[:half] if header["drafts"] else blobs)
         timings = Timings()
-        texts = model.read(payloads, vectors, disturbed=header["disturbed"], timings=timings)
+        texts = model.read(
+            payloads, vectors, disturbed=header["disturbed"], drafts=drafts, timings=timings
+        )
         found = [text is not None for text in texts]
         reply = {"read": found, "timings_ms": timings.spent}
         return reply, [text or b"" for text in texts]
@@ -148,11 +154,16 @@ class EngineClient:
         vectors: NDArray[np.float32],
         *,
         disturbed: bool = False,
+        drafts: Sequence[bytes] | None = None,
         timings: Timings | None = None,
     ) -> list[bytes | None]:
-        """Decode each payload against its vector; None where it is no payload of this model."""
-        blobs = [_bytes(vectors), *payloads]
-        header, texts = self._client.call("read", {"disturbed": disturbed}, blobs)
+        """Decode each payload against its vector; None where it is no payload of this model.
+
+        `drafts`, what each payload is believed to give, change nothing but the time it takes.
+        """
+        blobs = [_bytes(vectors), *payloads, *(drafts or ())]
+        wanted = {"disturbed": disturbed, "drafts": drafts is not None}
+        header, texts = self._client.call("read", wanted, blobs)
         _add(timings, header)
         return _or_none(texts, header["read"])
 

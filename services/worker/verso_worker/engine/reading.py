@@ -22,9 +22,9 @@ from verso_codecs.ranks import RankTables, Streams
 from verso_worker.engine.batching import Closed, Item, Pool
 from verso_worker.engine.decoder import Cache, Decoder, Memory, Scores
 from verso_worker.engine.lanes import log_failure
+from verso_worker.engine.noise import Noise
 from verso_worker.engine.vocabulary import Vocabulary
 
-_NOISE_SEED = 20_250_401
 _GROUP_RECORDS = 256
 """Records whose memory is computed and held at once; about 34 KB each in the default model."""
 
@@ -46,23 +46,6 @@ class Record:
     place: int
 
 
-class Noise:
-    """Uniform noise of a total width, drawn once and used from a new place each time.
-
-    Drawing it anew for every logit would cost as much as the decoder.
-    """
-
-    def __init__(self, size: int, width: float) -> None:
-        self._random = np.random.default_rng(_NOISE_SEED)
-        bank = self._random.random(4 * size, dtype=np.float32) - np.float32(0.5)
-        self._bank = bank * np.float32(width)
-
-    def add(self, values: NDArray[np.float32]) -> None:
-        """Add noise to an array of at most the size given at construction, in place."""
-        start = int(self._random.integers(self._bank.size - values.size + 1))
-        values += self._bank[start : start + values.size]
-
-
 class Reader:
     """The thread of the decoding loop, and the pool of records that wait for it."""
 
@@ -72,8 +55,7 @@ class Reader:
         self._decoder = decoder
         self._tables = tables
         self._vocabulary = vocabulary
-        self._logit_noise = Noise(decoder.codec.vocab, decoder.codec.epsilon)
-        self._confidence_noise = Noise(rows, decoder.codec.confidence_epsilon)
+        self._noise = Noise(decoder.codec)
         self._cache = Cache(decoder, rows)
         self._rows = rows
         self._items: list[Item[Record]] = []  # of the live rows, in the cache's order
@@ -167,9 +149,8 @@ class Reader:
             logits = scores.logits if alone else scores.logits[rows]
             confidence = scores.confidence if alone else scores.confidence[rows]
             if group.disturbed:
-                for row_logits in logits:
-                    self._logit_noise.add(row_logits)
-                self._confidence_noise.add(confidence)
+                for index in range(len(rows)):
+                    self._noise.add(logits[index], confidence[index : index + 1])
             places = np.array([self._items[row].work.place for row in rows], np.int32)
             tokens[rows] = group.streams.step(places, logits, confidence)
         return tokens

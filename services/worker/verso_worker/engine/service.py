@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from verso_codecs.ranks import RankTables
 from verso_core.errors import EngineUnavailable, VectorInvalid
+from verso_worker.engine.checking import Checker, Draft
 from verso_worker.engine.coding import Codable, Coder
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
+from verso_worker.engine.noise import Noise
 from verso_worker.engine.reading import Reader
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.records import Encoded, Guess
@@ -25,6 +27,9 @@ ENCODE_BUDGET = 512
 
 CODE_BUDGET = 1024
 """Tokens of a coding batch: 32 MB of logits with a vocabulary of 8192."""
+
+CHECK_BUDGET = 768
+"""Tokens of a checking batch: unlike coding, so that texts are checked in another shape."""
 
 BATCH_ROWS = 64
 """Most texts of one batch, and most records decoded side by side."""
@@ -69,6 +74,12 @@ class Service:
             budget=CODE_BUDGET,
             rows=BATCH_ROWS,
             threads=_CODE_THREADS,
+        )
+        self._check: Lane[Draft, bool] = Lane(
+            "check",
+            Checker(decoder, tables, Noise(decoder.codec)).run,
+            budget=CHECK_BUDGET,
+            rows=BATCH_ROWS,
         )
         self._bulk_reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
         self._quick_reader = Reader(decoder, tables, vocabulary, rows=QUICK_ROWS)
@@ -131,6 +142,7 @@ class Service:
         vectors: NDArray[np.float32],
         *,
         disturbed: bool = False,
+        drafts: Sequence[bytes] | None = None,
         timings: Timings | None = None,
     ) -> list[bytes | None]:
         """Decode each payload against its vector; None where it is no payload of this model.
@@ -141,6 +153,8 @@ class Service:
             disturbed: move logits and confidences by up to half the margin of the coder. The shape
                 of the batch differs from the coder's in any case: one token for each row here,
                 whole records there.
+            drafts: what each payload is believed to give. The result is the same with any drafts
+                or none; a right one is confirmed in one pass instead of one for each token.
             timings: added to.
 
         Raises:
@@ -148,10 +162,20 @@ class Service:
             EngineUnavailable: a step of the decoder failed.
         """
         vectors = self._checked(vectors, count=len(payloads))
+        timings = timings or Timings()
         texts: list[bytes | None] = [None] * len(payloads)
         places = np.flatnonzero(_usable(vectors)).tolist()
+        if drafts is not None:
+            confirmed = self._confirmed(
+                [(payloads[place], vectors[place], drafts[place]) for place in places],
+                disturbed=disturbed,
+                timings=timings,
+            )
+            for place, right in zip(places, confirmed, strict=True):
+                texts[place] = drafts[place] if right else None
+            places = [place for place in places if texts[place] is None]
         reader = self._quick_reader if len(places) <= QUICK_ROWS else self._bulk_reader
-        with (timings or Timings()).phase("infer"):
+        with timings.phase("infer"):
             try:
                 found = reader.read(
                     [payloads[place] for place in places], vectors[places], disturbed=disturbed
@@ -161,6 +185,26 @@ class Service:
         for place, text in zip(places, found, strict=True):
             texts[place] = text
         return texts
+
+    def _confirmed(
+        self,
+        believed: Sequence[tuple[bytes, NDArray[np.float32], bytes]],
+        *,
+        disturbed: bool,
+        timings: Timings,
+    ) -> list[bool]:
+        """Tell which payloads give exactly their drafts; each comes with its vector between."""
+        with timings.phase("tokenize"):
+            tokens = self._vocabulary.tokenise([draft for _, _, draft in believed])
+        works = [
+            Draft(payload, vector, ids, disturbed)
+            for (payload, vector, _), ids in zip(believed, tokens, strict=True)
+            if ids is not None
+        ]
+        with timings.phase("infer"):
+            found = iter(self._check.submit(works, [len(work.tokens) + 1 for work in works]))
+        # A draft on which the graph failed is not confirmed; reading it will tell why.
+        return [ids is not None and next(found) is True for ids in tokens]
 
     def guess(
         self,
@@ -186,6 +230,7 @@ class Service:
         """Finish what waits and end the lanes."""
         self._encode.close()
         self._code.close()
+        self._check.close()
         self._bulk_reader.close()
         self._quick_reader.close()
 
