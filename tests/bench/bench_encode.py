@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
+    paper = sheet.Sheet("encode")
     artifact = manifest.load(arguments.artifact or find_artifact())
     rows = measure(artifact, arguments)
     sheet.table(
@@ -236,7 +237,7 @@ def main() -> None:
             for row in rows
         ],
     )
-    sheet.finish("encode", {"artifact": artifact.id, "threads": arguments.threads, "rows": rows})
+    paper.finish({"artifact": artifact.id, "threads": arguments.threads, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -130,6 +130,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
+    paper = sheet.Sheet("restore")
     artifact = manifest.load(arguments.artifact or find_artifact())
     with tempfile.TemporaryDirectory(prefix="verso-") as run:
         socket = Path(run) / "engine.sock"
@@ -160,7 +161,7 @@ def main() -> None:
             for row in rows
         ],
     )
-    sheet.finish("restore", {"artifact": artifact.id, "threads": arguments.threads, "rows": rows})
+    paper.finish({"artifact": artifact.id, "threads": arguments.threads, "rows": rows})
 
 
 def _measure(

@@ -181,6 +181,7 @@ def main() -> None:
     parser.add_argument("--precision", type=Precision, choices=list(Precision), nargs="+")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
+    paper = sheet.Sheet("storage")
     artifact = manifest.load(arguments.artifact or find_artifact())
     service = load_service(artifact, threads=arguments.threads)
     sets = texts.corpus_by_kind() | (texts.public(arguments.data) if arguments.data else {})
@@ -193,7 +194,7 @@ def main() -> None:
         ]
         _print(precision, found[precision])
     service.close()
-    sheet.finish("storage", {"artifact": artifact.id, "sets": found})
+    paper.finish({"artifact": artifact.id, "sets": found})
 
 
 def _print(precision: str, rows: list[dict[str, Any]]) -> None:

@@ -33,18 +33,29 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     Console(width=200, highlight=False).print(shown)
 
 
-def finish(bench: str, result: dict[str, Any]) -> None:
-    """Print the closing JSON line."""
-    line = {
-        "bench": bench,
-        **_rounded(result),
-        "machine": machine(),
-        "versions": {name: _version(name) for name in _VERSIONS}
-        | {"python": sys.version.split()[0]},
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    }
-    print(json.dumps(line))
+class Sheet:
+    """One run of a bench, from before its first step.
+
+    The load average is taken then: above zero it says that something else was running, and that the
+    figures are too low.
+    """
+
+    def __init__(self, bench: str) -> None:
+        self._bench = bench
+        self._load = os.getloadavg()[0]
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Print the closing JSON line."""
+        line = {
+            "bench": self._bench,
+            **_rounded(result),
+            "machine": machine() | {"load_before": round(self._load, 2)},
+            "versions": {name: _version(name) for name in _VERSIONS}
+            | {"python": sys.version.split()[0]},
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+        print(json.dumps(line))
 
 
 def _rounded(value: Any) -> Any:
@@ -61,14 +72,12 @@ def _rounded(value: Any) -> Any:
 
 
 def machine() -> dict[str, Any]:
-    """Describe where this runs. ``load`` is the average over the last minute: above 1 at the start
-    means that something else was running and the figures are too low."""
+    """Describe where this runs."""
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(terse=True),
-        "load": round(os.getloadavg()[0], 2),
     }
 
 
