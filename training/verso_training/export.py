@@ -15,6 +15,7 @@ kernel choice of a later machine can change the weights.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -186,17 +187,20 @@ def _export(
     module.eval()
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
-        program = torch.onnx.export(
-            module,
-            example,
-            input_names=list(inputs),
-            output_names=list(outputs),
-            dynamic_shapes=dynamic,
-            opset_version=OPSET,
-            dynamo=True,
-            optimize=True,
-            verbose=False,
-        )
+        with warnings.catch_warnings():
+            # The exporter warns about coming changes of its own; nothing here can act on them.
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module,
+                example,
+                input_names=list(inputs),
+                output_names=list(outputs),
+                dynamic_shapes=dynamic,
+                opset_version=OPSET,
+                dynamo=True,
+                optimize=True,
+                verbose=False,
+            )
         assert program is not None
         program.save(str(plain), external_data=False)
         model = onnx.load(plain)

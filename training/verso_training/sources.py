@@ -62,14 +62,6 @@ def held_out(key: str) -> bool:
     return int.from_bytes(digest[:4], "big") % 100 < _HELD_OUT_PERCENT
 
 
-def text_file(path: Path, *, family: str = "text") -> Iterator[Document]:
-    """The paragraphs of a plain text file; every tenth is held out. For tests and trials."""
-    paragraphs = path.read_text(encoding="utf-8").split("\n\n")
-    for number, paragraph in enumerate(p for p in paragraphs if p.strip()):
-        split = Split.VALIDATION if number % 10 == 9 else Split.TRAIN
-        yield Document(family, path.stem, f"{path.stem}:{number}", paragraph, split)
-
-
 def foreign(root: Path, *, count: int = 300) -> list[Chunk]:
     """CLINC150 validation questions: a set unlike the training texts, for figures only."""
     with lzma.open(
