@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from verso_core.errors import CLASSES
+from verso_gateway.app import create_app
+from verso_gateway.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
@@ -207,3 +209,13 @@ def test_every_library_a_part_imports_is_named_by_its_extra(package: str) -> Non
     for root in imported_roots(ROOT / package) - sys.stdlib_module_names:
         if not root.startswith("verso_"):
             assert {normal(name) for name in providers.get(root, [root])} & named, root
+
+
+def test_every_route_is_documented() -> None:
+    page = (ROOT / "docs/reference/api.md").read_text()
+    documented = set(
+        re.findall(r"`(?:(?:GET|POST|DELETE)(?:/(?:GET|POST|DELETE))* )(/[^`?]*)", page)
+    )
+    shapes = {re.sub(r"\{[^}]*\}", "{}", path) for path in documented}
+    for path in create_app(Settings()).openapi()["paths"]:
+        assert re.sub(r"\{[^}]*\}", "{}", path) in shapes, path
