@@ -11,12 +11,14 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from verso_core import manifest, telemetry
 from verso_core.errors import VersoError
 from verso_worker.child import refuse
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
+from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device
 from verso_worker.wire import Server
 
@@ -30,17 +32,22 @@ def main() -> None:
     arguments = _arguments()
     telemetry.configure("engine")
     try:
-        artifact = manifest.load(arguments.artifact)
-        service = load_service(artifact, threads=arguments.threads, device=arguments.device)
+        service, info = _load(arguments)
     except VersoError as exc:
         refuse(arguments.socket, exc)
-    info = describe(artifact, threads=arguments.threads, device=arguments.device)
     server = Server(arguments.socket, handlers(service, info), threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())
     _log.info("engine ready", extra={"engine": info})
     server.serve_forever()
     service.close()
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Service, dict[str, Any]]:
+    """Load and check; the artifact's bytes are let go with this frame."""
+    artifact = manifest.load(arguments.artifact)
+    info = describe(artifact, threads=arguments.threads, device=arguments.device)
+    return load_service(artifact, threads=arguments.threads, device=arguments.device), info
 
 
 def _arguments() -> argparse.Namespace:
