@@ -35,12 +35,7 @@ def parse(data: bytes) -> Any:
     try:
         # surrogatepass: a surrogate written as three raw bytes is treated like its \\u escape
         text = data.decode("utf-8", "surrogatepass")
-        return json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            object_pairs_hook=_unique,
-        )
+        return _DECODER.decode(text)
     except UnicodeDecodeError as exc:
         raise RequestInvalid(f"expected UTF-8, got byte {data[exc.start]:#04x}") from exc
     except json.JSONDecodeError as exc:
@@ -128,3 +123,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise RequestInvalid("malformed JSON: a key stands twice in one object")
     return value
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique
+)
