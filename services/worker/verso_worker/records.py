@@ -61,11 +61,18 @@ class Engine(Protocol):
         ...
 
     def read(
-        self, payloads: Sequence[bytes], vectors: Vector, *, disturbed: bool = False
+        self,
+        payloads: Sequence[bytes],
+        vectors: Vector,
+        *,
+        disturbed: bool = False,
+        drafts: Sequence[bytes] | None = None,
     ) -> list[bytes | None]:
         """Decode each payload; None where it is no payload of this model.
 
-        ``disturbed`` decodes in another batch shape with logits moved by up to half the margin.
+        ``disturbed`` decodes with logits moved by up to half the margin. ``drafts`` are what the
+        payloads are thought to say: a right one is confirmed through the payload in one pass over
+        all its tokens, a wrong one changes nothing but the time.
         """
         ...
 
@@ -184,7 +191,8 @@ class Recorder:
         open_rows = list(range(len(chunks)))
         while open_rows:
             tried = [offers[row][best[row]] for row in open_rows]
-            texts = self._decode(tried, vectors[open_rows], disturbed=True)
+            expected = [chunks[row] for row in open_rows]
+            texts = self._decode(tried, vectors[open_rows], drafts=expected)
             wrong = []
             for row, text in zip(open_rows, texts, strict=True):
                 if text != chunks[row]:
@@ -194,13 +202,19 @@ class Recorder:
         return [own[index] for own, index in zip(offers, best, strict=True)]
 
     def _decode(
-        self, offers: Sequence[tuple[Codec, bytes]], vectors: Vector, *, disturbed: bool
+        self, offers: Sequence[tuple[Codec, bytes]], vectors: Vector, *, drafts: Sequence[bytes]
     ) -> list[bytes | None]:
         texts: list[bytes | None] = [None] * len(offers)
         neural = [row for row, (codec, _) in enumerate(offers) if codec is Codec.NEURAL]
         if neural:
-            payloads = [offers[row][1] for row in neural]
-            found = self.engine.read(payloads, vectors[neural], disturbed=disturbed)
+            # The chunk itself is the draft: what an ingest needs to know is whether the payload
+            # says it, token by token and under disturbance. The independent verify has no draft.
+            found = self.engine.read(
+                [offers[row][1] for row in neural],
+                vectors[neural],
+                disturbed=True,
+                drafts=[drafts[row] for row in neural],
+            )
             for row, text in zip(neural, found, strict=True):
                 texts[row] = text
         for row, (codec, payload) in enumerate(offers):

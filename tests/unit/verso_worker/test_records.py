@@ -40,7 +40,12 @@ class Decoder:
         return [bytes([self.known.index(t)]) if t in self.known else None for t in texts]
 
     def read(
-        self, payloads: Sequence[bytes], vectors: Vector, *, disturbed: bool = False
+        self,
+        payloads: Sequence[bytes],
+        vectors: Vector,
+        *,
+        disturbed: bool = False,
+        drafts: Sequence[bytes] | None = None,
     ) -> list[bytes | None]:
         texts: list[bytes | None] = []
         for payload in payloads:
