@@ -132,6 +132,7 @@ def encode(
     Returns:
         Unit vectors rounded to float16. Shape: (texts, dim), float16.
     """
+    encoder = encoder.to(device)
     ids = [token_ids(e.ids) for e in tokenizer.encode_batch_fast(list(texts))]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     vectors = np.zeros((len(ids), encoder.dim), np.float16)
