@@ -248,6 +248,19 @@ def test_a_slice_that_runs_past_the_deadline_may_still_commit(
     assert ledger.job(job_id).status is Status.SUCCEEDED
 
 
+def test_a_slice_that_crashed_past_the_deadline_expires_without_any_worker(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = ledger.accept(new_job(deadline_s=0.01)).job_id
+    assert len(ledger.claim(Q, owner="w", lease_s=0.1)) == 1
+    time.sleep(0.02)
+    ledger.reap()
+    assert ledger.job(job_id).status is Status.RUNNING
+    time.sleep(1.1)
+    ledger.reap()
+    assert ledger.job(job_id).status is Status.EXPIRED
+
+
 def test_an_idempotency_key_gives_the_same_job_and_refuses_another_body(
     ledger: Ledger, new_job: Jobs
 ) -> None:
