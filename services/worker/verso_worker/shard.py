@@ -64,7 +64,7 @@ class Limits:
 
     floor_bytes: int = 256 << 20
     index_above: int = 50_000
-    quiet_s: float = 60.0
+    quiet_s: float = 30.0
 
 
 class Shard:
@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--floor-mib", type=int, default=256, help="room left on the disk")
     parser.add_argument("--index-above", type=int, default=50_000, help="points without an index")
-    parser.add_argument("--quiet-s", type=float, default=60.0, help="wait before optimising")
+    parser.add_argument("--quiet-s", type=float, default=30.0, help="wait before optimising")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s shard %(levelname)s %(message)s")
     limits = Limits(

@@ -17,7 +17,8 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -48,14 +49,26 @@ AWAY_S = 30.0
 
 _FORMAT = 1
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
+_FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
+_FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
+
+
+class FieldKind(StrEnum):
+    """What an index over a payload field is asked for."""
+
+    KEYWORD = "keyword"
+    FLOAT = "float"
 
 
 class Optimiser(Protocol):
     """Optimises the files of a collection that nobody has open."""
 
-    def run(self, folder: Path, *, index_above: int) -> bool:
-        """Index segments of more points than ``index_above``, win room back; False on failure."""
+    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
+        """Index payload fields and segments of more points than ``index_above``, win room back.
+
+        False where it failed; the files then hold what they held before.
+        """
         ...
 
 
@@ -65,6 +78,7 @@ class _Wear:
 
     removed: int = 0
     plain_after: int = 0
+    fields: dict[str, FieldKind] = field(default_factory=dict)  # filtered by, without an index
 
 
 class EdgeCollection:
@@ -84,6 +98,7 @@ class EdgeCollection:
         self._folder = folder
         self._index_above = index_above
         self._wear = _Wear()
+        self._tried: set[str] = set()
         self._gate = threading.Condition()
         self._users = 0
         self._closed = False
@@ -94,6 +109,7 @@ class EdgeCollection:
         """Make the files of an empty collection, on the disk when this returns."""
         (folder / ENGINE_NAME).mkdir(parents=True)
         edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(space))
+        edge.update(qdrant.UpdateOperation.create_field_index("t", qdrant.PayloadSchemaType.Float))
         edge.flush()
         edge.close()
         settings = {
@@ -166,6 +182,7 @@ class EdgeCollection:
         wanted = conditions(where)
         if impossible(wanted):
             return []
+        self._note_fields(wanted)
         wide = widened_limit(limit)
         request = qdrant.QueryRequest(
             limit=wide,
@@ -202,7 +219,8 @@ class EdgeCollection:
             info = edge.info()
         plain = info.points_count - info.indexed_vectors_count - self._wear.plain_after
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
-        return plain > self._index_above or self._wear.removed > many
+        slow = bool(self._wear.fields) and info.points_count > _FIELDS_ABOVE
+        return plain > self._index_above or self._wear.removed > many or slow
 
     def optimise(self, optimiser: Optimiser) -> bool:
         """Index and vacuum the files in a process of its own; calls wait until they are back.
@@ -213,15 +231,25 @@ class EdgeCollection:
         Raises:
             VectorsUnavailable: the folder cannot be opened again.
         """
+        fields = dict(self._wear.fields)
         self._take_away()
-        done = optimiser.run(self._folder, index_above=self._index_above)
+        done = optimiser.run(self._folder, index_above=self._index_above, fields=fields)
         edge = self._load()
         info = edge.info()
+        self._tried |= fields.keys()
         self._wear = _Wear(plain_after=info.points_count - info.indexed_vectors_count)
         with self._gate:
             self._edge = edge
             self._gate.notify_all()
         return done
+
+    def _note_fields(self, wanted: Sequence[Condition]) -> None:
+        """Remember by which metadata a search filters, so that it is indexed in a quiet moment."""
+        room = _FIELDS_MAX - len(self._tried) - len(self._wear.fields)
+        for condition in wanted:
+            if isinstance(condition, OneOf) and condition.path not in self._tried and room > 0:
+                kind = FieldKind.FLOAT if condition.numbers else FieldKind.KEYWORD
+                self._wear.fields.setdefault(condition.path, kind)
 
     def used_bytes(self) -> int:
         """Tell what the files take on the disk, bytes."""

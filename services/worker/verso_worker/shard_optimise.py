@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from verso_worker.shard_collection import ENGINE_NAME, engine_config, read_settings
+from verso_worker.shard_collection import ENGINE_NAME, FieldKind, engine_config, read_settings
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_SCHEMAS = {
+    FieldKind.KEYWORD: qdrant.PayloadSchemaType.Keyword,
+    FieldKind.FLOAT: qdrant.PayloadSchemaType.Float,
+}
 
 
 class Runner:
@@ -37,7 +43,7 @@ class Runner:
         self._guard = threading.Lock()
         self._stopped = False
 
-    def run(self, folder: Path, *, index_above: int) -> bool:
+    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
         """Optimise a collection that nobody has open; False where the process failed.
 
         The folder then holds what it held before.
@@ -45,6 +51,7 @@ class Runner:
         Args:
             folder: the collection's.
             index_above: index segments of more points than this.
+            fields: payload fields to index, by path.
         """
         with self._guard:
             if self._stopped:
@@ -53,7 +60,7 @@ class Runner:
                 [
                     *(sys.executable, "-m", "verso_worker.shard_optimise"),
                     *("--folder", str(folder), "--index-above", str(index_above)),
-                    *("--parent", str(os.getpid())),
+                    *("--parent", str(os.getpid()), "--fields", json.dumps(fields)),
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._lock],
@@ -73,12 +80,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Index and vacuum one vector collection.")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--index-above", type=int, required=True, help="points")
+    parser.add_argument("--fields", type=json.loads, default={}, help="JSON: path to kind")
     parser.add_argument("--parent", type=int, required=True, help="process id")
     given = parser.parse_args()
     _die_with(given.parent)
     os.nice(10)  # searches of other collections come first
     config = engine_config(read_settings(given.folder), index_above=given.index_above)
     edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
+    for path, kind in given.fields.items():
+        edge.update(qdrant.UpdateOperation.create_field_index(path, _SCHEMAS[FieldKind(kind)]))
     edge.optimize()
     edge.flush()
     edge.close()

@@ -34,7 +34,7 @@ def shard_child(
     socket_path: Path,
     floor_mib: int = 256,
     index_above: int = 50_000,
-    quiet_s: float = 60.0,
+    quiet_s: float = 30.0,
 ) -> Child:
     """Describe the shard process for a folder; it is not started yet.
 

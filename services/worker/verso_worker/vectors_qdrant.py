@@ -6,6 +6,7 @@ code is one.
 
 What a put promises here is what the store behind it promises. A server acknowledges once the write
 is in its log and applied: a killed server loses nothing, a power cut may, unless it replicates.
+Of the payload only the time is indexed; which metadata is, its operator decides (``m."key"``).
 Local mode commits each point to SQLite; it is for tests and small trials, and searches one by one.
 """
 
@@ -121,6 +122,10 @@ class QdrantVectors:
                         ),
                         metadata={"precision": precision.value, "int8_scale": int8_scale},
                     )
+                    if not self._local:
+                        self._client.create_payload_index(
+                            self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
+                        )
                 except UnexpectedResponse as exc:
                     if exc.status_code != _CONFLICT:  # someone else has just made it
                         raise

@@ -224,6 +224,55 @@ def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path
     assert child.restarts == 0
 
 
+MIXED = ["x", "y", 1, 2.0, 1.5, True, False, 2**60, "1", ""]
+WANTED = ["x", 1, 1.0, 2, True, "1", 2**60, 2**60 + 1, [1, "x"], [False, 1.5], ["x", True, 2**60]]
+
+
+def passes(value: Any, wanted: Any) -> bool:
+    """Say what a filter means, in the plainest words there are."""
+    choices = wanted if isinstance(wanted, list) else [wanted]
+    return any(
+        value == choice
+        and isinstance(value, bool) == isinstance(choice, bool)
+        and isinstance(value, str) == isinstance(choice, str)
+        for choice in choices
+    )
+
+
+@pytest.mark.parametrize("first", ["x", 1], ids=["keyword", "float"])
+def test_an_index_over_a_filtered_field_changes_no_answer(
+    start: Start, tmp_path: Path, first: str | int
+) -> None:
+    child, vectors = start(quiet_s=0.5)
+    create(vectors)
+    rows = batch(2100, seed=5)
+    points = [
+        Point(p.id, p.stored, {"d": "d", "n": n, "t": float(n), "m": {"k": MIXED[n % len(MIXED)]}})
+        for n, p in enumerate(rows)
+    ]
+    vectors.put("c", points)
+    query = np.ones(DIM, np.float32)
+
+    def answers() -> list[set[UUID]]:
+        filters = [Filter(metadata={"k": w}) for w in [first, *WANTED]]
+        filters.append(Filter(metadata={"k": "y"}, time_gte=1000.0, time_lt=1500.0))
+        return [
+            {hit.id for hit in vectors.search("c", query, limit=1000, where=where)}
+            for where in filters
+        ]
+
+    expected = [{p.id for p in points if passes(p.payload["m"]["k"], w)} for w in [first, *WANTED]]
+    expected.append({p.id for p in points[1000:1500] if p.payload["m"]["k"] == "y"})
+    assert answers() == expected
+    index = tmp_path / "vectors" / "c" / "edge" / "segments"
+    deadline = time.monotonic() + 60
+    while not any("-m_k-" in path.name for path in index.rglob("*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert patiently(answers) == expected
+    assert child.restarts == 0
+
+
 def test_the_process_ends_cleanly_on_sigterm_amid_puts(start: Start) -> None:
     child, vectors = start()
     create(vectors)
