@@ -39,6 +39,8 @@ class Facts:
     recipe: Recipe
     decoder: Decoder
     report: Mapping[str, Tally]
+    noise: tuple[float, float]
+    """Greatest difference of a logit and of a confidence between writing and reading, nats."""
     run: str = ""
     """How the run went, one sentence."""
     synthetic: bool = False
@@ -79,6 +81,11 @@ zero vector but the same rank tables.
 ```json
 {evaluate.json_line(facts.report)}
 ```
+
+Float noise between the pass that writes a record and the steps that read it, on this machine: at
+most {facts.noise[0]:.1e} nats in a logit and {facts.noise[1]:.1e} in the confidence. The margins
+are {facts.recipe.publish.epsilon} and {facts.recipe.publish.confidence_epsilon}: a token whose
+decision is closer is written literally, whatever the machine.
 
 ## Data
 

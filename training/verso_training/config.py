@@ -155,7 +155,7 @@ class PublishConfig:
     """Other held-out chunks per source from which the figures come."""
     golden: int = 96
     epsilon: float = 0.004
-    """Margin of a logit decision, nats; how it was measured stands in the model card."""
+    """Margin of a logit decision, nats. The model card tells the noise it must exceed."""
     confidence_epsilon: float = 0.004
 
 

@@ -108,6 +108,17 @@ class Suite:
                     _add(tallies[key], len(data), sizes, with_vector.get(index))
         return dict(tallies)
 
+    def noise(self, texts: Sequence[Chunk]) -> tuple[float, float]:
+        """The greatest step noise of logits and of confidence over ``texts``, in nats."""
+        worst = (0.0, 0.0)
+        for chunk in texts:
+            record = self.decoder.tokens(chunk.text)
+            if len(record) < self.recipe.model.max_tokens:
+                vector = self.encoder.encode([chunk.text]).astype(np.float16).astype(np.float32)
+                found = self.decoder.step_noise(record, vector)
+                worst = (max(worst[0], found[0]), max(worst[1], found[1]))
+        return worst
+
     def encode(self, texts: Sequence[str]) -> Iterator[Sample]:
         """Vector and payloads of each text."""
         vectors = self.encoder.encode(texts).astype(np.float16)

@@ -21,6 +21,8 @@ from verso_training.encoder import token_ids
 
 Floats = NDArray[np.float32]
 _TOKENS_PER_PASS = 2048
+_CONFIDENCE_IN_USE = 10.0
+"""Buckets end well inside: beyond, 1 - p has few float32 digits, and no decision depends on it."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,33 @@ class DecoderGraph:
             if not len(alive):
                 break
         return [record[:-1] if record[-1] == config.eos else record for record in records]
+
+    def step_noise(self, record: list[int], vector: Floats) -> tuple[float, float]:
+        """How far token-by-token passes stray from the pass over the whole record.
+
+        The margins of the codec must exceed this many times over: a record is written with one
+        and read with the other.
+
+        Args:
+            record: Token ids without bos and eos.
+            vector: Shape: (1, D).
+
+        Returns:
+            The greatest difference of a logit, and of a confidence inside [-10, 10], in nats.
+        """
+        ((_, whole),) = self.passes([record], vector)
+        bias, *cache = self._memory.run(None, {"vector": vector})
+        logit_noise = confidence_noise = 0.0
+        for position, token in enumerate([self.config.bos, *record]):
+            tokens = np.array([[token]], np.int64)
+            feeds = self._feeds(tokens, np.array([[position]], np.int64), bias, cache)
+            logits, confidence, *new = self._decoder.run(None, feeds)
+            logit_noise = max(logit_noise, float(np.abs(logits - whole.logits[position]).max()))
+            if abs(float(confidence[0, 0])) < _CONFIDENCE_IN_USE:
+                strayed = abs(float(confidence[0, 0]) - float(whole.confidence[position]))
+                confidence_noise = max(confidence_noise, strayed)
+            cache = [np.concatenate(pair, axis=2) for pair in zip(cache, new, strict=True)]
+        return logit_noise, confidence_noise
 
     def _forced(
         self, records: list[list[int]], vectors: Floats, indices: list[int]

@@ -42,6 +42,8 @@ from verso_training.model import Decoder
 from verso_training.sources import Chunk, Document, Split
 
 _VECTOR_COSINE = 0.9999
+_NOISE_TEXTS = 64
+"""Texts on which the float noise between writing and reading is measured for the card."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def publish(
         recipe=trained.recipe,
         decoder=trained.decoder,
         report=report,
+        noise=suite.noise(texts.reporting[:: max(1, len(texts.reporting) // _NOISE_TEXTS)]),
         run=trained.run,
         synthetic=trained.synthetic,
     )
