@@ -43,6 +43,7 @@ class Platform:
         self.artifact = artifact
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.options: list[str] = []
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self.output = data.parent / f"{data.name}.up.txt"
@@ -51,6 +52,7 @@ class Platform:
         """Start it and wait until it says that it is ready."""
         argv = [sys.executable, "-m", "verso_standalone", "up", "--data", str(self.data)]
         argv += ["--port", str(self.port), "--artifact", str(self.artifact), "--threads", "1"]
+        argv += self.options
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
                 argv,

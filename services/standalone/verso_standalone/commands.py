@@ -36,7 +36,11 @@ def up(
     artifact: Artifact = None,
     api_keys: Annotated[
         Path | None,
-        typer.Option("--api-keys", help="File of API keys; needed beyond loopback."),
+        typer.Option(
+            "--api-keys",
+            help="File of API keys, needed beyond loopback; `python -m verso_gateway --new-key NAME`."
+            " makes one.",
+        ),
     ] = None,
     threads: Threads = None,
 ) -> None:

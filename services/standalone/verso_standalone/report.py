@@ -9,7 +9,8 @@ rival says so:
     iii  text alone                 texts as they came in, and no search
 
 Verso's side is everything it keeps for the collection's documents: vectors and whole entries, that
-is, patches with their hashes, checksums and sizes. The rivals' side is payload only.
+is, patches with their hashes, checksums and sizes. The rivals' side is payload only, and zstd gets
+each text whole where Verso codes it in chunks: both favour the rival.
 """
 
 from __future__ import annotations

@@ -1,0 +1,137 @@
+"""The `verso` command line against a real platform, as a person or a script runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verso_client import Client, Retries
+from verso_core.errors import Unauthorized
+from verso_gateway import auth
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Platform
+
+LOG = b"first line\nsecond line\r\n\nthird \xff line"
+
+
+@pytest.fixture
+def verso_command(platform: Platform) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "verso_client.cli", "--url", platform.url, *words],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+
+    return run
+
+
+def test_lines_go_in_are_found_and_come_out_as_they_were(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+    collection: str,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "some.log"
+    path.write_bytes(LOG)
+    done = verso_command("ingest", str(path), "-c", collection, "-m", "host=a", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["documents"] == 3
+    assert done.stderr == b""
+
+    found = verso_command("search", "third", "-c", collection, "-w", "host=a", "--json")
+    hits = json.loads(found.stdout)["hits"]
+    assert {hit["document"] for hit in hits} == {f"{path}:1", f"{path}:2", f"{path}:4"}
+
+    assert verso_command("get", f"{path}:2", "-c", collection).stdout == b"second line\r"
+    assert verso_command("get", f"{path}:4", "-c", collection).stdout == b"third \xff line"
+    output = tmp_path / "out"
+    verso_command("get", f"{path}:4", "-c", collection, "-o", str(output))
+    assert output.read_bytes() == b"third \xff line"
+
+    shown = verso_command("reconstruct", f"{path}:1", f"{path}:9", "-c", collection)
+    assert shown.returncode == 1
+    assert b"first line" in shown.stdout
+    assert b"document_unknown" in shown.stdout
+
+    stats = json.loads(verso_command("stats", "-c", collection, "--json").stdout)
+    assert stats["documents"] == 3
+    assert stats["bytes_text"] == len(b"first line" + b"second line\r" + b"third \xff line")
+
+
+def test_standard_input_is_read_and_tables_are_for_people(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]], collection: str
+) -> None:
+    rows = b'{"text": "a", "id": "x"}\n{"text_base64": "/w==", "id": "y"}\n'
+    done = verso_command("ingest", "-", "--format", "jsonl", "-c", collection, stdin=rows)
+    assert done.returncode == 0, done.stderr
+    assert b"2 documents in 2 chunks" in done.stdout
+    assert verso_command("get", "y", "-c", collection).stdout == b"\xff"
+    assert collection.encode() in verso_command("collections", "list").stdout
+    assert b"hits in" in verso_command("search", "a", "-c", collection).stdout
+
+
+def test_documents_that_fail_are_named_and_the_status_tells(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]], collection: str
+) -> None:
+    rows = b'{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n'
+    done = verso_command("ingest", "-", "--format", "jsonl", "-c", collection, stdin=rows)
+    assert done.returncode == 1
+    assert b"failed: x: duplicate_id" in done.stdout
+
+
+def test_an_error_is_one_line_and_status_1(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+) -> None:
+    done = verso_command("get", "no-such-document")
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"document_unknown: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_jobs_can_be_followed_to_their_end(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+    verso: Client,
+    collection: str,
+    lines: Callable[[int], list[object]],
+) -> None:
+    [job] = verso.submit(lines(100), collection=collection)  # type: ignore[arg-type]
+    done = verso_command("jobs", "follow", job.id, "--json")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["data"]["status"] == "succeeded"
+    assert b"succeeded" in verso_command("jobs", "show", job.id).stdout
+
+
+@pytest.mark.timeout(180)
+def test_beyond_loopback_only_callers_with_a_key_are_served(
+    new_platform: Callable[..., Platform], tmp_path: Path
+) -> None:
+    key, line = auth.mint("laptop")
+    keys = tmp_path / "keys"
+    keys.write_text(line + "\n", encoding="ascii")
+    platform = new_platform()
+    platform.options = ["--host", "0.0.0.0", "--api-keys", str(keys)]  # noqa: S104
+    platform.start()
+    once = Retries(patience_s=0.0)
+    with Client(platform.url, retries=once) as stranger:
+        assert stranger.ready()
+        with pytest.raises(Unauthorized):
+            stranger.collections()
+    mistaken = Client(platform.url, api_key="vk_wrong", retries=once)
+    with mistaken as wrong, pytest.raises(Unauthorized):
+        wrong.collections()
+    with Client(platform.url, api_key=key) as known:
+        assert [found.name for found in known.collections()] == ["default"]
+    platform.close()

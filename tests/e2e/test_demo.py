@@ -1,0 +1,40 @@
+"""`verso demo` takes the shipped corpus through the whole platform and proves it byte by byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_gives_every_text_back_and_writes_its_report(
+    artifact: Path, tmp_path: Path
+) -> None:
+    report_path = tmp_path / "report.json"
+    argv = [sys.executable, "-m", "verso_standalone", "demo", "--threads", "1"]
+    argv += ["--artifact", str(artifact), "--json", str(report_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=580, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(report_path.read_text(encoding="utf-8"))
+    assert report["passed"] is True
+    assert report["exact"] == report["texts"] == report["verified"] >= 2000
+    assert report["bytes_text"] >= 1 << 20
+    assert len(report["searches"]) == 10
+    assert sum(share["records"] for share in report["codecs"].values()) == report["chunks"]
+    assert report["restore_tokens_per_s"] > 0
+    assert not list(tmp_path.glob("verso-demo-*")), "the data folder is removed"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in _command(p)]
+
+
+def _command(process: psutil.Process) -> str:
+    return " ".join(process.info["cmdline"] or [])
