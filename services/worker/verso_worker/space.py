@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from verso_core.errors import VectorInvalid
-from verso_core.jobs import Precision
+from verso_core.jobs import Collection, Precision
 
 CODE_MAX = 127
 """Largest int8 code; -128 is not used, so that the codes are symmetric."""
@@ -46,6 +46,11 @@ class Space:
     precision: Precision
     dim: int
     int8_scale: float
+
+    @classmethod
+    def of(cls, collection: Collection) -> Space:
+        """Give the space of a collection."""
+        return cls(collection.precision, collection.dim, collection.int8_scale)
 
     @property
     def dtype(self) -> np.dtype[Any]:
