@@ -201,6 +201,18 @@ def reconstruct(
 
 
 @app.command()
+def delete(
+    context: typer.Context,
+    documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
+    collection: Collection = "default",
+) -> None:
+    """Delete documents: they are gone from reads and searches at once."""
+    with _client(context) as client:
+        for document in documents:
+            client.delete(document, collection=collection)
+
+
+@app.command()
 def stats(
     context: typer.Context, collection: Collection = "default", as_json: AsJson = False
 ) -> None:

@@ -66,6 +66,8 @@ def test_lines_go_in_are_found_and_come_out_as_they_were(
 
     stats = json.loads(verso_command("stats", "-c", collection, "--json").stdout)
     assert stats["documents"] == 3
+    assert verso_command("delete", f"{path}:1", "-c", collection).returncode == 0
+    assert verso_command("get", f"{path}:1", "-c", collection).returncode == 1
     assert stats["bytes_text"] == len(b"first line" + b"second line\r" + b"third \xff line")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from verso_client import Client, Document
+from verso_client import AsyncClient, Client, Document
 from verso_core.errors import CollectionExists, CollectionUnknown, DocumentUnknown
 from verso_core.jobs import Filter, Precision, Status, TextPolicy
 
@@ -197,6 +197,22 @@ def test_events_tell_a_job_from_its_beginning_to_its_end(
     again = list(verso.events(job.id, after=events[0].id))
     assert [event.id for event in again] == [event.id for event in events[1:]]
     assert verso.wait(job.id).ok == 200
+
+
+async def test_the_asynchronous_client_does_the_whole_job(
+    platform: Platform, collection: str, lines: Callable[[int], list[Document]]
+) -> None:
+    documents = lines(30)
+    async with AsyncClient(platform.url) as verso:
+        report = await verso.ingest(documents, collection=collection)
+        assert report.documents == 30
+        texts = await verso.reconstruct([str(d.id) for d in documents], collection=collection)
+        assert [text.data for text in texts] == [str(d.text).encode() for d in documents]
+        hits = (await verso.search(str(documents[4].text), collection=collection)).hits
+        assert hits[0].document == "line/4"
+        [job] = await verso.submit(documents, collection=collection)
+        events = [event async for event in verso.events(job.id)]
+        assert events[-1].data["status"] == Status.SUCCEEDED
 
 
 def test_a_cancelled_job_ends_and_says_so(

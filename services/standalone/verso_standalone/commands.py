@@ -16,7 +16,7 @@ from rich.table import Table
 
 from verso_core.errors import VersoError
 from verso_standalone import demo as demonstration
-from verso_standalone.stack import Stack, StackConfig, find_artifact
+from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
 Artifact = Annotated[
     Path | None,
@@ -25,7 +25,13 @@ Artifact = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads of the engine; default: all cores.")
+    int | None,
+    typer.Option(
+        min=1,
+        envvar="VERSO_THREADS",
+        help="Threads of the engine; default: all cores, at most 8.",
+        show_default=False,
+    ),
 ]
 
 
@@ -38,8 +44,8 @@ def up(
         Path | None,
         typer.Option(
             "--api-keys",
-            help="File of API keys, needed beyond loopback; `python -m verso_gateway --new-key NAME`."
-            " makes one.",
+            help="File of API keys, needed beyond loopback; "
+            "`python -m verso_gateway --new-key NAME` makes one.",
         ),
     ] = None,
     threads: Threads = None,
@@ -54,7 +60,7 @@ def up(
                 host=host,
                 port=port,
                 api_keys_file=api_keys,
-                settings={"VERSO_THREADS": str(threads)} if threads else {},
+                threads=threads or usable_cores(),
             )
         )
         with console.status("starting"):
@@ -84,7 +90,7 @@ def demo(
         report = demonstration.run(
             folder,
             artifact or find_artifact(),
-            threads=threads,
+            threads=threads or usable_cores(),
             console=console,
             stopped=stopped,
         )

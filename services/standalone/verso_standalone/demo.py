@@ -48,7 +48,7 @@ def run(
     folder: Path,
     artifact: Path,
     *,
-    threads: int | None,
+    threads: int,
     console: Console,
     stopped: threading.Event,
 ) -> Report:
@@ -57,8 +57,9 @@ def run(
     Raises:
         VersoError: the platform did not start or stopped working on the way.
     """
-    settings = _SETTINGS if threads is None else {**_SETTINGS, "VERSO_THREADS": str(threads)}
-    stack = Stack(StackConfig(data=folder, artifact=artifact, port=0, settings=settings))
+    stack = Stack(
+        StackConfig(data=folder, artifact=artifact, port=0, threads=threads, settings=_SETTINGS)
+    )
     started = time.monotonic()
     try:
         with console.status("starting the platform"):
@@ -235,9 +236,7 @@ def _bar(console: Console) -> Bar:
 def _machine() -> dict[str, Any]:
     """Name what the figures depend on."""
     found: dict[str, Any] = {
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cpus": os.cpu_count(),
         "architecture": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),

@@ -43,6 +43,7 @@ class StackConfig:
         host: address the gateway listens on.
         port: its TCP port; 0 takes a free one.
         api_keys_file: keys that callers must show; needed beyond loopback.
+        threads: threads of the engine.
         ready_timeout_s: seconds until /readyz must be true.
         settings: more ``VERSO_*`` settings, given to every process.
     """
@@ -52,6 +53,7 @@ class StackConfig:
     host: str = "127.0.0.1"
     port: int = 8080
     api_keys_file: Path | None = None
+    threads: int = 2
     ready_timeout_s: float = 180.0
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -62,6 +64,13 @@ def loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def usable_cores(most: int = 8) -> int:
+    """Count the cores this process may use, up to ``most``: a small decoder gains no more."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return min(cores, most)
 
 
 def find_artifact(models: Path | None = None) -> Path:
@@ -179,6 +188,7 @@ class Stack:
             "VERSO_ARTIFACT": str(config.artifact.resolve()),
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),
+            "VERSO_THREADS": str(config.threads),
             **config.settings,
         }
         if config.api_keys_file is not None:
