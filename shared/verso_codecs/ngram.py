@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs import archive, coder, ngram_fit, sparse
-from verso_codecs.ngram_fit import Texts
+from verso_codecs import archive, coder, lines, ngram_counts, ngram_fit
+from verso_codecs.lines import LINE_BYTES
+from verso_codecs.ngram_counts import Texts
 from verso_codecs.ngram_model import (
-    CONTEXT_COUNT,
     INPUT_COUNT,
     LENGTH_CLASSES,
     LOGIT_LIMIT,
@@ -35,14 +35,10 @@ from verso_core.errors import ArtifactInvalid, PatchCorrupt
 MAX_TEXT_BYTES = 1 << 22
 """Texts are not restored beyond this size unless the caller asks for it."""
 
-DEFAULT_WIDTHS = (20, 22, 23, 24, 24, 24, 24, 23)
-"""log2 of the table slots for the last 1..6 bytes and the two word contexts."""
+DEFAULT_WIDTHS = (12, 16, 18, 19, 19, 19, 20, 20)
+"""log2 of the lines kept for the last 1..6 bytes and the two word contexts."""
 
-DEFAULT_MINIMUMS = (1, 1, 2, 4, 5, 6, 6, 6)
-"""How often a decision must have been seen in each context to be kept."""
-
-
-_PLAIN = ("widths", "stretches", "weights", "node_weights", "squash", "ends")
+_PLAIN = ("width", "stretches", "weights", "node_weights", "squash", "ends")
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,6 @@ class NgramTables:
             ArtifactInvalid: naming the member that does not fit.
         """
         model = self.model
-        _check("widths", model.widths, (np.int64, (CONTEXT_COUNT,)))
         _check("stretches", model.stretches, (np.int16, (INPUT_COUNT, 256)))
         _check("weights", model.weights, (np.int32, (SELECT_COUNT, INPUT_COUNT + 1)))
         _check("node_weights", model.node_weights, (np.int32, (256, INPUT_COUNT + 1)))
@@ -67,17 +62,15 @@ class NgramTables:
         for name in ("squash", "ends"):
             if not (getattr(model, name) > 0).all():
                 raise ArtifactInvalid(f"n-gram tables: {name}: expected probabilities above 0")
-        sizes = 1 << model.widths
-        _check("table", model.table, (np.uint8, (int(sizes.sum()),)))
-        _check("offsets", model.offsets, (np.int64, (CONTEXT_COUNT,)))
-        if not (model.offsets == np.cumsum(sizes) - sizes).all():
-            raise ArtifactInvalid("n-gram tables: offsets: expected the running sum of the parts")
+        _check("table", model.table, (np.uint8, ((1 << model.width) + 1, LINE_BYTES)))
+        if model.table[-1].any():
+            raise ArtifactInvalid("n-gram tables: table: expected its last line to be zero")
 
     def save(self, path: Path) -> None:
         """Write the tables as one compressed npz file without pickles."""
-        members = sparse.pack(self.model.table)
+        members = lines.pack(self.model.table[:-1])
         for name in _PLAIN:
-            members[name] = getattr(self.model, name)
+            members[name] = np.asarray(getattr(self.model, name))
         archive.write(path, members)
 
     @classmethod
@@ -87,15 +80,14 @@ class NgramTables:
         Raises:
             ArtifactInvalid: when the file is missing, damaged or does not fit.
         """
-        members: dict[str, Any] = archive.read(path, sparse.MEMBERS + _PLAIN)
-        widths = members["widths"]
-        _check("widths", widths, (np.int64, (CONTEXT_COUNT,)))
-        if not ((widths >= 4) & (widths <= 28)).all():
-            raise ArtifactInvalid(f"n-gram tables: widths: expected 4..28, got {widths}")
-        sizes = 1 << widths
-        plain = {name: members[name] for name in _PLAIN}
-        table = sparse.unpack({name: members[name] for name in sparse.MEMBERS}, int(sizes.sum()))
-        return cls(Model(table=table, offsets=np.cumsum(sizes) - sizes, **plain))
+        members: dict[str, Any] = archive.read(path, lines.MEMBERS + _PLAIN)
+        width = archive.number(members["width"], "width")
+        if width not in range(4, 29):
+            raise ArtifactInvalid(f"n-gram tables: width: expected 4..28, got {width}")
+        plain = {name: members[name] for name in _PLAIN[1:]}
+        packed = {name: members[name] for name in lines.MEMBERS}
+        table = lines.unpack(packed, 1 << int(width))
+        return cls(Model(table=table, width=int(width), **plain))
 
     @classmethod
     def fit(
@@ -104,7 +96,6 @@ class NgramTables:
         *,
         heldout: Iterable[bytes],
         widths: Sequence[int] = DEFAULT_WIDTHS,
-        minimums: Sequence[int] = DEFAULT_MINIMUMS,
         counting_width: int = 23,
         seed: int = 0,
     ) -> "NgramTables":
@@ -112,15 +103,12 @@ class NgramTables:
 
         texts: as long as the chunks that will be coded, for the model learns where they end
         heldout: a few megabytes of the same kinds, none of them among `texts`
-        widths: log2 of the table slots of each context
-        minimums: how often a decision must have been seen in each context to be kept
-        counting_width: log2 of the lines of the counting table, 68 bytes each
+        widths: log2 of how many lines each context may keep
+        counting_width: log2 of the lines counted for one context at most, 72 bytes each
         """
         counted = Texts.of(list(texts))
-        table = ngram_fit.count_table(
-            counted, widths=widths, minimums=minimums, counting_width=counting_width
-        )
-        model = ngram_fit.empty_model(table, widths, ngram_fit.count_ends(counted))
+        table = ngram_counts.count_table(counted, widths=widths, counting_width=counting_width)
+        model = ngram_fit.unmixed(table, ngram_fit.count_ends(counted))
         return cls(ngram_fit.fit_mixing(model, Texts.of(list(heldout)), seed=seed))
 
 

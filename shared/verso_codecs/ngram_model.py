@@ -7,9 +7,8 @@ occurred. Each state stands for a fitted log-odds ("stretch"), and their weighte
 prediction (logistic mixing, Mahoney 2005). The weights are fitted too, chosen by the longest
 known context and by the bits so far, and drift a little within the record. All integers.
 
-The table has no check bytes: it is sparse, an unknown context most often finds 0, and an order is
-trusted only if all shorter orders know the context. The 15 nodes of a nibble share one 16-byte
-line, mixed by an exclusive or so that lines that collide do not collide in every node.
+The states of one nibble stand together in a line (`lines`); a context whose line is not in the
+table is unknown, and so is every longer order.
 """
 
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, State, decode_bit
 from verso_codecs.kernel import Int, kernel
+from verso_codecs.lines import find_line
 
 ORDER_COUNT = 6
 CONTEXT_COUNT = ORDER_COUNT + 2
@@ -47,9 +47,8 @@ _ALL = 0xFFFFFFFF
 class Model(NamedTuple):
     """The arrays of fitted tables, as kernels take them.
 
-    table: Shape: (slots,), uint8, states of all contexts, one part after the other; 0 = unknown
-    offsets: Shape: (CONTEXT_COUNT,), int64, where each context's part starts
-    widths: Shape: (CONTEXT_COUNT,), int64, log2 of each part's slots, 4..32
+    table: Shape: (2^width + 1, LINE_BYTES), uint8, lines of states, the last one zero
+    width: log2 of the table's rows
     stretches: Shape: (INPUT_COUNT, 256), int16, log-odds of a state in 1/STRETCH_ONE
     weights: Shape: (SELECT_COUNT, INPUT_COUNT + 1), int32, in 1/WEIGHT_ONE; last = bias
     node_weights: Shape: (256, INPUT_COUNT + 1), int32, added to `weights`, by the bits so far
@@ -59,8 +58,7 @@ class Model(NamedTuple):
     """
 
     table: Bytes
-    offsets: NDArray[np.int64]
-    widths: NDArray[np.int64]
+    width: int
     stretches: NDArray[np.int16]
     weights: NDArray[np.int32]
     node_weights: NDArray[np.int32]
@@ -178,22 +176,25 @@ def start_byte(record: State, data: Bytes, hashes: State) -> Int:
 
 
 @kernel
-def start_nibble(model: Model, hashes: State, stage: Int, lines: State) -> None:
-    """Find each context's line of states for the next four decisions.
+def start_nibble(model: Model, hashes: State, stage: Int, rows: State) -> None:
+    """Find the row of each context's line for the next four decisions.
 
-    lines: Shape: (2, CONTEXT_COUNT); the line's first slot, and what node numbers are mixed with
+    rows: Shape: (CONTEXT_COUNT,)
     """
+    unknown = 1 << model.width
+    known = True
     for context in range(CONTEXT_COUNT):
-        key = line_key(hashes[context], stage)
-        line = key >> (36 - model.widths[context])
-        lines[0, context] = model.offsets[context] + (line << 4)
-        lines[1, context] = key & 15
+        row: Int = unknown
+        if known or context >= ORDER_COUNT:
+            row = find_line(model.table, line_key(hashes[context], stage), model.width)
+            known = row != unknown
+        rows[context] = row
 
 
 @kernel
 def read_states(
     model: Model,
-    lines: State,
+    rows: State,
     node: Int,
     expected: Int,
     partial: Int,
@@ -202,19 +203,16 @@ def read_states(
 ) -> Int:
     """Look up the state of every input for one decision; give the longest known order.
 
+    rows: what `start_nibble` gave
     node: the decisions of this nibble so far, with a leading 1
     expected: what `start_byte` gave
     partial: the decisions of this byte so far, with a leading 1
     """
     longest = 0
     for context in range(CONTEXT_COUNT):
-        state: Int = np.int64(model.table[lines[0, context] + (node ^ lines[1, context])])
-        if context < ORDER_COUNT:
-            # Without check bytes, a long order means something only where the shorter are known.
-            if state != 0 and longest == context:
-                longest = context + 1
-            else:
-                state = 0
+        state: Int = np.int64(model.table[rows[context], node])
+        if context < ORDER_COUNT and state != 0:
+            longest = context + 1
         states[context] = state
     states[CONTEXT_COUNT] = 0
     if expected:
@@ -270,7 +268,7 @@ def length_class(length: Int) -> Int:
 def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint16]) -> Int:
     """List the decisions of a text, nine a byte and one more; give their number."""
     record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    lines = np.zeros((2, CONTEXT_COUNT), np.int64)
+    found = np.zeros(CONTEXT_COUNT, np.int64)
     states, inputs = np.zeros(INPUT_COUNT, np.int64), np.zeros(INPUT_COUNT, np.int64)
     drift = np.zeros(INPUT_COUNT, np.int64)
     seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
@@ -288,10 +286,10 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
         node: Int = 1
         for place in range(7, -1, -1):
             if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, lines)
+                start_nibble(model, hashes, 0 if place == 7 else partial, found)
                 node = 1
             longest = read_states(
-                model, lines, node, expected, partial, record[_MATCH_LENGTH], states
+                model, found, node, expected, partial, record[_MATCH_LENGTH], states
             )
             chance = predict(model, states, longest, partial, drift, inputs)
             bit = (byte >> place) & 1
@@ -310,7 +308,7 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
 def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
     """Decode a text into `data`; give its length, or -1 when it does not end within `data`."""
     record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    lines = np.zeros((2, CONTEXT_COUNT), np.int64)
+    found = np.zeros(CONTEXT_COUNT, np.int64)
     states, inputs = np.zeros(INPUT_COUNT, np.int64), np.zeros(INPUT_COUNT, np.int64)
     drift = np.zeros(INPUT_COUNT, np.int64)
     seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
@@ -327,10 +325,10 @@ def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
         node: Int = 1
         for place in range(7, -1, -1):
             if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, lines)
+                start_nibble(model, hashes, 0 if place == 7 else partial, found)
                 node = 1
             longest = read_states(
-                model, lines, node, expected, partial, record[_MATCH_LENGTH], states
+                model, found, node, expected, partial, record[_MATCH_LENGTH], states
             )
             chance = predict(model, states, longest, partial, drift, inputs)
             bit = decode_bit(state, payload, chance)
@@ -351,7 +349,7 @@ def trace_text(model: Model, data: Bytes, rows: Bytes, bits: Bytes) -> None:
     bits: Shape: (8 * bytes,)
     """
     record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    lines = np.zeros((2, CONTEXT_COUNT), np.int64)
+    found = np.zeros(CONTEXT_COUNT, np.int64)
     states = np.zeros(INPUT_COUNT, np.int64)
     seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
     start_record(record)
@@ -363,10 +361,10 @@ def trace_text(model: Model, data: Bytes, rows: Bytes, bits: Bytes) -> None:
         node: Int = 1
         for place in range(7, -1, -1):
             if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, lines)
+                start_nibble(model, hashes, 0 if place == 7 else partial, found)
                 node = 1
             rows[at, INPUT_COUNT] = read_states(
-                model, lines, node, expected, partial, record[_MATCH_LENGTH], states
+                model, found, node, expected, partial, record[_MATCH_LENGTH], states
             )
             rows[at, INPUT_COUNT + 1] = partial
             for index in range(INPUT_COUNT):

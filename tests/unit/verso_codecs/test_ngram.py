@@ -51,8 +51,7 @@ def tables() -> NgramTables:
     return NgramTables.fit(
         sentences(1, count=1500),
         heldout=sentences(2, count=200),
-        widths=(12, 14, 14, 14, 14, 14, 14, 14),
-        minimums=(1,) * 8,
+        widths=(12,) * 8,
         counting_width=12,
     )
 
@@ -120,10 +119,13 @@ def test_tables_survive_a_file(tables: NgramTables, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("widths", np.full(8, 60, np.int64)),
-        ("widths", np.full(7, 14, np.int64)),
+        ("width", np.int64(60)),
+        ("width", np.int64(5)),
+        ("width", np.array(["12"])),
         ("gaps", np.zeros(10, np.uint8)),
-        ("entries", np.zeros(10, np.int32)),
+        ("pairs", np.zeros(10, np.int32)),
+        ("tallies", np.zeros((2, 256), np.int64)),
+        ("tallies", np.full((2, 256), -1, np.int64)),
         ("stretches", np.zeros((3, 256), np.int16)),
         ("weights", np.zeros((1, 1), np.int32)),
         ("squash", np.zeros(5631, np.uint16)),
@@ -152,7 +154,7 @@ def test_a_damaged_file_is_refused(tables: NgramTables, tmp_path: Path) -> None:
 
 
 def test_fitting_twice_gives_the_same_tables(tables: NgramTables) -> None:
-    settings = {"widths": (12,) * 8, "minimums": (1,) * 8, "counting_width": 12}
+    settings = {"widths": (10,) * 8, "counting_width": 12}
     first, second = (
         NgramTables.fit(sentences(1, count=50), heldout=sentences(2, count=20), **settings)  # type: ignore[arg-type]
         for _ in range(2)
