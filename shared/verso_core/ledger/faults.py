@@ -15,7 +15,8 @@ def translated() -> Iterator[None]:
     """Turn every refusal of Redis into LedgerUnavailable.
 
     A refused write (disk full, out of memory, read-only replica) and a lost connection are the same
-    to the caller: nothing was acknowledged, and trying again later may help.
+    to the caller: nothing was acknowledged, and trying again later may help. A fault inside a
+    script is ours, helps nobody who tries again, and passes as it is.
 
     Raises:
         LedgerUnavailable: Redis did not answer, or would not do what was asked.
@@ -23,4 +24,6 @@ def translated() -> Iterator[None]:
     try:
         yield
     except exceptions.RedisError as exc:
+        if str(exc).startswith("user_script"):
+            raise
         raise LedgerUnavailable(f"the ledger did not answer: {type(exc).__name__}") from exc

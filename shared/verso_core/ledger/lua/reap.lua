@@ -49,6 +49,14 @@ for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.dead, '-inf', now - P.dead_ke
   if redis.call('EXISTS', K.slice .. sid) == 0 then redis.call('ZREM', K.dead, sid) end
 end
 
+-- A worker that was killed said no farewell; its last beat goes after an hour.
+local signs = redis.call('HGETALL', K.health)
+for i = 1, #signs, 2 do
+  if string.sub(signs[i], 1, 5) == 'beat:' and tonumber(signs[i + 1]) < now - 3600000 then
+    redis.call('HDEL', K.health, signs[i])
+  end
+end
+
 for i = 2, #ARGV do
   counts[#counts + 1] = ARGV[i]
   counts[#counts + 1] = redis.call('ZCOUNT', K.ready .. ARGV[i], '-inf', now)
