@@ -110,7 +110,7 @@ def test_an_artifact_with_one_flipped_bit_is_refused(
     argv += ["--data", str(tmp_path / "data"), "--artifact", str(broken)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "artifact_invalid" in done.stdout
+    assert done.stdout.startswith("artifact_invalid: worker: ")
     assert "decoder.onnx" in done.stdout
 
 

@@ -63,6 +63,7 @@ class Process:
         self.name = name
         self.where = where
         self.log_path = log_path
+        self.deaths = 0
         self.restarts = 0
         self._argv = list(argv)
         self._environment = dict(environment)
@@ -119,6 +120,7 @@ class Process:
             status = process.wait()
             if self._stopping.is_set():
                 return
+            self.deaths += 1
             early_deaths = 1 if time.monotonic() - born > _SETTLED_S else early_deaths + 1
             pause_s = PAUSES_S[min(early_deaths, len(PAUSES_S)) - 1]
             self._note(f"{self.name} ended with status {status}; restart in {pause_s:g} s")

@@ -10,6 +10,7 @@ after one of them was restarted, which is also how the platform lives on many ma
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import socket
 import sys
@@ -21,14 +22,21 @@ from pathlib import Path
 
 from verso_client import Client
 from verso_core import registry
-from verso_core.errors import ArtifactInvalid, NotReady, Unauthorized, Unavailable
+from verso_core.errors import (
+    ArtifactInvalid,
+    NotReady,
+    Unauthorized,
+    Unavailable,
+    VersoError,
+    from_body,
+)
 from verso_standalone.folder import DataFolder
 from verso_standalone.process import Process
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
 _VALKEY_TIMEOUT_S = 60.0
 _GRACE_S = {"gateway": 10.0, "worker": 20.0, "keeper": 5.0, "valkey": 20.0}
-_DEATHS_BEFORE_GIVING_UP = 3
+_DEATHS_BEFORE_GIVING_UP = 2
 _LOOK_S = 0.25
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
@@ -221,13 +229,24 @@ class Stack:
         deadline = time.monotonic() + timeout_s
         while not ready():
             for process in self.processes:
-                if process.restarts >= _DEATHS_BEFORE_GIVING_UP:
-                    raise Unavailable(
-                        f"{process.name} does not stay up; its log ends:\n{process.last_words()}"
-                    )
+                if process.deaths >= _DEATHS_BEFORE_GIVING_UP:
+                    raise _why(process)
             if time.monotonic() > deadline:
                 raise NotReady(
                     f"expected {what} to be ready within {timeout_s:g} s; see {self.folder.logs}"
                 )
             if stopped.wait(_LOOK_S):
                 raise Unavailable("stopped before the platform was ready")
+
+
+def _why(process: Process) -> VersoError:
+    """Say why a process does not stay up: with the error that it named itself, else by its log."""
+    words = process.last_words()
+    for line in reversed(words.splitlines()):
+        try:
+            row = json.loads(line)
+            code, message = row["code"], row["message"]
+        except (ValueError, TypeError, KeyError):
+            continue
+        return from_body({"code": code, "detail": f"{process.name}: {message}", "retryable": False})
+    return Unavailable(f"{process.name} does not stay up; its log ends:\n{words}")
