@@ -21,6 +21,8 @@ class Policy:
     """Retryable errors of one slice before it is a dead letter; counted apart from crashes."""
     backoff_ms: tuple[int, ...] = (0, 2_000, 8_000, 30_000)
     """Wait before the next attempt, by the number of crashes so far."""
+    max_delay_ms: int = 30_000
+    """Longest wait after a retryable error; the delay asked for doubles with every error."""
     keep_s: int = 24 * 3600
     """How long slices stay after their end, seconds."""
     dead_keep_s: int = 7 * 24 * 3600

@@ -195,7 +195,10 @@ class Ledger:
         return self._end("verified", arguments)
 
     def retry(self, lease: Lease, error: BaseException, *, delay_s: float) -> Commit:
-        """Give a slice back after an error that may pass; the eighth makes it a dead letter."""
+        """Give a slice back after an error that may pass; the eighth makes it a dead letter.
+
+        It is due again after ``delay_s``, which doubles with every error of the slice, up to 30 s.
+        """
         body = error_body(error)
         return self._return(lease, body, delay_s=delay_s, count=True)
 

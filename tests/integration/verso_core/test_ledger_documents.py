@@ -81,9 +81,9 @@ def test_settling_delays_the_verify_phase(
 ) -> None:
     lease = claim()
     writes = [DocumentWrite("c", "d0", new_entry(lease.seq))]
-    store.commit(lease, b"r", ok=2, errors=0, documents=writes, settle_s=0.2)
+    store.commit(lease, b"r", ok=2, errors=0, documents=writes, settle_s=1.0)
     assert store.claim(Queue.SCRUB, owner="w") == []
-    time.sleep(0.25)
+    time.sleep(1.05)
     assert len(store.claim(Queue.SCRUB, owner="w")) == 1
 
 
@@ -99,14 +99,14 @@ def test_verified_marks_the_entries_and_drops_the_texts_after_the_grace(
     _write(store, lease, DocumentWrite("c", "d0", new_entry(lease.seq, b"p" * size)))
     (verify,) = store.claim(Queue.SCRUB, owner="w")
     right = [("c", "d0", lease.seq)]
-    assert store.verified(verify, right, grace_s=0.05) is Commit.DONE
-    assert store.verified(verify, right, grace_s=0.05) is Commit.DONE
+    assert store.verified(verify, right, grace_s=1.0) is Commit.DONE
+    assert store.verified(verify, right, grace_s=1.0) is Commit.DONE
     entry = Entry.unpack(store.entry("c", ["d0"])["d0"])
     assert entry.flags == Flag.VERIFIED
     assert entry.records[0].payload == b"p" * size
     assert raw.exists(key("payload", lease.slice_id)) == 1
     assert store.drop_due() == 0
-    time.sleep(0.06)
+    time.sleep(1.05)
     assert store.drop_due() == 1
     assert raw.exists(key("payload", lease.slice_id)) == 0
     assert raw.ttl(key("slice", lease.slice_id)) > 0

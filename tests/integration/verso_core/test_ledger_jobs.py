@@ -164,10 +164,25 @@ def test_a_released_slice_is_not_counted(hasty: Ledger, new_job: Jobs) -> None:
 def test_a_delayed_retry_is_not_due_yet(ledger: Ledger, new_job: Jobs) -> None:
     ledger.accept(new_job())
     (lease,) = ledger.claim(Q, owner="w")
-    ledger.retry(lease, EngineUnavailable("gone"), delay_s=0.2)
+    ledger.retry(lease, EngineUnavailable("gone"), delay_s=1.0)
     assert ledger.claim(Q, owner="w") == []
-    time.sleep(0.25)
+    time.sleep(1.05)
     assert len(ledger.claim(Q, owner="w")) == 1
+
+
+def test_the_delay_doubles_with_every_error_of_a_slice(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    hasty.accept(new_job())
+    waits = []
+    for _ in range(2):
+        (lease,) = hasty.claim(Q, owner="w")
+        hasty.retry(lease, EngineUnavailable("gone"), delay_s=20)
+        due_ms = raw.zscore(key("ready", Q), lease.slice_id)
+        assert due_ms is not None
+        waits.append(due_ms / 1000 - raw.time()[0])
+        raw.zadd(key("ready", Q), {lease.slice_id: 0})
+    assert waits == [pytest.approx(20, abs=2), pytest.approx(30, abs=2)]  # 40 passes the bound
 
 
 def test_a_failed_embed_has_failed_and_a_failed_ingest_keeps_its_texts(

@@ -7,9 +7,12 @@ if not s then
   return 'stale'
 end
 redis.call('HSET', K.slice .. sid, 'rf', fence, 'code', ARGV[4], 'detail', ARGV[5])
-if ARGV[6] == '1' and redis.call('HINCRBY', K.slice .. sid, 'errs', 1) >= P.max_errors then
+local errs = 0
+if ARGV[6] == '1' then errs = redis.call('HINCRBY', K.slice .. sid, 'errs', 1) end
+if errs >= P.max_errors then
   bury(sid, s, ARGV[4], ARGV[5])
 else
-  make_ready(sid, s, tonumber(ARGV[3]))
+  -- Doubled each time: what a slice needs may take a minute to come back, and the errors are few.
+  make_ready(sid, s, math.min(tonumber(ARGV[3]) * 2 ^ math.max(0, errs - 1), P.max_delay_ms))
 end
 return 'done'
