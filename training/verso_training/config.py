@@ -144,13 +144,15 @@ class PublishConfig:
     decoder_storage: Storage = Storage.INT8
     table_bytes: int = 80_000_000
     """Bytes of training text counted for the n-gram tables, in the mixture of ``data.shares``."""
-    ngram_width: int = 24
-    """log2 of the slots of the largest n-gram table."""
+    ngram_width: int = 20
+    """log2 of the lines that any n-gram context may keep: bounds ngram.npz."""
     counting_width: int = 23
     dictionary_bytes: int = 112_640
     """Size of the zstd dictionary; 110 KiB is zstd's own default."""
     fit_chunks: int = 500
-    """Held-out chunks per source from which rank tables and n-gram mixing are fitted."""
+    """Held-out chunks per source from which the rank tables are fitted."""
+    mixing_chunks: int = 3000
+    """Held-out chunks per source from which the mixing of n-gram predictions is fitted."""
     report_chunks: int = 200
     """Other held-out chunks per source from which the figures come."""
     golden: int = 96

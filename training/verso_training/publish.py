@@ -112,7 +112,7 @@ def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Re
     folder.mkdir(parents=True, exist_ok=True)
     config, pool = recipe.publish, list(documents)
     counted = table_texts([d for d in pool if d.split is Split.TRAIN], recipe)
-    fitting = held_out.draw(pool, fit_chunks=config.fit_chunks, report_chunks=0).fitting
+    fitting = held_out.draw(pool, fit_chunks=config.mixing_chunks, report_chunks=0).fitting
     held = [chunk.text.encode("utf-8") for chunk in fitting]
     ngram_tables(counted, held, config).save(folder / "ngram.npz")
     (folder / "zstd.dict").write_bytes(zstd.train(counted, config.dictionary_bytes))

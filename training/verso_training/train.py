@@ -79,7 +79,9 @@ class Run:
     def train(self) -> None:
         """Train until the budget is spent, then evaluate and save."""
         writer = SummaryWriter(str(self.folder / "events"))
-        bar = tqdm(total=round(self.config.minutes * 60), unit="s", desc=self.recipe.name)
+        bar = tqdm(
+            total=round(self.config.minutes * 60), unit="s", desc=self.recipe.name, mininterval=1.0
+        )
         evaluated_s = saved_s = self.progress.elapsed_s
         for batch in self._batches():
             share = self._elapsed() / (self.config.minutes * 60)
@@ -167,9 +169,8 @@ class Run:
 
     def _record(self, writer: SummaryWriter, bar: tqdm[Any], loss: float) -> None:
         progress = self.progress
-        bar.n = min(round(progress.elapsed_s), bar.total)
         bar.set_postfix(step=progress.step, epoch=progress.epoch, loss=f"{loss:.3f}", refresh=False)
-        bar.refresh()
+        bar.update(min(round(progress.elapsed_s), bar.total) - bar.n)
         if progress.step % 10 == 0:
             writer.add_scalar("train/loss", loss, progress.step)
             writer.add_scalar("train/tokens", progress.tokens, progress.step)
