@@ -83,9 +83,9 @@ zero vector but the same rank tables.
 ```
 
 Float noise between the pass that writes a record and the steps that read it, on this machine: at
-most {facts.noise[0]:.1e} nats in a logit and {facts.noise[1]:.1e} in the confidence. The margins
-are {facts.recipe.publish.epsilon} and {facts.recipe.publish.confidence_epsilon}: a token whose
-decision is closer is written literally, whatever the machine.
+most {facts.noise[0]:.1e} nats in a logit and {facts.noise[1]:.1e} in the confidence. A token
+whose decision lies within {facts.recipe.publish.epsilon} (logit) or
+{facts.recipe.publish.confidence_epsilon} (confidence) is written literally, whatever the machine.
 
 ## Data
 

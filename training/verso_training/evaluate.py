@@ -110,14 +110,15 @@ class Suite:
 
     def noise(self, texts: Sequence[Chunk]) -> tuple[float, float]:
         """The greatest step noise of logits and of confidence over ``texts``, in nats."""
-        worst = (0.0, 0.0)
-        for chunk in texts:
-            record = self.decoder.tokens(chunk.text)
-            if len(record) < self.recipe.model.max_tokens:
-                vector = self.encoder.encode([chunk.text]).astype(np.float16).astype(np.float32)
-                found = self.decoder.step_noise(record, vector)
-                worst = (max(worst[0], found[0]), max(worst[1], found[1]))
-        return worst
+        records = [self.decoder.tokens(chunk.text) for chunk in texts]
+        short = [i for i, ids in enumerate(records) if len(ids) < self.recipe.model.max_tokens]
+        vectors = self.encoder.encode([texts[i].text for i in short])
+        vectors = vectors.astype(np.float16).astype(np.float32)
+        found = [
+            self.decoder.step_noise(seen, vectors[place : place + 1])
+            for place, seen in self.decoder.passes([records[i] for i in short], vectors)
+        ]
+        return max(logit for logit, _ in found), max(confidence for _, confidence in found)
 
     def encode(self, texts: Sequence[str]) -> Iterator[Sample]:
         """Vector and payloads of each text."""

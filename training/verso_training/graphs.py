@@ -134,23 +134,22 @@ class DecoderGraph:
                 break
         return [record[:-1] if record[-1] == config.eos else record for record in records]
 
-    def step_noise(self, record: list[int], vector: Floats) -> tuple[float, float]:
+    def step_noise(self, whole: Pass, vector: Floats) -> tuple[float, float]:
         """How far token-by-token passes stray from the pass over the whole record.
 
         The margins of the codec must exceed this many times over: a record is written with one
         and read with the other.
 
         Args:
-            record: Token ids without bos and eos.
-            vector: Shape: (1, D).
+            whole: From ``passes``, where the record shared a batch with others.
+            vector: The same vector. Shape: (1, D).
 
         Returns:
             The greatest difference of a logit, and of a confidence inside [-10, 10], in nats.
         """
-        ((_, whole),) = self.passes([record], vector)
         bias, *cache = self._memory.run(None, {"vector": vector})
         logit_noise = confidence_noise = 0.0
-        for position, token in enumerate([self.config.bos, *record]):
+        for position, token in enumerate([self.config.bos, *whole.targets[:-1]]):
             tokens = np.array([[token]], np.int64)
             feeds = self._feeds(tokens, np.array([[position]], np.int64), bias, cache)
             logits, confidence, *new = self._decoder.run(None, feeds)
