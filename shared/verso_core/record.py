@@ -53,6 +53,12 @@ class Codec(IntEnum):
     ZSTD = 1
     NGRAM = 2
     NEURAL = 3
+    SEGMENTED = 4  # several neural payloads one after another, each behind its size
+
+    @property
+    def reads_vector(self) -> bool:
+        """Tell whether a payload of this codec says nothing without its record's vector."""
+        return self in (Codec.NEURAL, Codec.SEGMENTED)
 
 
 class Flag(IntFlag):
@@ -211,6 +217,27 @@ def bucket_of(document: str, *, buckets: int) -> int:
 def total_payload(records: Sequence[Record]) -> int:
     """Sum what the records' patches take: one byte of codec and the payload each, bytes."""
     return sum(1 + len(record.payload) for record in records)
+
+
+def pack_parts(parts: Sequence[bytes]) -> bytes:
+    """Join byte strings, each behind its size: the payload of a SEGMENTED record."""
+    return b"".join(_varint(len(part)) + part for part in parts)
+
+
+def unpack_parts(data: bytes) -> list[bytes]:
+    """Undo :func:`pack_parts`.
+
+    Raises:
+        PatchCorrupt: the bytes do not follow the format to their very end.
+    """
+    parts, at = [], 0
+    while at < len(data):
+        size, at = _read_varint(data, at)
+        if at + size > len(data):
+            raise PatchCorrupt(f"expected {size} B of payload at {at}, got {len(data) - at}")
+        parts.append(data[at : at + size])
+        at += size
+    return parts
 
 
 def _varint(value: int) -> bytes:

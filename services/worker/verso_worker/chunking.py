@@ -1,9 +1,13 @@
-"""Cut a text into chunks that fit one record, every byte kept, in order.
+"""Cut a text into chunks that one vector stands for, and these into segments that one pass decodes.
 
-A chunk must fit two windows: the decoder's (a longer one could not be coded as one record) and the
-encoder's (what lies beyond it would not be in the vector, and so not be found). Within them a chunk
-is as long as it can be and ends where a reader would end it: behind a paragraph, a line, a sentence
-or a word.
+A **chunk** gets a vector of its own, the most expensive part of a record. So it is as long as the
+encoder's window allows: what lies beyond the window would not be in the vector, and not be found.
+A **segment** is what the decoder codes at once, within its shorter window. The segments of a chunk
+share its vector; against vectors of their own they would take about a twentieth less (measured, see
+docs/explanation/storage.md), but such a vector takes several times what it saves.
+
+Both end where a reader would end them: behind a paragraph, a line, a sentence or a word. Joined,
+they are the text, every byte in order.
 
 1. A text that is not UTF-8 is cut by size, behind line feeds where there are any: no tokenizer
    reads it, and the byte codecs do not mind.
@@ -14,6 +18,7 @@ or a word.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +28,8 @@ _BLOCK_CHARS = 8192
 _BYTES_OF_BINARY = 384
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP] of the encoder
 _SPARE_TOKENS = 3  # a cut inside a word may split a token into more than it was
+_MAX_SEGMENTS = 8  # text of which the encoder sees little must not make a chunk without end
+_LEVEL = 1.2  # how much longer than an equal share a segment may be to end at a boundary
 _BOUNDARIES = ("\n\n", "\n", ". ", " ")
 
 
@@ -33,7 +40,7 @@ class Cutter:
     Args:
         decoder: the lossless byte-level tokenizer.
         encoder: the encoder's tokenizer, without truncation.
-        max_decoder_tokens: longest record, tokens, the end token included.
+        max_decoder_tokens: longest segment, tokens, the end token included.
         max_encoder_tokens: longest text of the encoder, tokens, special tokens included.
     """
 
@@ -52,6 +59,29 @@ class Cutter:
             return list(_cut_bytes(text))
         return [chunk.encode() for chunk in self._cut_text(decoded)]
 
+    def segments(self, chunk: bytes) -> list[bytes]:
+        """Cut a chunk into as few segments as the decoder's window allows, of about equal length.
+
+        Bytes that are not UTF-8 are one segment, which the decoder will not take.
+        """
+        try:
+            text = chunk.decode()
+        except UnicodeDecodeError:
+            return [chunk]
+        ends = [end for _, end in self.decoder.encode(text, add_special_tokens=False).offsets]
+        window = self.max_decoder_tokens - 1
+        if len(ends) <= window:
+            return [chunk]
+        count = -(-len(ends) // (window - _SPARE_TOKENS))
+        budget = min(window - _SPARE_TOKENS, math.ceil(_LEVEL * len(ends) / count))
+        parts, at = [], 0
+        while at < len(text):
+            reach = max(_reach(ends, at, budget=budget, size=len(text)), at + 1)
+            end = reach if reach == len(text) else _boundary(text, at, reach)
+            parts.append(text[at:end].encode())
+            at = end
+        return parts
+
     def _cut_text(self, text: str) -> Iterator[str]:
         start = 0
         while start < len(text):
@@ -60,7 +90,7 @@ class Cutter:
             ends = self._token_ends(block)
             at = 0
             while at < len(block):
-                limit = self._reach(ends, at, len(block))
+                limit = self._fit(ends, at, len(block))
                 if limit >= len(block):
                     # The rest of a block is cut again with what follows it.
                     if not last and at > 0:
@@ -78,18 +108,30 @@ class Cutter:
         encoder = self.encoder.encode(block, add_special_tokens=False)
         return [end for _, end in decoder.offsets], [end for _, end in encoder.offsets]
 
-    def _reach(self, ends: tuple[list[int], list[int]], at: int, size: int) -> int:
-        """Tell how many characters of the block fit both windows when a chunk starts at ``at``."""
+    def _fit(self, ends: tuple[list[int], list[int]], at: int, size: int) -> int:
+        """Tell how many characters of the block fit a chunk that starts at ``at``."""
         budgets = (
-            self.max_decoder_tokens - 1 - _SPARE_TOKENS,
+            _MAX_SEGMENTS * (self.max_decoder_tokens - 1 - _SPARE_TOKENS),
             self.max_encoder_tokens - _SPECIAL_TOKENS - _SPARE_TOKENS,
         )
-        reach = size
-        for offsets, budget in zip(ends, budgets, strict=True):
-            first = bisect.bisect_right(offsets, at)
-            if len(offsets) - first > budget:
-                reach = min(reach, offsets[first + budget - 1])
+        reach = min(
+            _reach(offsets, at, budget=budget, size=size)
+            for offsets, budget in zip(ends, budgets, strict=True)
+        )
         return max(reach, at + 1)
+
+
+def _reach(ends: list[int], at: int, *, budget: int, size: int) -> int:
+    """Tell where the ``budget``-th token behind ``at`` ends, or the size where there are fewer.
+
+    Args:
+        ends: where each token ends, ascending.
+        at: where the piece starts.
+        budget: most tokens of the piece.
+        size: where the text ends.
+    """
+    first = bisect.bisect_right(ends, at)
+    return ends[first + budget - 1] if len(ends) - first > budget else size
 
 
 def _boundary(text: str, start: int, limit: int) -> int:

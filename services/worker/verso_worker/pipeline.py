@@ -37,10 +37,10 @@ from verso_core.jobs import (
 )
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.ingest import Ingest
+from verso_worker.neural import Vector
 from verso_worker.points import Hit
 from verso_worker.ports import Documents, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Chunk, Reader
-from verso_worker.records import Vector
 from verso_worker.space import Space
 from verso_worker.timings import Timings
 

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, Precision, Result
 from verso_worker.points import Hit, Point
-from verso_worker.records import Recorder, Stored, Vector
+from verso_worker.neural import Vector
+from verso_worker.records import Recorder, Stored
 
 
 class Cutter(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, TextPolicy
-from verso_core.record import Codec, Entry, Flag, point_ids
+from verso_core.record import Entry, Flag, point_ids
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.space import Space
 
@@ -65,7 +65,7 @@ class Reader:
         records = [chunk.entry.records[chunk.index] for chunk in wanted]
         points = [
             point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
-            if record.codec is Codec.NEURAL
+            if record.codec.reads_vector
             else None
             for chunk, record in zip(wanted, records, strict=True)
         ]

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from verso_core.errors import PatchCorrupt, RecordCorrupt, VersoError
 from verso_core.record import Codec, Record, checksum, vector_hash
+from verso_worker.neural import Decoder, NeuralCodec, Segmenter, Vector
 
-Vector = NDArray[np.float32]
 Stored = NDArray[Any]
 
 
@@ -49,31 +49,11 @@ class Guess:
     confidence: float
 
 
-class Engine(Protocol):
+class Engine(Decoder, Protocol):
     """The model's graphs, wherever they run. Vectors: (texts, dim) float32, widened from store."""
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Give each text's vector; what passes the encoder's window is not seen."""
-        ...
-
-    def code(self, texts: Sequence[bytes], vectors: Vector) -> list[bytes | None]:
-        """Code each text against its vector; None where it cannot (not UTF-8, too long)."""
-        ...
-
-    def read(
-        self,
-        payloads: Sequence[bytes],
-        vectors: Vector,
-        *,
-        disturbed: bool = False,
-        drafts: Sequence[bytes] | None = None,
-    ) -> list[bytes | None]:
-        """Decode each payload; None where it is no payload of this model.
-
-        ``disturbed`` decodes with logits moved by up to half the margin. ``drafts`` are what the
-        payloads are thought to say: a right one is confirmed through the payload in one pass over
-        all its tokens, a wrong one changes nothing but the time.
-        """
         ...
 
     def guess(self, vectors: Vector, *, beam: int, max_tokens: int) -> list[Guess]:
@@ -124,10 +104,17 @@ class Recorder:
     Args:
         engine: the artifact's graphs.
         codecs: its byte codecs; RAW need not be among them.
+        segmenter: cuts chunks for its decoder.
     """
 
     engine: Engine
     codecs: Mapping[Codec, ByteCodec]
+    segmenter: Segmenter
+
+    @property
+    def neural(self) -> NeuralCodec:
+        """The codec that reads vectors."""
+        return NeuralCodec(self.engine, self.segmenter)
 
     def write(
         self,
@@ -168,17 +155,17 @@ class Recorder:
         self, chunks: Sequence[bytes], vectors: Vector, *, plain: bool
     ) -> list[list[tuple[Codec, bytes]]]:
         """Code each chunk with every codec, smallest payload first."""
-        neural = [None] * len(chunks) if plain else self.engine.code(chunks, vectors)
+        neural = [None] * len(chunks) if plain else self.neural.code(chunks, vectors)
         offers = []
-        for chunk, payload in zip(chunks, neural, strict=True):
+        for chunk, offer in zip(chunks, neural, strict=True):
             own = [(Codec.RAW, chunk)]
             own += [
                 (codec, coder.encode(chunk))
                 for codec, coder in self.codecs.items()
                 if not (plain and codec is Codec.NGRAM)
             ]
-            if payload is not None:
-                own.append((Codec.NEURAL, payload))
+            if offer is not None:
+                own.append(offer)
             # Of two equally small ones the cheaper to read comes first.
             offers.append(sorted(own, key=lambda offer: (len(offer[1]), offer[0])))
         return offers
@@ -205,12 +192,12 @@ class Recorder:
         self, offers: Sequence[tuple[Codec, bytes]], vectors: Vector, *, drafts: Sequence[bytes]
     ) -> list[bytes | None]:
         texts: list[bytes | None] = [None] * len(offers)
-        neural = [row for row, (codec, _) in enumerate(offers) if codec is Codec.NEURAL]
+        neural = [row for row, (codec, _) in enumerate(offers) if codec.reads_vector]
         if neural:
             # The chunk itself is the draft: what an ingest needs to know is whether the payload
             # says it, token by token and under disturbance. The independent verify has no draft.
-            found = self.engine.read(
-                [offers[row][1] for row in neural],
+            found = self.neural.read(
+                [offers[row] for row in neural],
                 vectors[neural],
                 disturbed=True,
                 drafts=[drafts[row] for row in neural],
@@ -218,7 +205,7 @@ class Recorder:
             for row, text in zip(neural, found, strict=True):
                 texts[row] = text
         for row, (codec, payload) in enumerate(offers):
-            if codec is not Codec.NEURAL:
+            if not codec.reads_vector:
                 texts[row] = self._decode_bytes(codec, payload)
         return texts
 
@@ -247,27 +234,26 @@ class Recorder:
             key: the collection's checksum key.
         """
         texts: list[bytes | None] = [
-            None
-            if record.codec is Codec.NEURAL
-            else self._decode_bytes(record.codec, record.payload)
+            None if record.codec.reads_vector else self._decode_bytes(record.codec, record.payload)
             for record in records
         ]
-        neural = [
-            (row, vector)
-            for row, (record, vector) in enumerate(zip(records, stored, strict=True))
-            if record.codec is Codec.NEURAL
-            and vector is not None
-            and vector_hash(precision.raw(vector)) == record.vector_hash
-        ]
-        if neural:
-            widened = precision.widen(np.stack([vector for _, vector in neural]))
-            payloads = [records[row].payload for row, _ in neural]
-            for place, text in enumerate(self.engine.read(payloads, widened)):
-                row = neural[place][0]
+        rows = []
+        vectors = []
+        for row, (record, vector) in enumerate(zip(records, stored, strict=True)):
+            if not record.codec.reads_vector or vector is None:
+                continue
+            if vector_hash(precision.raw(vector)) == record.vector_hash:
+                rows.append(row)
+                vectors.append(vector)
+        if rows:
+            widened = precision.widen(np.stack(vectors))
+            offers = [(records[row].codec, records[row].payload) for row in rows]
+            for place, text in enumerate(self.neural.read(offers, widened)):
+                row = rows[place]
                 if not _matches(text, records[row], key=key):
                     # A decode alone, in the smallest batch, is the canonical one: tried last.
                     one = slice(place, place + 1)
-                    [text] = self.engine.read(payloads[one], widened[one])
+                    [text] = self.neural.read(offers[one], widened[one])
                 texts[row] = text
         return [
             text

@@ -148,12 +148,12 @@ class Shelf:
 
 
 def _model(artifact: Artifact, engine: EngineClient) -> Model:
-    manifest = artifact.manifest
+    manifest, cuts = artifact.manifest, cutter(artifact)
     return Model(
         codec=manifest.codec.id,
         space=manifest.space.id,
         dim=manifest.space.dim,
         int8_scale=manifest.space.int8_scale,
-        cutter=cutter(artifact),
-        recorder=Recorder(engine, byte_codecs(artifact)),
+        cutter=cuts,
+        recorder=Recorder(engine, byte_codecs(artifact), cuts),
     )

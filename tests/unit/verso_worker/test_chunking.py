@@ -62,11 +62,32 @@ def test_joined_chunks_are_the_text(cutter: Cutter, text: bytes) -> None:
 
 
 @given(text=st.text(max_size=400).map(str.encode))
-def test_every_chunk_of_utf8_is_utf8_and_fits_the_decoder(cutter: Cutter, text: bytes) -> None:
+def test_every_chunk_of_utf8_is_utf8(cutter: Cutter, text: bytes) -> None:
     for chunk in cutter.cut(text):
-        tokens = cutter.decoder.encode(chunk.decode(), add_special_tokens=False).ids
-        # One character of four bytes more than the budget is within the spare tokens.
-        assert len(tokens) < DECODER_WINDOW
+        chunk.decode()
+
+
+@given(text=_texts)
+def test_joined_segments_are_the_chunk_and_fit_the_decoder(cutter: Cutter, text: bytes) -> None:
+    for chunk in cutter.cut(text):
+        segments = cutter.segments(chunk)
+        assert b"".join(segments) == chunk
+        if len(segments) == 1:
+            continue
+        for segment in segments:
+            tokens = cutter.decoder.encode(segment.decode(), add_special_tokens=False).ids
+            assert len(tokens) < DECODER_WINDOW
+
+
+def test_segments_are_of_about_equal_length(cutter: Cutter) -> None:
+    sizes = [len(part) for part in cutter.segments(b"ab " * 12)]
+    assert len(sizes) == 2
+    assert max(sizes) < 1.5 * min(sizes)
+
+
+def test_text_that_the_encoder_does_not_see_makes_no_endless_chunk(cutter: Cutter) -> None:
+    chunks = cutter.cut(b" " * 4000)
+    assert max(map(len, chunks)) <= 8 * DECODER_WINDOW
 
 
 @given(words=st.lists(st.sampled_from(["a", "bc", "def", "ghij"]), max_size=120))
@@ -79,6 +100,10 @@ def test_every_chunk_fits_the_encoder(cutter: Cutter, words: list[str]) -> None:
 def test_a_cut_falls_behind_a_line_where_there_is_one(cutter: Cutter) -> None:
     text = b"first line of a log\nsecond line of a log\n"
     assert cutter.cut(text) == [b"first line of a log\n", b"second line of a log\n"]
+    assert cutter.segments(b"first line\nof a text\nthat is long\n") == [
+        b"first line\nof a text\n",
+        b"that is long\n",
+    ]
 
 
 def test_a_cut_falls_behind_a_word_where_there_is_no_line(cutter: Cutter) -> None:

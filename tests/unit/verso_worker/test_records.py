@@ -15,7 +15,8 @@ from verso_codecs.zstd import ZstdCodec
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Precision
 from verso_core.record import Codec, Record, checksum, vector_hash
-from verso_worker.records import Encoded, Guess, Recorder, Stored, Vector
+from verso_worker.neural import Vector
+from verso_worker.records import Encoded, Guess, Recorder, Stored
 from verso_worker.space import Space
 
 KEY = b"key of the collection"
@@ -49,7 +50,8 @@ class Decoder:
     ) -> list[bytes | None]:
         texts: list[bytes | None] = []
         for payload in payloads:
-            text = self.known[payload[0]] if payload[0] < len(self.known) else None
+            place = payload[0] if payload else len(self.known)
+            text = self.known[place] if place < len(self.known) else None
             wrong = (disturbed and text in self.shaky) or (
                 len(payloads) > 1 and text in self.crowded
             )
@@ -59,6 +61,9 @@ class Decoder:
     def guess(self, vectors: Vector, *, beam: int, max_tokens: int) -> list[Guess]:
         raise AssertionError("nothing is guessed here")
 
+    def segments(self, chunk: bytes) -> list[bytes]:
+        return [part + b"|" for part in chunk[:-1].split(b"|")] if b"|" in chunk else [chunk]
+
 
 def _stored(count: int) -> Stored:
     rng = np.random.default_rng(7)
@@ -66,7 +71,7 @@ def _stored(count: int) -> Stored:
 
 
 def _recorder(decoder: Decoder) -> Recorder:
-    return Recorder(decoder, {Codec.ZSTD: ZstdCodec(b"")})
+    return Recorder(decoder, {Codec.ZSTD: ZstdCodec(b"")}, decoder)
 
 
 def _write(recorder: Recorder, chunks: list[bytes], stored: Stored, **kind: bool) -> list[Record]:
@@ -79,6 +84,33 @@ def test_the_smallest_payload_wins() -> None:
     records = _write(_recorder(Decoder([chunks[0]])), chunks, _stored(3))
     assert [record.codec for record in records] == [Codec.NEURAL, Codec.RAW, Codec.ZSTD]
     assert all(record.slot == 3 for record in records)
+
+
+def test_a_chunk_of_several_segments_is_coded_segment_by_segment() -> None:
+    parts = [b"one part of it|", b"another part|", b"a third one|"]
+    recorder = _recorder(Decoder(parts))
+    stored = _stored(2)
+    chunks = [b"".join(parts), parts[1]]
+    records = _write(recorder, chunks, stored)
+    assert [record.codec for record in records] == [Codec.SEGMENTED, Codec.NEURAL]
+    assert records[0].payload == b"\x01\x00\x01\x01\x01\x02"
+    assert recorder.read(records, list(stored), precision=SPACE, key=KEY) == chunks
+
+
+def test_a_chunk_with_one_segment_that_the_decoder_cannot_take_is_not_neural() -> None:
+    known = b"one part of it|"
+    [record] = _write(_recorder(Decoder([known])), [known + b"unknown|"], _stored(1))
+    assert not record.codec.reads_vector
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x01", b"\x05\x00", b"\xff" * 12, b"\x00"])
+def test_segments_that_are_none_are_corrupt(payload: bytes) -> None:
+    stored = _stored(1)
+    record = Record(
+        Codec.SEGMENTED, 0, vector_hash(SPACE.raw(stored[0])), checksum(b"x", key=KEY), payload
+    )
+    [found] = _recorder(Decoder([])).read([record], list(stored), precision=SPACE, key=KEY)
+    assert isinstance(found, RecordCorrupt)
 
 
 def test_a_payload_that_fails_under_disturbance_is_not_kept() -> None:
