@@ -83,6 +83,7 @@ def _publish(options: argparse.Namespace) -> None:
         tables=options.tables,
         folder=options.out,
         name=options.out.name,
+        foreign=sources.foreign(options.data),
     )
     assign(options.out.parent, Channel.STABLE, options.out.name)
 
@@ -96,7 +97,8 @@ def _evaluate(options: argparse.Namespace) -> None:
         fit_chunks=recipe.publish.fit_chunks,
         report_chunks=recipe.publish.report_chunks,
     ).reporting
-    tallies = suite.measure([*texts, *sources.foreign(options.data)])
+    tallies = suite.measure(texts)
+    tallies |= {s: t for s, t in suite.measure(sources.foreign(options.data)).items() if s != "all"}
     print(evaluate.table(tallies))
     print(evaluate.json_line(tallies))
 

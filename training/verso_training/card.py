@@ -41,8 +41,8 @@ class Facts:
     report: Mapping[str, Tally]
     noise: tuple[float, float]
     """Greatest difference of a logit and of a confidence between writing and reading, nats."""
-    run: str = ""
-    """How the run went, one sentence."""
+    run: str
+    """How the run went, in a sentence or two."""
     synthetic: bool = False
     """Whether the texts were made up, as for the artifact of the tests."""
 
@@ -52,29 +52,33 @@ def render(facts: Facts) -> str:
     model = facts.recipe.model
     parameters = sum(p.numel() for p in facts.decoder.parameters())
     encoder = (
-        "random weights" if facts.synthetic else "all-MiniLM-L6-v2 (Apache-2.0), weights unchanged"
+        "random weights"
+        if facts.synthetic
+        else "all-MiniLM-L6-v2 (Apache-2.0), not trained further"
     )
     return f"""# {facts.name}
 
 Artifact of Verso: a frozen sentence encoder and a decoder that restores a text from its stored
 vector and a small patch, byte for byte.
 
-- Encoder: {encoder}; mean pooling, L2 norm, stored weights {facts.recipe.publish.encoder_storage}.
+- Encoder: {encoder}; mean pooling, L2 norm,
+  weights stored as {facts.recipe.publish.encoder_storage}.
 - Decoder: {parameters / 1e6:.2f} M parameters, {model.layers} layers, width {model.width},
   {model.heads} query and {model.kv_heads} key/value heads of {model.head_dim},
-  {model.slots} memory slots, vocabulary {model.vocab}, records of at most {model.max_tokens}
-  tokens, stored weights {facts.recipe.publish.decoder_storage}.
+  {model.slots} memory slots, vocabulary {model.vocab}, records of at most {model.max_tokens} tokens,
+  weights stored as {facts.recipe.publish.decoder_storage}.
 - Written {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__}, ONNX Runtime
   {ort.__version__}, Python {platform.python_version()} on {platform.machine()} {platform.system()}.
 - Command: `{facts.command}`
-{f"- {facts.run}" if facts.run else ""}
+- {facts.run}
 
 ## Figures
 
 Held-out texts, real patch bytes without record headers, bits per byte of text. "top-1" is the
 share of tokens that the decoder guesses first; "escapes" the share written literally because a
 float decision was too close or the rank too high. "neural, no vector" is the same decoder with a
-zero vector but the same rank tables.
+zero vector but the same rank tables. "all" is the sources that were also trained on (other
+documents of them); sets that were not are listed for themselves.
 
 {evaluate.table(facts.report)}
 

@@ -57,16 +57,30 @@ class Trained:
     encoder_tokenizer: Tokenizer
     int8_scale: float
     command: str
-    run: str = ""
-    """How the run went, one sentence for the card."""
+    run: str
+    """How the run went, in a sentence or two for the card."""
     synthetic: bool = False
     """Whether the texts were made up, as for the artifact of the tests."""
 
 
 def publish(
-    trained: Trained, documents: Iterable[Document], *, tables: Path, folder: Path, name: str
+    trained: Trained,
+    documents: Iterable[Document],
+    *,
+    tables: Path,
+    folder: Path,
+    name: str,
+    foreign: Sequence[Chunk] = (),
 ) -> None:
-    """Write a complete artifact into ``folder``; ``tables`` is what ``write_text_tables`` wrote.
+    """Write a complete artifact into ``folder``.
+
+    Args:
+        trained: Decoder, encoder, tokenizers.
+        documents: As for training; those held out give rank tables, figures, golden samples.
+        tables: What ``write_text_tables`` wrote.
+        folder: Where the artifact goes; files of the same names are replaced.
+        name: The artifact's name in the manifest.
+        foreign: Texts of sets that were not trained on, for the figures only.
 
     Raises:
         ArtifactInvalid: a graph differs from its module, or a golden sample does not read back.
@@ -82,6 +96,8 @@ def publish(
     fitted.save(folder / "ranks.npz")
     suite = evaluate.Suite.load(folder, trained.recipe)
     report = suite.measure(texts.reporting)
+    if foreign:
+        report |= {s: tally for s, tally in suite.measure(foreign).items() if s != "all"}
     write_golden(suite, texts.reporting, folder=folder, count=config.golden)
     facts = card.Facts(
         name=name,

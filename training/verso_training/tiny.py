@@ -17,7 +17,7 @@ from verso_training import config, dataset, encoder, publish
 from verso_training.config import Recipe
 from verso_training.publish import Trained
 from verso_training.sources import Document, Split
-from verso_training.train import Run
+from verso_training.train import Run, describe
 
 _TEMPLATES = (
     "{time} {level} {service}[{number}]: request {hex} finished in {number} ms",
@@ -67,6 +67,7 @@ def build(folder: Path, *, work: Path, recipe: Recipe | None = None) -> None:
         encoder_tokenizer=wordpiece,
         int8_scale=run.int8_scale,
         command="python -m verso_training tiny-artifact",
+        run=describe(work / "run"),
         synthetic=True,
     )
     publish.write_text_tables(pool, folder=work / "tables", recipe=recipe)
