@@ -82,7 +82,7 @@ class Direct:
         settings = artifact.manifest.space
         self._service = service
         self._cutter = cutter(artifact)
-        self._recorder = Recorder(service, byte_codecs(artifact))
+        self._recorder = Recorder(service, byte_codecs(artifact), self._cutter)
         self._space = Space(Precision.FLOAT16, settings.dim, settings.int8_scale)
 
     def ingest(self, documents: Sequence[bytes], *, verified: bool) -> None:

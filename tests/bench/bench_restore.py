@@ -44,13 +44,13 @@ BATCHES = (1, 8, 32, 64)
 
 
 class Records:
-    """Chunks of the corpus that the decoder can code, with everything needed to read them back."""
+    """Segments of the corpus that the decoder can code, and everything needed to read them back."""
 
     def __init__(self, artifact: Artifact, engine: EngineClient, *, count: int) -> None:
         codec, settings = artifact.manifest.codec, artifact.manifest.space
         cut = cutter(artifact)
-        chunks = [chunk for text in texts.corpus() for chunk in cut.cut(text)]
-        chunks = texts.chosen(chunks, count)
+        whole = (chunk for text in texts.corpus() for chunk in cut.cut(text))
+        chunks = texts.chosen([part for chunk in whole for part in cut.segments(chunk)], count)
         space = Space(Precision.FLOAT16, settings.dim, settings.int8_scale)
         vectors = space.widen(space.round(engine.encode(chunks).vectors))
         payloads = engine.code(chunks, vectors)

@@ -37,6 +37,7 @@ from verso_standalone.stack import find_artifact
 from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import Service
+from verso_worker.neural import NeuralCodec, Offer
 from verso_worker.records import ByteCodec
 from verso_worker.space import Space
 
@@ -75,14 +76,15 @@ class Coders:
         self.service = service
         self.cutter = cutter(artifact)
         self.codecs: dict[Codec, ByteCodec] = byte_codecs(artifact)
+        self._neural = NeuralCodec(service, self.cutter)
         self.space = Space(precision, space.dim, space.int8_scale)
 
-    def neural(self, chunks: Sequence[bytes]) -> tuple[list[bytes | None], list[bytes | None]]:
+    def neural(self, chunks: Sequence[bytes]) -> tuple[list[Offer | None], list[Offer | None]]:
         """Code chunks with the decoder: against their stored vectors, and with no vector."""
         vectors = self.space.widen(self.space.round(self.service.encode(chunks).vectors))
         return (
-            self.service.code(chunks, vectors),
-            self.service.code(chunks, np.zeros_like(vectors)),
+            self._neural.code(chunks, vectors),
+            self._neural.code(chunks, np.zeros_like(vectors)),
         )
 
 
@@ -93,8 +95,8 @@ def measure(documents: Sequence[bytes], coders: Coders) -> Sums:
     own = zstd.ZstdCodec(zstd.train(halves[0], OWN_DICTIONARY_BYTES))
     cut = [coders.cutter.cut(document) for document in documents]
     chunks = [chunk for document in cut for chunk in document]
-    neural: list[bytes | None] = []
-    bare: list[bytes | None] = []
+    neural: list[Offer | None] = []
+    bare: list[Offer | None] = []
     for start in range(0, len(chunks), BATCH):
         with_vector, without = coders.neural(chunks[start : start + BATCH])
         neural += with_vector
@@ -118,7 +120,7 @@ def measure(documents: Sequence[bytes], coders: Coders) -> Sums:
 
 
 def _add(
-    sums: Sums, chunk: bytes, neural: bytes | None, bare: bytes | None, *, coders: Coders
+    sums: Sums, chunk: bytes, neural: Offer | None, bare: Offer | None, *, coders: Coders
 ) -> tuple[Codec, bytes]:
     """Add one chunk to the sums and give what would be stored of it."""
     offers = {codec: coder.encode(chunk) for codec, coder in coders.codecs.items()}
@@ -131,10 +133,9 @@ def _add(
     without = min(len(payload) for payload in offers.values())
     sums.without_neural += without
     # A chunk that the decoder cannot take counts with what it would be stored as instead.
-    sums.neural += len(neural) if neural is not None else without
-    sums.neural_without_vector += len(bare) if bare is not None else without
-    if neural is not None:
-        offers[Codec.NEURAL] = neural
+    sums.neural += len(neural[1]) if neural is not None else without
+    sums.neural_without_vector += len(bare[1]) if bare is not None else without
+    offers |= dict([] if neural is None else [neural])
     codec, payload = min(offers.items(), key=lambda offer: (len(offer[1]), offer[0]))
     sums.best += len(payload)
     sums.chosen[codec.name.lower()] += 1
