@@ -65,7 +65,8 @@ vector and a small patch, byte for byte.
   weights stored as {facts.recipe.publish.encoder_storage}.
 - Decoder: {parameters / 1e6:.2f} M parameters, {model.layers} layers, width {model.width},
   {model.heads} query and {model.kv_heads} key/value heads of {model.head_dim},
-  {model.slots} memory slots, vocabulary {model.vocab}, records of at most {model.max_tokens} tokens,
+  {model.slots} memory slots, vocabulary {model.vocab},
+  records of at most {model.max_tokens} tokens,
   weights stored as {facts.recipe.publish.decoder_storage}.
 - Written {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__}, ONNX Runtime
   {ort.__version__}, Python {platform.python_version()} on {platform.machine()} {platform.system()}.
