@@ -25,7 +25,7 @@ from verso_codecs.ngram_model import (
     INPUT_COUNT,
     LENGTH_CLASSES,
     LOGIT_LIMIT,
-    SELECT_COUNT,
+    SELECTOR_COUNT,
     Model,
     read_text,
     write_text,
@@ -38,7 +38,7 @@ MAX_TEXT_BYTES = 1 << 22
 DEFAULT_WIDTHS = (12, 16, 18, 19, 19, 19, 20, 20)
 """log2 of the lines kept for the last 1..6 bytes and the two word contexts."""
 
-_PLAIN = ("width", "stretches", "weights", "node_weights", "squash", "ends")
+_PLAIN = ("width", "stretches", "weights", "squash", "ends")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class NgramTables:
         """
         model = self.model
         _check("stretches", model.stretches, (np.int16, (INPUT_COUNT, 256)))
-        _check("weights", model.weights, (np.int32, (SELECT_COUNT, INPUT_COUNT + 1)))
-        _check("node_weights", model.node_weights, (np.int32, (256, INPUT_COUNT + 1)))
+        _check("weights", model.weights, (np.int32, (SELECTOR_COUNT, 256, INPUT_COUNT + 1)))
         _check("squash", model.squash, (np.uint16, (2 * LOGIT_LIMIT + 1,)))
         _check("ends", model.ends, (np.uint16, (LENGTH_CLASSES, 256)))
         for name in ("squash", "ends"):

@@ -22,11 +22,13 @@ from verso_codecs.kernel import Int, kernel
 from verso_codecs.lines import LINE_BYTES, check_of, claim_row
 from verso_codecs.ngram_model import (
     CONTEXT_COUNT,
+    MIXED_STATES,
     ORDER_COUNT,
+    RECORD_SIZE,
+    SURE_STATES,
     context_hash,
     line_key,
     push_byte,
-    start_record,
 )
 
 SURE_LEVELS = np.array([1, 2, 3, 4, 6, 9, 14, 25, 60, 200, 1000], np.int64)
@@ -35,9 +37,8 @@ SURE_LEVELS = np.array([1, 2, 3, 4, 6, 9, 14, 25, 60, 200, 1000], np.int64)
 MIXED_COUNTS = np.array([5, 13, 50], np.int64)
 """Counts at which a decision that went both ways gets the next group of states."""
 
-MIXED_STEPS = 20
 MIXED_STEP = 0.7
-"""States of a group, and the log-odds between them."""
+"""Log-odds between the states of a group."""
 
 _PROBES = 8
 _COUNT_LIMIT = 65535
@@ -106,9 +107,9 @@ def _count(
     parent_keys: Keys,
 ) -> None:
     """Count all decisions of all texts in one context; tables as in `Counted`."""
-    record = np.zeros(8, np.int64)
+    record = np.zeros(RECORD_SIZE, np.int64)
     for text in range(bounds.size - 1):
-        start_record(record)
+        record[:] = 0
         for position in range(bounds[text], bounds[text + 1]):
             byte = np.int64(data[position])
             hashed = context_hash(record, context)
@@ -221,9 +222,9 @@ def _state_of(zeros: Int, ones: Int, levels: NDArray[np.int64], mixed: NDArray[n
     while trust < mixed.size and total >= mixed[trust]:
         trust += 1
     odds = np.log((ones + 0.3) / (zeros + 0.3))
-    step = int(np.floor(odds / MIXED_STEP)) + MIXED_STEPS // 2
-    step = min(max(step, 0), MIXED_STEPS - 1)
-    return 2 * levels.size + 1 + trust * MIXED_STEPS + step
+    step = int(np.floor(odds / MIXED_STEP)) + MIXED_STATES // 2
+    step = min(max(step, 0), MIXED_STATES - 1)
+    return SURE_STATES + 1 + trust * MIXED_STATES + step
 
 
 @kernel

@@ -6,27 +6,35 @@
 3. Round everything to integers.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import coder
 from verso_codecs.coder import Bytes
 from verso_codecs.kernel import Int, kernel
-from verso_codecs.ngram_counts import MIXED_COUNTS, MIXED_STEP, MIXED_STEPS, SURE_LEVELS, Texts
+from verso_codecs.ngram_counts import MIXED_COUNTS, MIXED_STEP, SURE_LEVELS, Texts
 from verso_codecs.ngram_model import (
+    BIAS_INPUT,
+    CONTEXT_COUNT,
     INPUT_COUNT,
     LENGTH_CLASSES,
+    LOCAL_INPUT,
     LOGIT_LIMIT,
+    MATCH_INPUT,
     MATCH_LIMIT,
-    SELECT_COUNT,
+    MIXED_STATES,
+    SELECTOR_COUNT,
     STRETCH_ONE,
+    SURE_STATES,
     WEIGHT_ONE,
     Model,
     length_class,
     trace_text,
 )
 
-_EPOCHS = (0.003, 0.002, 0.001, 0.0005, 0.0002)
+_RATES = (0.003, 0.002, 0.001, 0.0005, 0.0002)
 _FIRST_WEIGHT = 0.22
 
 Floats = NDArray[np.float64]
@@ -36,37 +44,34 @@ Floats = NDArray[np.float64]
 def _descend(
     rows: Bytes,
     bits: Bytes,
+    bounds: NDArray[np.int64],
     order: NDArray[np.int64],
     stretches: Floats,
     weights: Floats,
-    node_weights: Floats,
     rate: float,
     stretch_rate: float,
-) -> float:
-    """One pass of gradient descent over traced decisions in the given order; the cost in bits."""
-    inputs = np.empty(INPUT_COUNT)
-    cost = 0.0
-    for row in order:
-        first = weights[rows[row, INPUT_COUNT]]
-        second = node_weights[rows[row, INPUT_COUNT + 1]]
-        logit = first[INPUT_COUNT] + second[INPUT_COUNT]
-        for index in range(INPUT_COUNT):
-            inputs[index] = stretches[index, rows[row, index]]
-            logit += inputs[index] * (first[index] + second[index])
-        limit = LOGIT_LIMIT / STRETCH_ONE
-        logit = min(max(logit, -limit), limit)
-        chance = 1.0 / (1.0 + np.exp(-logit))
-        cost -= np.log2(chance if bits[row] else 1.0 - chance)
-        error = bits[row] - chance
-        for index in range(INPUT_COUNT):
-            weight = first[index] + second[index]
-            first[index] += rate * error * inputs[index]
-            second[index] += rate * error * inputs[index]
-            if rows[row, index]:
-                stretches[index, rows[row, index]] += stretch_rate * error * weight
-        first[INPUT_COUNT] += 0.3 * rate * error
-        second[INPUT_COUNT] += 0.3 * rate * error
-    return cost
+) -> None:
+    """Go down the gradient once through all traced decisions, texts in the given order."""
+    inputs, mixed = np.empty(INPUT_COUNT + 1), np.empty(INPUT_COUNT + 1)
+    inputs[INPUT_COUNT] = BIAS_INPUT / STRETCH_ONE
+    limit = LOGIT_LIMIT / STRETCH_ONE
+    for text in order:
+        for row in range(8 * bounds[text], 8 * bounds[text + 1]):
+            logit = 0.0
+            for index in range(INPUT_COUNT + 1):
+                if index < INPUT_COUNT:
+                    inputs[index] = stretches[index, rows[row, index]]
+                mixed[index] = 0.0
+                for selector in range(SELECTOR_COUNT):
+                    mixed[index] += weights[selector, rows[row, INPUT_COUNT + selector], index]
+                logit += inputs[index] * mixed[index]
+            error = bits[row] - 1.0 / (1.0 + np.exp(-min(max(logit, -limit), limit)))
+            for index in range(INPUT_COUNT + 1):
+                step = rate * error * inputs[index]
+                for selector in range(SELECTOR_COUNT):
+                    weights[selector, rows[row, INPUT_COUNT + selector], index] += step
+                if index < INPUT_COUNT and rows[row, index]:
+                    stretches[index, rows[row, index]] += stretch_rate * error * mixed[index]
 
 
 def squash_table() -> NDArray[np.uint16]:
@@ -104,27 +109,30 @@ def _count_ends(data: Bytes, bounds: NDArray[np.int64], ended: Floats, passed: F
 def expected_stretches() -> Floats:
     """Guess what each state means, for those that the held-out texts never show.
 
-    Returns: Shape: (INPUT_COUNT, 256)
+    Returns: Shape: (INPUT_COUNT, 256), 0 for unknown states
     """
     guess = np.zeros((INPUT_COUNT, 256))
     sure = np.log(1.0 + 2.0 * SURE_LEVELS)
-    guess[:-1, 1 : 2 * sure.size : 2] = -sure
-    guess[:-1, 2 : 2 * sure.size + 1 : 2] = sure
-    mixed = (np.arange(MIXED_STEPS) - (MIXED_STEPS - 1) / 2) * MIXED_STEP
+    guess[:CONTEXT_COUNT, 1:SURE_STATES:2] = -sure
+    guess[:CONTEXT_COUNT, 2 : SURE_STATES + 1 : 2] = sure
+    mixed = (np.arange(MIXED_STATES) - (MIXED_STATES - 1) / 2) * MIXED_STEP
     for trust in range(MIXED_COUNTS.size + 1):
-        first = 2 * sure.size + 1 + trust * MIXED_STEPS
-        guess[:-1, first : first + MIXED_STEPS] = mixed
-    lengths = np.arange(1, MATCH_LIMIT + 1)
-    guess[-1, 1 : 2 * MATCH_LIMIT : 2] = -np.log(1.0 + 2.0 * lengths)
-    guess[-1, 2 : 2 * MATCH_LIMIT + 1 : 2] = np.log(1.0 + 2.0 * lengths)
+        first = SURE_STATES + 1 + trust * MIXED_STATES
+        guess[:CONTEXT_COUNT, first : first + MIXED_STATES] = mixed
+    lengths = np.log(1.0 + 2.0 * np.arange(1, MATCH_LIMIT + 1))
+    guess[MATCH_INPUT, 1 : 2 * MATCH_LIMIT : 2] = -lengths
+    guess[MATCH_INPUT, 2 : 2 * MATCH_LIMIT + 1 : 2] = lengths
+    counts = np.arange(64)
+    guess[LOCAL_INPUT:, :64] = np.log(((counts & 7) + 0.5) / ((counts >> 3) + 0.5))
     return guess
 
 
 def fit_mixing(model: Model, heldout: Texts, *, seed: int) -> Model:
     """Give the model with stretches and weights learnt on texts that were not counted."""
-    rows = np.empty((8 * heldout.data.size, INPUT_COUNT + 2), np.uint8)
-    bits = np.empty(8 * heldout.data.size, np.uint8)
-    for begin, end in zip(heldout.bounds[:-1], heldout.bounds[1:], strict=True):
+    size = 8 * heldout.data.size
+    rows = np.empty((size, INPUT_COUNT + SELECTOR_COUNT), np.uint8)
+    bits = np.empty(size, np.uint8)
+    for begin, end in pairwise(heldout.bounds):
         part = slice(8 * begin, 8 * end)
         trace_text(model, heldout.data[begin:end], rows[part], bits[part])
     stretches = expected_stretches()
@@ -134,29 +142,18 @@ def fit_mixing(model: Model, heldout: Texts, *, seed: int) -> Model:
         ones = np.bincount(rows[:, index], weights=bits, minlength=256)
         stretches[index] = np.log((ones + chance) / (total - ones + 1.0 - chance))
     stretches[:, 0] = 0.0  # unknown says nothing
-    weights = np.zeros((SELECT_COUNT, INPUT_COUNT + 1))
-    weights[:, :INPUT_COUNT] = _FIRST_WEIGHT
-    node_weights = np.zeros((256, INPUT_COUNT + 1))
-    order = _shuffled(heldout.bounds, seed)
-    for epoch, rate in enumerate(_EPOCHS):
+    weights = np.zeros((SELECTOR_COUNT, 256, INPUT_COUNT + 1))
+    weights[0, :, :INPUT_COUNT] = _FIRST_WEIGHT
+    rng = np.random.default_rng(seed)
+    for epoch, rate in enumerate(_RATES):
+        order = rng.permutation(heldout.bounds.size - 1)
         stretch_rate = 0.5 * rate if epoch else 0.0
-        _descend(rows, bits, order, stretches, weights, node_weights, rate, stretch_rate)
+        _descend(rows, bits, heldout.bounds, order, stretches, weights, rate, stretch_rate)
     limit = np.iinfo(np.int16).max
     return model._replace(
         stretches=np.clip(np.rint(stretches * STRETCH_ONE), -limit, limit).astype(np.int16),
         weights=np.rint(weights * WEIGHT_ONE).astype(np.int32),
-        node_weights=np.rint(node_weights * WEIGHT_ONE).astype(np.int32),
     )
-
-
-def _shuffled(bounds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Order the decisions text by text, the texts in random order."""
-    rng = np.random.default_rng(seed)
-    pieces = [
-        np.arange(8 * bounds[text], 8 * bounds[text + 1])
-        for text in rng.permutation(bounds.size - 1)
-    ]
-    return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
 def unmixed(table: Bytes, ends: NDArray[np.uint16]) -> Model:
@@ -165,8 +162,7 @@ def unmixed(table: Bytes, ends: NDArray[np.uint16]) -> Model:
         table=table,
         width=(table.shape[0] - 1).bit_length() - 1,
         stretches=np.zeros((INPUT_COUNT, 256), np.int16),
-        weights=np.zeros((SELECT_COUNT, INPUT_COUNT + 1), np.int32),
-        node_weights=np.zeros((256, INPUT_COUNT + 1), np.int32),
+        weights=np.zeros((SELECTOR_COUNT, 256, INPUT_COUNT + 1), np.int32),
         squash=squash_table(),
         ends=ends,
     )

@@ -1,14 +1,19 @@
 """Kernels of the byte n-gram model: how the next bit is predicted (see `ngram`).
 
-A byte is eight decisions, highest bit first. For each decision every context (the last 1 to 6
-bytes; the word so far and the word before; the two words before) looks up a one-byte state in its
-part of one big table; a match model looks for the last place in this record where the last bytes
-occurred. Each state stands for a fitted log-odds ("stretch"), and their weighted sum is the
-prediction (logistic mixing, Mahoney 2005). The weights are fitted too, chosen by the longest
-known context and by the bits so far, and drift a little within the record. All integers.
+A byte is eight decisions, highest bit first. Every decision is looked at from several sides:
 
-The states of one nibble stand together in a line (`lines`); a context whose line is not in the
-table is unknown, and so is every longer order.
+1. Eight contexts (the last 1 to 6 bytes; the word so far and the word before; the two words
+   before) look up a one-byte state in their line of one big table (`lines`). A context whose line
+   is not in the table is unknown, and so is every longer order.
+2. A match model looks for the last place in this record where the last bytes occurred and expects
+   what followed there.
+3. Two local contexts (the last 2 and 3 bytes) count, within this record only, what came after
+   them, forgetting quickly.
+
+Each state stands for a fitted log-odds ("stretch"), and their weighted sum is the prediction
+(logistic mixing, Mahoney 2005). A weight is the sum of several, each chosen by one selector, such
+as which contexts are known or what the last byte was; all were fitted together. Within a record
+the weights drift along the gradient. Everything is done in integers.
 """
 
 from typing import NamedTuple
@@ -22,25 +27,39 @@ from verso_codecs.lines import find_line
 
 ORDER_COUNT = 6
 CONTEXT_COUNT = ORDER_COUNT + 2
-INPUT_COUNT = CONTEXT_COUNT + 1
-"""The contexts' states and the match model's."""
+LOCAL_COUNT = 2
+MATCH_INPUT = CONTEXT_COUNT
+LOCAL_INPUT = CONTEXT_COUNT + 1
+INPUT_COUNT = LOCAL_INPUT + LOCAL_COUNT
+"""States that are mixed: of the contexts, the match model and the local contexts."""
 
-SELECT_COUNT = ORDER_COUNT + 2
-"""Weight sets by the longest known order: 0..ORDER_COUNT, and one spare."""
+SELECTOR_COUNT = 5
+"""Weight sets that are added up, each chosen by a selector of 0..255 (see `_select`)."""
 
 STRETCH_ONE = 256
 """The log-odds 1 in the unit of stretches."""
 
 WEIGHT_ONE = 1 << 16
+BIAS_INPUT = STRETCH_ONE * 3 // 10
+"""A constant input beside the states'."""
+
 LOGIT_LIMIT = 11 * STRETCH_ONE - 1
 """Predictions are clipped to +- this; the table of probabilities covers it."""
+
+SURE_STATES = 22
+"""States 1..SURE_STATES mean that every decision went one way, odd for 0, even for 1, rising."""
+
+MIXED_STATES = 20
+"""States of each of the groups after them, for decisions that went both ways."""
 
 MATCH_MINIMUM = 4
 MATCH_LIMIT = 20
 LENGTH_CLASSES = 20
 
 _MATCH_SLOTS_LOG2 = 10
-_ADAPT_SHIFT = 15  # learning rate 2^-15 * STRETCH_ONE = 0.008
+_LOCAL_SLOTS_LOG2 = 12
+_LOCAL_LIMIT = 7
+_DRIFT_SHIFT = 16  # learning rate STRETCH_ONE / 2^16 = 0.004
 _ALL = 0xFFFFFFFF
 
 
@@ -50,8 +69,7 @@ class Model(NamedTuple):
     table: Shape: (2^width + 1, LINE_BYTES), uint8, lines of states, the last one zero
     width: log2 of the table's rows
     stretches: Shape: (INPUT_COUNT, 256), int16, log-odds of a state in 1/STRETCH_ONE
-    weights: Shape: (SELECT_COUNT, INPUT_COUNT + 1), int32, in 1/WEIGHT_ONE; last = bias
-    node_weights: Shape: (256, INPUT_COUNT + 1), int32, added to `weights`, by the bits so far
+    weights: Shape: (SELECTOR_COUNT, 256, INPUT_COUNT + 1), int32, in 1/WEIGHT_ONE; last = bias
     squash: Shape: (2 * LOGIT_LIMIT + 1,), uint16, probability of a clipped prediction
     ends: Shape: (LENGTH_CLASSES, 256), uint16, probability that the text ends, by length class
         and last byte
@@ -61,16 +79,59 @@ class Model(NamedTuple):
     width: int
     stretches: NDArray[np.int16]
     weights: NDArray[np.int32]
-    node_weights: NDArray[np.int32]
     squash: NDArray[np.uint16]
     ends: NDArray[np.uint16]
 
 
-# Columns of the record state: the last six bytes as one number, the hash of the word so far, of
-# the word before and of the one before that, the position the match model points at, and the
-# length of the match.
-_RECENT, _WORD, _WORD_1, _WORD_2, _MATCH, _MATCH_LENGTH = range(6)
-_STATE_SIZE = 6
+class Scratch(NamedTuple):
+    """What the model remembers of the record and of the decision at hand.
+
+    record: Shape: (8,), int64, see the columns below
+    hashes: Shape: (CONTEXT_COUNT + LOCAL_COUNT,), int64, of the contexts at this byte
+    rows: Shape: (CONTEXT_COUNT,), int64, of the contexts' lines for this nibble
+    states: Shape: (INPUT_COUNT,), int64, for this decision
+    selectors: Shape: (SELECTOR_COUNT,), int64, for this decision
+    inputs: Shape: (INPUT_COUNT,), int64, stretches of the states
+    drift: Shape: (INPUT_COUNT,), int64, what the record added to the weights
+    slots: Shape: (LOCAL_COUNT,), int64, of the local contexts for this decision
+    local: Shape: (LOCAL_COUNT, slots), uint8, states of the local contexts
+    seen: Shape: (slots,), int32, position after the last four bytes of each hash, or 0
+    """
+
+    record: State
+    hashes: State
+    rows: State
+    states: State
+    selectors: State
+    inputs: State
+    drift: State
+    slots: State
+    local: Bytes
+    seen: NDArray[np.int32]
+
+
+# Columns of `Scratch.record`: the last six bytes as one number; the hash of the word so far, of
+# the word before and of the one before that; the position the match model points at, the length
+# of the match, and the byte it expects with a leading 1, or 0.
+_RECENT, _WORD, _WORD_1, _WORD_2, _MATCH, _MATCH_LENGTH, _EXPECTED = range(7)
+RECORD_SIZE = 8
+
+
+@kernel
+def new_scratch() -> Scratch:
+    """Give the state at a record's start."""
+    return Scratch(
+        np.zeros(RECORD_SIZE, np.int64),
+        np.zeros(CONTEXT_COUNT + LOCAL_COUNT, np.int64),
+        np.zeros(CONTEXT_COUNT, np.int64),
+        np.zeros(INPUT_COUNT, np.int64),
+        np.zeros(SELECTOR_COUNT, np.int64),
+        np.zeros(INPUT_COUNT, np.int64),
+        np.zeros(INPUT_COUNT, np.int64),
+        np.zeros(LOCAL_COUNT, np.int64),
+        np.zeros((LOCAL_COUNT, 1 << _LOCAL_SLOTS_LOG2), np.uint8),
+        np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32),
+    )
 
 
 @kernel
@@ -114,12 +175,6 @@ def line_key(context: Int, stage: Int) -> Int:
 
 
 @kernel
-def start_record(record: State) -> None:
-    """Reset the context to that of a record's first byte."""
-    record[:] = 0
-
-
-@kernel
 def push_byte(record: State, byte: Int) -> None:
     """Move the context on by one byte. Words are runs of letters and bytes above 127."""
     record[_RECENT] = ((record[_RECENT] << 8) | byte) & 0xFFFFFFFFFFFF
@@ -133,23 +188,21 @@ def push_byte(record: State, byte: Int) -> None:
 
 
 @kernel
-def find_match(record: State, data: Bytes, length: Int, seen: NDArray[np.int32]) -> None:
+def _follow_match(scratch: Scratch, data: Bytes, length: Int) -> None:
     """Point the match model at the byte that followed the last occurrence of the last bytes.
 
     data: the record so far, `length` bytes of it
-    seen: position after the last occurrence of each hash of four bytes, or 0
     """
-    match_length = record[_MATCH_LENGTH]
-    if match_length > 0 and data[record[_MATCH]] == data[length - 1]:
+    record, seen = scratch.record, scratch.seen
+    if record[_MATCH_LENGTH] > 0 and data[record[_MATCH]] == data[length - 1]:
         record[_MATCH] += 1
-        if match_length < MATCH_LIMIT:
-            record[_MATCH_LENGTH] = match_length + 1
+        if record[_MATCH_LENGTH] < MATCH_LIMIT:
+            record[_MATCH_LENGTH] += 1
     else:
         record[_MATCH_LENGTH] = 0
     if length < MATCH_MINIMUM:
         return
-    mixed = ((record[_RECENT] & _ALL) * 0x2F0B4C47) & _ALL
-    slot = mixed >> (32 - _MATCH_SLOTS_LOG2)
+    slot = (((record[_RECENT] & _ALL) * 0x2F0B4C47) & _ALL) >> (32 - _MATCH_SLOTS_LOG2)
     candidate = np.int64(seen[slot])
     if record[_MATCH_LENGTH] == 0 and candidate > 0:
         common = 0
@@ -166,91 +219,148 @@ def find_match(record: State, data: Bytes, length: Int, seen: NDArray[np.int32])
 
 
 @kernel
-def start_byte(record: State, data: Bytes, hashes: State) -> Int:
-    """Hash all contexts; give the byte the match model expects, with a leading 1, or 0."""
+def start_byte(scratch: Scratch, data: Bytes) -> None:
+    """Hash all contexts, and note which byte the match model expects."""
+    record = scratch.record
     for context in range(CONTEXT_COUNT):
-        hashes[context] = context_hash(record, context)
+        scratch.hashes[context] = context_hash(record, context)
+    for local in range(LOCAL_COUNT):
+        last = record[_RECENT] & ((1 << (8 * (local + 2))) - 1)
+        scratch.hashes[CONTEXT_COUNT + local] = _scramble((last * 11 + local) & _ALL)
+    record[_EXPECTED] = 0
     if record[_MATCH_LENGTH] > 0:
-        return 256 | np.int64(data[record[_MATCH]])
-    return 0
+        record[_EXPECTED] = 256 | np.int64(data[record[_MATCH]])
 
 
 @kernel
-def start_nibble(model: Model, hashes: State, stage: Int, rows: State) -> None:
-    """Find the row of each context's line for the next four decisions.
+def end_byte(scratch: Scratch, data: Bytes, length: Int) -> None:
+    """Move on past the last of the record's `length` bytes."""
+    push_byte(scratch.record, np.int64(data[length - 1]))
+    _follow_match(scratch, data, length)
 
-    rows: Shape: (CONTEXT_COUNT,)
-    """
+
+@kernel
+def _start_nibble(model: Model, scratch: Scratch, stage: Int) -> None:
+    """Find the row of each context's line for the next four decisions."""
     unknown = 1 << model.width
     known = True
     for context in range(CONTEXT_COUNT):
         row: Int = unknown
         if known or context >= ORDER_COUNT:
-            row = find_line(model.table, line_key(hashes[context], stage), model.width)
+            key = line_key(scratch.hashes[context], stage)
+            row = find_line(model.table, key, model.width)
             known = row != unknown
-        rows[context] = row
+        scratch.rows[context] = row
 
 
 @kernel
-def read_states(
-    model: Model,
-    rows: State,
-    node: Int,
-    expected: Int,
-    partial: Int,
-    match_length: Int,
-    states: State,
-) -> Int:
-    """Look up the state of every input for one decision; give the longest known order.
+def observe(model: Model, scratch: Scratch, place: Int, partial: Int) -> None:
+    """Look up the states and selectors of one decision.
 
-    rows: what `start_nibble` gave
-    node: the decisions of this nibble so far, with a leading 1
-    expected: what `start_byte` gave
+    place: the bit of the byte that is decided, 7 first
     partial: the decisions of this byte so far, with a leading 1
     """
+    if place == 7:
+        _start_nibble(model, scratch, 0)
+    elif place == 3:
+        _start_nibble(model, scratch, partial)
+    node = partial if place > 3 else (partial & ((1 << (3 - place)) - 1)) | (1 << (3 - place))
+    states = scratch.states
     longest = 0
     for context in range(CONTEXT_COUNT):
-        state: Int = np.int64(model.table[rows[context], node])
-        if context < ORDER_COUNT and state != 0:
-            longest = context + 1
+        state = np.int64(model.table[scratch.rows[context], node])
         states[context] = state
-    states[CONTEXT_COUNT] = 0
-    if expected:
-        bits_left = 8
-        while partial >> (9 - bits_left):
-            bits_left -= 1
-        if expected >> bits_left == partial:
-            bit = (expected >> (bits_left - 1)) & 1
-            states[CONTEXT_COUNT] = 2 * match_length - 1 + bit
-    return longest
+        if state != 0 and context < ORDER_COUNT:
+            longest = context + 1
+    states[MATCH_INPUT] = 0
+    expected = scratch.record[_EXPECTED]
+    if expected >> (place + 1) == partial:
+        bit = (expected >> place) & 1
+        states[MATCH_INPUT] = 2 * scratch.record[_MATCH_LENGTH] - 1 + bit
+    for local in range(LOCAL_COUNT):
+        mixed = (scratch.hashes[CONTEXT_COUNT + local] + partial * 0x9E3779B1) & _ALL
+        slot = _scramble(mixed) >> (32 - _LOCAL_SLOTS_LOG2)
+        scratch.slots[local] = slot
+        states[LOCAL_INPUT + local] = np.int64(scratch.local[local, slot])
+    _select(scratch, longest, partial)
 
 
 @kernel
-def predict(
-    model: Model, states: State, longest: Int, partial: Int, drift: State, inputs: State
-) -> Int:
-    """Mix the states' stretches; give the probability of bit 1 and leave the inputs for `learn`."""
-    first, second = model.weights[longest], model.node_weights[partial]
-    total = np.int64(first[INPUT_COUNT]) + np.int64(second[INPUT_COUNT])
-    total *= STRETCH_ONE
+def _trust(state: Int) -> Int:
+    """Class of a context's state: 0 unknown, 1..3 always one way, 4..5 both ways."""
+    if state == 0:
+        return 0
+    if state <= SURE_STATES:
+        return 1 + min((state - 1) >> 3, 2)
+    return 4 if state <= SURE_STATES + 2 * MIXED_STATES else 5
+
+
+@kernel
+def _select(scratch: Scratch, longest: Int, partial: Int) -> None:
+    """Choose the weights of one decision."""
+    states, selectors = scratch.states, scratch.selectors
+    trust = _trust(states[longest - 1]) if longest > 0 else 0
+    match = (states[MATCH_INPUT] + 1) >> 1
+    match_class = 0 if match == 0 else 1 + min((match - 1) >> 2, 4)
+    local = states[LOCAL_INPUT + 1]
+    ones, zeros = local & 7, local >> 3
+    selectors[0] = 6 * longest + trust
+    selectors[1] = partial
+    selectors[2] = scratch.record[_RECENT] & 0xFF
+    selectors[3] = 6 * _trust(states[ORDER_COUNT]) + _trust(states[ORDER_COUNT + 1])
+    selectors[4] = 9 * match_class + 3 * min(zeros, 2) + min(ones, 2)
+
+
+@kernel
+def predict(model: Model, scratch: Scratch) -> Int:
+    """Mix the stretches of the states that `observe` found; give the probability of bit 1."""
+    inputs, weights, selectors = scratch.inputs, model.weights, scratch.selectors
+    total: Int = 0
     for index in range(INPUT_COUNT):
-        stretch = np.int64(model.stretches[index, states[index]])
+        stretch = np.int64(model.stretches[index, scratch.states[index]])
+        weight = scratch.drift[index]
+        for selector in range(SELECTOR_COUNT):
+            weight += np.int64(weights[selector, selectors[selector], index])
         inputs[index] = stretch
-        total += stretch * (np.int64(first[index]) + np.int64(second[index]) + drift[index])
+        total += stretch * weight
+    for selector in range(SELECTOR_COUNT):
+        total += BIAS_INPUT * np.int64(weights[selector, selectors[selector], INPUT_COUNT])
     logit = total >> 16
     if logit > LOGIT_LIMIT:
-        logit = np.int64(LOGIT_LIMIT)
+        logit = LOGIT_LIMIT
     elif logit < -LOGIT_LIMIT:
-        logit = np.int64(-LOGIT_LIMIT)
+        logit = -LOGIT_LIMIT
     return np.int64(model.squash[logit + LOGIT_LIMIT])
 
 
 @kernel
-def learn(drift: State, inputs: State, bit: Int, chance: Int) -> None:
-    """Move the record's own weights along the gradient of the coding cost."""
+def learn(scratch: Scratch, bit: Int, chance: Int) -> None:
+    """Move the record's own weights along the gradient of the cost, and count locally."""
     error = (bit << 16) - chance
     for index in range(INPUT_COUNT):
-        drift[index] += (error * inputs[index]) >> _ADAPT_SHIFT
+        scratch.drift[index] += (error * scratch.inputs[index]) >> _DRIFT_SHIFT
+    count_locally(scratch, bit)
+
+
+@kernel
+def count_locally(scratch: Scratch, bit: Int) -> None:
+    """Count a decision in the local contexts: up to 7 of each bit, the other one is halved."""
+    for local in range(LOCAL_COUNT):
+        slot = scratch.slots[local]
+        state = np.int64(scratch.local[local, slot])
+        same, other = (state & 7, state >> 3) if bit else (state >> 3, state & 7)
+        if same < _LOCAL_LIMIT:
+            same += 1
+        if other > 1:
+            other >>= 1
+        scratch.local[local, slot] = (other << 3) | same if bit else (same << 3) | other
+
+
+@kernel
+def end_chance(model: Model, scratch: Scratch, length: Int) -> Int:
+    """Give the probability that the text ends after `length` bytes."""
+    last = scratch.record[_RECENT] & 0xFF
+    return np.int64(model.ends[length_class(length), last])
 
 
 @kernel
@@ -265,114 +375,73 @@ def length_class(length: Int) -> Int:
 
 
 @kernel
-def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint16]) -> Int:
-    """List the decisions of a text, nine a byte and one more; give their number."""
-    record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    found = np.zeros(CONTEXT_COUNT, np.int64)
-    states, inputs = np.zeros(INPUT_COUNT, np.int64), np.zeros(INPUT_COUNT, np.int64)
-    drift = np.zeros(INPUT_COUNT, np.int64)
-    seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
-    start_record(record)
+def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint16]) -> None:
+    """List the decisions of a text, nine a byte and one more."""
+    scratch = new_scratch()
     at = 0
-    for position in range(data.size + 1):
-        bits[at] = position == data.size
-        chances[at] = model.ends[length_class(position), record[_RECENT] & 0xFF]
+    for position in range(data.size):
+        bits[at] = 0
+        chances[at] = end_chance(model, scratch, position)
         at += 1
-        if position == data.size:
-            break
-        byte = np.int64(data[position])
-        expected = start_byte(record, data, hashes)
+        start_byte(scratch, data)
         partial: Int = 1
-        node: Int = 1
         for place in range(7, -1, -1):
-            if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, found)
-                node = 1
-            longest = read_states(
-                model, found, node, expected, partial, record[_MATCH_LENGTH], states
-            )
-            chance = predict(model, states, longest, partial, drift, inputs)
-            bit = (byte >> place) & 1
+            observe(model, scratch, place, partial)
+            chance = predict(model, scratch)
+            bit = (np.int64(data[position]) >> place) & 1
             bits[at] = bit
             chances[at] = chance
             at += 1
-            learn(drift, inputs, bit, chance)
-            node = node * 2 + bit
+            learn(scratch, bit, chance)
             partial = partial * 2 + bit
-        push_byte(record, byte)
-        find_match(record, data, position + 1, seen)
-    return at
+        end_byte(scratch, data, position + 1)
+    bits[at] = 1
+    chances[at] = end_chance(model, scratch, data.size)
 
 
 @kernel
 def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
     """Decode a text into `data`; give its length, or -1 when it does not end within `data`."""
-    record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    found = np.zeros(CONTEXT_COUNT, np.int64)
-    states, inputs = np.zeros(INPUT_COUNT, np.int64), np.zeros(INPUT_COUNT, np.int64)
-    drift = np.zeros(INPUT_COUNT, np.int64)
-    seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
-    start_record(record)
+    scratch = new_scratch()
     position = 0
-    while True:
-        end = np.int64(model.ends[length_class(position), record[_RECENT] & 0xFF])
-        if decode_bit(state, payload, end):
-            return position
+    while not decode_bit(state, payload, end_chance(model, scratch, position)):
         if position == data.size:
             return -1
-        expected = start_byte(record, data, hashes)
+        start_byte(scratch, data)
         partial: Int = 1
-        node: Int = 1
         for place in range(7, -1, -1):
-            if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, found)
-                node = 1
-            longest = read_states(
-                model, found, node, expected, partial, record[_MATCH_LENGTH], states
-            )
-            chance = predict(model, states, longest, partial, drift, inputs)
+            observe(model, scratch, place, partial)
+            chance = predict(model, scratch)
             bit = decode_bit(state, payload, chance)
-            learn(drift, inputs, bit, chance)
-            node = node * 2 + bit
+            learn(scratch, bit, chance)
             partial = partial * 2 + bit
         data[position] = partial & 0xFF
         position += 1
-        push_byte(record, partial & 0xFF)
-        find_match(record, data, position, seen)
+        end_byte(scratch, data, position)
+    return position
 
 
 @kernel
 def trace_text(model: Model, data: Bytes, rows: Bytes, bits: Bytes) -> None:
     """List what the mixer sees for every decision of a text, for fitting.
 
-    rows: Shape: (8 * bytes, INPUT_COUNT + 2); the states, the longest order, the bits so far
+    rows: Shape: (8 * bytes, INPUT_COUNT + SELECTOR_COUNT), states and selectors
     bits: Shape: (8 * bytes,)
     """
-    record, hashes = np.zeros(_STATE_SIZE, np.int64), np.zeros(CONTEXT_COUNT, np.int64)
-    found = np.zeros(CONTEXT_COUNT, np.int64)
-    states = np.zeros(INPUT_COUNT, np.int64)
-    seen = np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32)
-    start_record(record)
+    scratch = new_scratch()
     at = 0
     for position in range(data.size):
-        byte = np.int64(data[position])
-        expected = start_byte(record, data, hashes)
+        start_byte(scratch, data)
         partial: Int = 1
-        node: Int = 1
         for place in range(7, -1, -1):
-            if place == 7 or place == 3:
-                start_nibble(model, hashes, 0 if place == 7 else partial, found)
-                node = 1
-            rows[at, INPUT_COUNT] = read_states(
-                model, found, node, expected, partial, record[_MATCH_LENGTH], states
-            )
-            rows[at, INPUT_COUNT + 1] = partial
+            observe(model, scratch, place, partial)
             for index in range(INPUT_COUNT):
-                rows[at, index] = states[index]
-            bit = (byte >> place) & 1
+                rows[at, index] = scratch.states[index]
+            for selector in range(SELECTOR_COUNT):
+                rows[at, INPUT_COUNT + selector] = scratch.selectors[selector]
+            bit = (np.int64(data[position]) >> place) & 1
             bits[at] = bit
             at += 1
-            node = node * 2 + bit
+            count_locally(scratch, bit)
             partial = partial * 2 + bit
-        push_byte(record, byte)
-        find_match(record, data, position + 1, seen)
+        end_byte(scratch, data, position + 1)

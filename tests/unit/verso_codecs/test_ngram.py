@@ -127,7 +127,7 @@ def test_tables_survive_a_file(tables: NgramTables, tmp_path: Path) -> None:
         ("tallies", np.zeros((2, 256), np.int64)),
         ("tallies", np.full((2, 256), -1, np.int64)),
         ("stretches", np.zeros((3, 256), np.int16)),
-        ("weights", np.zeros((1, 1), np.int32)),
+        ("weights", np.zeros((5, 1, 1), np.int32)),
         ("squash", np.zeros(5631, np.uint16)),
         ("ends", np.ones((20, 256), np.float32)),
         ("ends", np.array([None])),
