@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ vector and a small patch, byte for byte.
   records of at most {model.max_tokens} tokens,
   weights stored as {facts.recipe.publish.decoder_storage}.
 - Written {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__}, ONNX Runtime
-  {ort.__version__}, Python {platform.python_version()} on {platform.machine()} {platform.system()}.
+  {ort.__version__}, Python {platform.python_version()} on {platform.machine()} {platform.system()},
+  {os.cpu_count()} CPU cores.
 - Command: `{facts.command}`
 - {facts.run}
 
