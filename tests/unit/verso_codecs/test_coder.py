@@ -1,10 +1,5 @@
 """The coder gives decisions back, spends what they are worth, and survives any payload."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,34 +68,3 @@ def test_appended_bytes_are_noticed() -> None:
 
 def test_probabilities_are_never_certain() -> None:
     assert list(coder.probability([0, 1, 2], 2)) == [1, 32768, 65535]
-
-
-PROGRAM = """
-import numpy as np
-from verso_codecs import coder
-rng = np.random.default_rng(5)
-chances = rng.integers(1, 65536, 3000).astype(np.uint16)
-payload = coder.encode((rng.random(3000) * 65536 < chances).astype(np.uint8), chances)
-state, data = np.zeros(coder.STATE_SIZE, np.int64), np.frombuffer(rng.bytes(300), np.uint8)
-coder.open_payload(state, data, 0, 300)
-print(payload.hex(), [int(coder.decode_bit(state, data, int(c))) for c in chances])
-"""
-
-
-def test_compiled_and_plain_python_agree() -> None:
-    """The kernels run uncompiled are the reference."""
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", PROGRAM],
-            env={
-                **os.environ,
-                "NUMBA_DISABLE_JIT": disabled,
-                "PYTHONPATH": str(Path(coder.__file__).parents[1]),
-            },
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for disabled in ("0", "1")
-    }
-    assert len(outputs) == 1
