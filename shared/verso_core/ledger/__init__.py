@@ -20,6 +20,7 @@ does nothing the second time it is run: a client whose reply was lost may simply
 
 from verso_core.ledger.durability import check_durability
 from verso_core.ledger.front import AsyncLedger
+from verso_core.ledger.scrub import Damage, Move, Scrub
 from verso_core.ledger.terms import (
     Accepted,
     Backlog,
@@ -46,6 +47,7 @@ __all__ = [
     "AsyncLedger",
     "Backlog",
     "Commit",
+    "Damage",
     "Depth",
     "Discarded",
     "DocumentDelete",
@@ -56,8 +58,10 @@ __all__ = [
     "Lease",
     "Ledger",
     "Limits",
+    "Move",
     "NewJob",
     "Phase",
     "Policy",
+    "Scrub",
     "check_durability",
 ]

@@ -30,6 +30,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry
     dropped     -                    list: deleted collections whose keys are not swept yet
+    scrub       -                    hash: the pass of the scrub: cursor, job, counters
+    damaged     -                    list: documents that this pass found damaged, up to a bound
 
 Times in keys are milliseconds of the server's clock.
 """
@@ -46,7 +48,7 @@ _ONE_FOR_EACH: Final = (
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
-    "collections", "uids", "gc", "dropped",
+    "collections", "uids", "gc", "dropped", "scrub", "damaged",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

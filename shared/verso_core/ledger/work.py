@@ -14,10 +14,11 @@ from redis.retry import Retry
 
 from verso_core.errors import CollectionUnknown, ErrorBody, error_body
 from verso_core.jobs import Collection, Queue
-from verso_core.ledger import forms
+from verso_core.ledger import forms, scrub
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
 from verso_core.ledger.scripts import source
+from verso_core.ledger.scrub import Move, Scrub
 from verso_core.ledger.terms import (
     Accepted,
     Backlog,
@@ -118,6 +119,11 @@ class Ledger:
         with translated():
             fields = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("job", job_id)))
         return forms.job_record(job_id, fields)
+
+    def result(self, job_id: str, number: int = 0) -> bytes | None:
+        """Give the result frame of one slice of a job; None where there is none (yet)."""
+        with translated():
+            return cast("bytes | None", self._redis.hget(key("result", job_id), str(number)))
 
     # -- leases --
 
@@ -356,16 +362,19 @@ class Ledger:
                 found.update(self._whole(place, {d: row for d, row in rows if row is not None}))
         return found
 
-    def entries(self, collection: str) -> Iterator[tuple[str, bytes]]:
-        """Go through all live entries, each once, in no order.
+    def entries(
+        self, collection: str, *, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """Go through the live entries of ``count`` buckets (all) from ``first``, in no order.
 
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
         uid, buckets = place = self._place(collection, fresh=True)
-        for start in range(0, buckets, _PAGE):
+        last = buckets if count is None else min(buckets, first + count)
+        for start in range(first, last, _PAGE):
             with translated(), self._redis.pipeline(transaction=False) as pipe:
-                for bucket in range(start, min(start + _PAGE, buckets)):
+                for bucket in range(start, min(start + _PAGE, last)):
                     pipe.hgetall(key("docs", uid, bucket))
                 heads = {forms.text(d): row for page in pipe.execute() for d, row in page.items()}
                 whole = self._whole(place, heads)
@@ -384,6 +393,35 @@ class Ledger:
             rows = self._redis.mget([key("text", uid, document) for document in documents])
         pairs = zip(documents, cast("list[bytes | None]", rows), strict=True)
         return {document: row for document, row in pairs if row is not None}
+
+    def repair(
+        self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
+    ) -> bool:
+        """Put an entry in the place of ``old``, and tell whether ``old`` was still stored.
+
+        The new entry keeps the old one's sequence number: it says the same text.
+        """
+        write = DocumentWrite(collection, document, entry, text)
+        return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
+
+    # -- the scrub --
+
+    def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("scrub"))
+            pipe.lrange(key("damaged"), 0, -1)
+            pipe.time()
+            rows, listed, clock = pipe.execute()
+        return scrub.read(rows, listed, now=forms.server_seconds(clock))
+
+    def scrub_move(self, turn: int, move: Move) -> bool:
+        """Move the scrub on from ``turn``; tell whether it was this call that did."""
+        return bool(self._run("scrub_move", scrub.move_args(turn, move)))
+
+    def scrub_ask(self) -> None:
+        """Ask for a pass at once, or as soon as the one under way has ended."""
+        self._run("scrub_ask", [])
 
     # -- inner parts --
 
@@ -453,7 +491,7 @@ class Ledger:
     def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
         """Put long entries in the place of their heads."""
         uid, buckets = place
-        long = [document for document, head in heads.items() if head[0] & Flag.LONG]
+        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
         if not long:
             return heads
         rows = self._redis.mget([key("long", uid, document) for document in long])

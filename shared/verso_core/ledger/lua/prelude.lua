@@ -139,17 +139,18 @@ local function bury(sid, s, code, detail)
   end
 end
 
--- Entries: version and flags in byte 1, sequence number big endian in bytes 2 to 7.
+-- Entries: version and flags in byte 1, sequence number big endian in bytes 2 to 7. One that was cut
+-- short reads as an old one: damage must not keep a later write of the document out.
 local LONG, VERIFIED = 8, 16
 
 local function entry_seq(entry)
   local seq = 0
-  for i = 2, 7 do seq = seq * 256 + string.byte(entry, i) end
+  for i = 2, 7 do seq = seq * 256 + (string.byte(entry, i) or 0) end
   return seq
 end
 
 local function has_flag(entry, flag)
-  return bit.band(string.byte(entry, 1), flag) ~= 0
+  return bit.band(string.byte(entry, 1) or 0, flag) ~= 0
 end
 
 local function discard(collection, document, entry)

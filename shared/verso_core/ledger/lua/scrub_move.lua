@@ -1,0 +1,32 @@
+-- Moves the scrub on, if it still stands where the caller saw it. ARGV: turn, 1 to begin a pass, 1 to
+-- end it, most damaged listed; then four counted lists: fields and values to set, counters and what
+-- to add, fields to remove, damaged documents. Gives 1 if this call moved it.
+local turn = tonumber(redis.call('HGET', K.scrub, 'turn')) or 0
+if turn ~= tonumber(ARGV[1]) then return 0 end
+
+local at = 5
+local function list(width)
+  local found = {}
+  for i = 1, tonumber(ARGV[at]) * width do found[i] = ARGV[at + i] end
+  at = at + 1 + #found
+  return found
+end
+local set, add, gone, damaged = list(2), list(2), list(1), list(1)
+
+redis.call('HINCRBY', K.scrub, 'turn', 1)
+if ARGV[2] == '1' then
+  local number = redis.call('HINCRBY', K.scrub, 'number', 1)
+  redis.call('UNLINK', K.scrub, K.damaged)
+  redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now)
+end
+if ARGV[3] == '1' then redis.call('HSET', K.scrub, 'ended', now) end
+for i = 1, #set, 2 do redis.call('HSET', K.scrub, set[i], set[i + 1]) end
+for i = 1, #add, 2 do
+  redis.call('HINCRBY', K.scrub, add[i], add[i + 1])
+  redis.call('HINCRBY', K.totals, 'scrub:' .. add[i], add[i + 1])
+end
+for _, name in ipairs(gone) do redis.call('HDEL', K.scrub, name) end
+for _, line in ipairs(damaged) do
+  if redis.call('LLEN', K.damaged) < tonumber(ARGV[4]) then redis.call('RPUSH', K.damaged, line) end
+end
+return 1
