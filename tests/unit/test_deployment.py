@@ -16,8 +16,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from verso_core.jobs import Queue
-from verso_core.ledger import Backlog, Depth, Health
+from verso_core.jobs import Collection, Queue
+from verso_core.ledger import Backlog, Depth, Health, Scrub
 from verso_gateway.metrics import Metrics as GatewayMetrics
 from verso_keeper.collector import LedgerCollector
 from verso_worker.metrics import Metrics as WorkerMetrics
@@ -159,6 +159,12 @@ class QuietLedger:
 
     def health(self) -> Health:
         return Health(1.0, 1.0)
+
+    def scrub(self) -> Scrub:
+        return Scrub(0, 1, 1.0, None, "", 0, None, 0, 0.0, False, 2.0)
+
+    def collections(self) -> dict[str, Collection]:
+        return {}
 
 
 def exposed_metrics() -> set[str]:

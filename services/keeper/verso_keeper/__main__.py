@@ -1,9 +1,10 @@
-"""``python -m verso_keeper``: four duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: five duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 ring      every second   a door-bell for every queue with due work
 probe     every second   have a text embedded when none was lately
 drop      every second   delete verified raw texts, sweep deleted collections
+scrub     every second   have stored records read again, a few buckets at a time
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from verso_keeper.collector import LedgerCollector
 from verso_keeper.prober import Prober
 from verso_keeper.reaper import Reaper
 from verso_keeper.rounds import Rounds
+from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
 
 _EVERY_S = 1.0
@@ -67,6 +69,12 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         # Workers beat three times a lease, and a beat may itself be slow to get through.
         reaper = Reaper(ledger, mercy_s=settings.lease_s / 3 + 1.0)
         prober = Prober(ledger, after_s=settings.probe_after_s)
+        scrubber = Scrubber(
+            ledger,
+            share=settings.scrub_share,
+            every_s=settings.scrub_every_s,
+            pass_s=settings.scrub_pass_s,
+        )
 
         def touch() -> None:
             if settings.heartbeat_file is not None:
@@ -77,6 +85,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Rounds("ring", lambda: bells.ring(reaper.due), every_s=_EVERY_S),
             Rounds("probe", prober.step, every_s=_EVERY_S),
             Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
+            Rounds("scrub", scrubber.step, every_s=_EVERY_S),
         ):
             rounds.start()
             stack.callback(rounds.stop, timeout_s=_STOP_S)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from verso_core.errors import LedgerUnavailable
-from verso_core.jobs import Kind, Queue, Status
-from verso_core.ledger import Backlog, Depth, Health
+from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.ledger import Backlog, Depth, Health, Scrub
 
 
 class Counts(Protocol):
@@ -24,6 +24,12 @@ class Counts(Protocol):
 
     def health(self) -> Health:
         """Give the signs of life."""
+
+    def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+
+    def collections(self) -> dict[str, Collection]:
+        """Give all collections by name."""
 
 
 class LedgerCollector(Collector):
@@ -46,6 +52,8 @@ class LedgerCollector(Collector):
             depths = self._ledger.depths()
             backlog = self._ledger.backlog()
             health = self._ledger.health()
+            scrub = self._ledger.scrub()
+            collections = self._ledger.collections()
         except LedgerUnavailable:
             yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=0)
             return
@@ -54,6 +62,7 @@ class LedgerCollector(Collector):
         yield from _backlog(backlog)
         yield from _totals(backlog.totals)
         yield from _signs(health)
+        yield from _scrub(scrub, backlog.totals, collections=collections)
 
 
 def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
@@ -122,3 +131,33 @@ def _signs(health: Health) -> Iterator[Metric]:
     ):
         if age_s is not None:
             yield GaugeMetricFamily(name, meaning, value=age_s)
+
+
+def _scrub(
+    scrub: Scrub, totals: dict[str, int], *, collections: Mapping[str, Collection]
+) -> Iterator[Metric]:
+    documents = CounterMetricFamily(
+        "verso_scrub_documents", "Stored documents read again by the scrub", labels=["status"]
+    )
+    for status in ("sound", "repaired", "damaged"):
+        documents.add_metric([status], totals.get(f"scrub:{status}", 0))
+    yield documents
+    yield CounterMetricFamily(
+        "verso_scrub_buckets_unread",
+        "Buckets that no worker could scrub",
+        value=totals.get("scrub:unread", 0),
+    )
+    yield GaugeMetricFamily(
+        "verso_records_damaged",
+        "Documents that the newest pass found damaged",
+        value=scrub.counts.get("damaged", 0),
+    )
+    yield GaugeMetricFamily(
+        "verso_scrub_pass_progress_ratio",
+        "Part of all buckets that the newest pass is done with",
+        value=scrub.progress(collections),
+    )
+    if scrub.age_s is not None:
+        yield GaugeMetricFamily(
+            "verso_scrub_pass_age_seconds", "Since the newest pass began", value=scrub.age_s
+        )

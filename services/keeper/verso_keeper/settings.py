@@ -23,6 +23,17 @@ class KeeperSettings(BaseSettings):
     probe_after_s: float = Field(
         default=10.0, gt=0, description="embed a short text when none was embedded for so long"
     )
+    scrub_share: float = Field(
+        default=0.05, ge=0, le=1, description="part of one core that scrubbing may take; 0 for none"
+    )
+    scrub_every_s: float = Field(
+        default=86400.0, ge=0, description="from one scrub pass's begin to the next one's, seconds"
+    )
+    scrub_pass_s: float = Field(
+        default=2592000.0,
+        gt=0,
+        description="a pass behind this pace does not wait for quiet, seconds",
+    )
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
     heartbeat_file: Path | None = Field(
         default=None, description="touched while the keeper works; for liveness probes"

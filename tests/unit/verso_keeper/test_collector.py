@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
-from verso_core.jobs import Queue
-from verso_core.ledger import Backlog, Depth, Health
+from verso_core.jobs import Collection, Precision, Queue, TextPolicy
+from verso_core.ledger import Backlog, Depth, Health, Scrub
 from verso_keeper.collector import LedgerCollector
 
 
@@ -25,12 +26,47 @@ class Counts:
 
     def backlog(self) -> Backlog:
         totals = {"jobs:ingest:succeeded": 5, "crashes": 2, "stale": 1, "dead": 4}
+        totals |= {"scrub:sound": 90, "scrub:damaged": 3}
         return Backlog(
             dead=4, unverified=6, unverified_bytes=70, to_drop=8, to_collect=9, totals=totals
         )
 
     def health(self) -> Health:
         return Health(last_embed_age_s=0.5, worker_beat_age_s=None)
+
+    def scrub(self) -> Scrub:
+        return Scrub(
+            turn=7,
+            number=2,
+            started=100.0,
+            ended=None,
+            collection="b",
+            bucket=4,
+            job_id=None,
+            tries=0,
+            due=0.0,
+            asked=False,
+            now=160.0,
+            counts={"damaged": 1},
+        )
+
+    def collections(self) -> dict[str, Collection]:
+        return {name: _collection(name) for name in "abcd"}
+
+
+def _collection(name: str) -> Collection:
+    return Collection(
+        name=name,
+        precision=Precision.FLOAT16,
+        text_policy=TextPolicy.PATCH,
+        space="0123456789abcdef",
+        dim=384,
+        int8_scale=0.3,
+        artifacts=(),
+        buckets=16,
+        checksum_key="00ff",
+        created=datetime.now(UTC),
+    )
 
 
 def _scrape(counts: Counts) -> str:
@@ -51,6 +87,11 @@ def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
         "verso_dead_slices 4.0",
         "verso_unverified_bytes 70.0",
         "verso_last_embed_age_seconds 0.5",
+        'verso_scrub_documents_total{status="sound"} 90.0',
+        'verso_scrub_documents_total{status="repaired"} 0.0',
+        "verso_records_damaged 1.0",
+        "verso_scrub_pass_progress_ratio 0.3125",
+        "verso_scrub_pass_age_seconds 60.0",
     ):
         assert line in page
     assert "verso_worker_beat_age_seconds" not in page

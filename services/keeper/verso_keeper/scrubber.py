@@ -1,0 +1,203 @@
+"""Has every stored record read again, a few buckets at a time, for ever.
+
+A pass goes through all collections by name and through their buckets in order. Each step of it is
+a job like any other (ADR 0009): a worker scrubs buckets for a few seconds and says how far it came.
+The cursor is in the ledger, so a pass goes on where it was after any restart; every move of it is
+one step that only one of several keepers can make.
+
+When the next job is asked for:
+
+1. One at a time, and after each a rest: the jobs take no more than ``share`` of one core.
+2. Only while nothing waits or runs, unless the pass is behind the pace that ends it within
+   ``pass_s``. The budget holds even then: what it cannot buy shows in the pass's age.
+3. A pass begins ``every_s`` after the last began, or as soon as someone asks for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from verso_core.errors import JobUnknown
+from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
+from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Scrub
+
+TENANT = "verso"
+SPEND_S = 2.0
+"""How long one job reads, about: short, since verifying shares its queue."""
+_COUNTED = ("documents", "sound", "repaired", "damaged", "bytes")
+_MAX_TRIES = 5
+_RETRY_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Book(Protocol):
+    """What the scrubber needs of the ledger."""
+
+    def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+
+    def scrub_move(self, turn: int, move: Move) -> bool:
+        """Move it on from ``turn``; tell whether it was this call that did."""
+
+    def accept(self, job: NewJob) -> Accepted:
+        """Take a job in."""
+
+    def job(self, job_id: str) -> JobRecord:
+        """Give what is known of a job."""
+
+    def result(self, job_id: str) -> bytes | None:
+        """Give the result of a job's one slice."""
+
+    def depths(self) -> dict[Queue, Depth]:
+        """Count what waits and runs."""
+
+    def collections(self) -> dict[str, Collection]:
+        """Give all collections by name."""
+
+
+class Scrubber:
+    """Paces the scrub.
+
+    Args:
+        ledger: the truth about jobs and about the scrub.
+        share: part of one core that scrub jobs may take, in (0, 1]; 0 asks for none.
+        every_s: from one pass's begin to the next one's, seconds.
+        pass_s: longest time a pass should take, seconds.
+    """
+
+    def __init__(self, ledger: Book, *, share: float, every_s: float, pass_s: float) -> None:
+        self._ledger = ledger
+        self._share = share
+        self._every_s = every_s
+        self._pass_s = pass_s
+
+    def step(self) -> None:
+        """Do one round: begin a pass, ask for its next job, or take in what the last one found.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+            QueueFull: the scrub queue holds as much as it may.
+        """
+        if not self._share:
+            return
+        state = self._ledger.scrub()
+        if state.job_id is not None:
+            self._take_in(state, state.job_id)
+        elif state.running:
+            self._ask(state)
+        elif self._wanted(state) and self._ledger.scrub_move(state.turn, Move(begin=True)):
+            _log.info("scrub pass %d begins", state.number + 1)
+
+    def _wanted(self, state: Scrub) -> bool:
+        return state.asked or state.age_s is None or state.age_s >= self._every_s
+
+    def _ask(self, state: Scrub) -> None:
+        """Have the next buckets scrubbed, if it is time; without any the pass ends."""
+        collections = self._ledger.collections()
+        place = _next(state, collections)
+        if place is None:
+            if self._ledger.scrub_move(state.turn, Move(end=True)):
+                _log.info("scrub pass %d ends", state.number, extra={"counts": dict(state.counts)})
+            return
+        if state.now < state.due or not (self._behind(state, collections) or self._quiet()):
+            return
+        name, first = place
+        # After a failure one bucket alone, so that only the one to blame is ever left out.
+        count = 1 if state.tries else collections[name].buckets - first
+        header = {"first": first, "count": count, "spend_s": SPEND_S}
+        # Whoever asks for the same step asks for the same job, before and after a restart.
+        key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
+        accepted = self._ledger.accept(
+            NewJob(
+                kind=Kind.SCRUB,
+                queue=Queue.SCRUB,
+                slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(header)])),
+                tenant=TENANT,
+                idempotency=(key, "scrub"),
+            )
+        )
+        self._ledger.scrub_move(
+            state.turn,
+            Move(set={"collection": name, "bucket": first, "job": accepted.job_id}),
+        )
+
+    def _quiet(self) -> bool:
+        return not any(depth.queued + depth.running for depth in self._ledger.depths().values())
+
+    def _behind(self, state: Scrub, collections: Mapping[str, Collection]) -> bool:
+        return (state.age_s or 0.0) / self._pass_s > state.progress(collections)
+
+    def _take_in(self, state: Scrub, job_id: str) -> None:
+        """Move on behind a job that has ended; one that is gone is asked for again."""
+        try:
+            record = self._ledger.job(job_id)
+        except JobUnknown:
+            self._ledger.scrub_move(state.turn, Move(set={"job": None, "tries": state.tries + 1}))
+            return
+        if not record.status.terminal:
+            return
+        data = self._ledger.result(job_id)
+        if record.status is not Status.SUCCEEDED or data is None:
+            self._try_again(state, record)
+            return
+        [found] = Result.unpack(data).items
+        rest_s = _duration_s(record) * (1 / self._share - 1)
+        moved = self._ledger.scrub_move(
+            state.turn,
+            Move(
+                set={
+                    "job": None,
+                    "tries": 0,
+                    "bucket": state.bucket + int(found["buckets"]),
+                    "due": (record.finished or state.now) + rest_s,
+                },
+                add={name: int(found[name]) for name in _COUNTED},
+                damaged=[Damage(state.collection, document) for document in found["ids"]],
+            ),
+        )
+        if moved and found["damaged"]:
+            _log.error("damaged documents", extra={"count": found["damaged"]})
+
+    def _try_again(self, state: Scrub, record: JobRecord) -> None:
+        """Wait longer after each failure; buckets that fail again and again are left out.
+
+        They are counted, and their jobs stay as dead letters that say why.
+        """
+        move = Move(
+            set={
+                "job": None,
+                "tries": state.tries + 1,
+                "due": state.now + _RETRY_S * 2**state.tries,
+            }
+        )
+        if state.tries + 1 >= _MAX_TRIES:
+            move = Move(
+                set={"job": None, "tries": 0, "bucket": state.bucket + 1}, add={"unread": 1}
+            )
+        if self._ledger.scrub_move(state.turn, move):
+            code = record.error["code"] if record.error else record.status.value
+            _log.error(
+                "scrub job failed",
+                extra={"code": code, "collection": state.collection, "bucket": state.bucket},
+            )
+
+
+def _next(state: Scrub, collections: Mapping[str, Collection]) -> tuple[str, int] | None:
+    """Find the collection and bucket that the pass comes to next; None at its end.
+
+    A collection that vanished is passed over; one that came behind the cursor waits for the next
+    pass.
+    """
+    here = collections.get(state.collection)
+    if here is not None and state.bucket < here.buckets:
+        return here.name, state.bucket
+    later = sorted(name for name in collections if name > state.collection)
+    return (later[0], 0) if later else None
+
+
+def _duration_s(record: JobRecord) -> float:
+    if record.started is None or record.finished is None:
+        return 0.0
+    return max(0.0, record.finished - record.started)

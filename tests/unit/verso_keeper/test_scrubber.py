@@ -1,0 +1,239 @@
+"""Facts about when the next buckets are scrubbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from verso_core.errors import JobUnknown
+from verso_core.jobs import (
+    Collection,
+    Kind,
+    Precision,
+    Queue,
+    Result,
+    Status,
+    TextPolicy,
+    read_slice,
+)
+from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Scrub
+from verso_keeper.scrubber import Scrubber
+
+START = Scrub(
+    turn=1,
+    number=1,
+    started=1000.0,
+    ended=None,
+    collection="",
+    bucket=0,
+    job_id=None,
+    tries=0,
+    due=0.0,
+    asked=False,
+    now=1000.0,
+)
+FOUND = {
+    "ok": True, "buckets": 6, "documents": 9, "sound": 7, "repaired": 1, "damaged": 1,
+    "bytes": 50, "ids": ["d"],
+}  # fmt: skip
+
+
+class Book:
+    """A ledger that remembers what it was asked and moves as it is told."""
+
+    def __init__(self, state: Scrub, names: str = "ab") -> None:
+        self.state = state
+        self.names = names
+        self.busy: dict[Queue, Depth] = {}
+        self.jobs: list[NewJob] = []
+        self.moves: list[Move] = []
+        self.record: JobRecord | None = None
+        self.found: dict[str, Any] | None = FOUND
+
+    def scrub(self) -> Scrub:
+        return self.state
+
+    def scrub_move(self, turn: int, move: Move) -> bool:
+        self.moves.append(move)
+        return turn == self.state.turn
+
+    def accept(self, job: NewJob) -> Accepted:
+        self.jobs.append(job)
+        return Accepted(job_id=f"j{len(self.jobs)}", replayed=False)
+
+    def job(self, job_id: str) -> JobRecord:
+        if self.record is None:
+            raise JobUnknown(job_id)
+        return self.record
+
+    def result(self, job_id: str) -> bytes | None:
+        return None if self.found is None else Result([self.found]).pack()
+
+    def depths(self) -> dict[Queue, Depth]:
+        return {queue: self.busy.get(queue, Depth(0, 9, 0, 0.0)) for queue in Queue}
+
+    def collections(self) -> dict[str, Collection]:
+        return {name: _collection(name) for name in self.names}
+
+
+def _collection(name: str) -> Collection:
+    return Collection(
+        name=name,
+        precision=Precision.FLOAT16,
+        text_policy=TextPolicy.PATCH,
+        space="0123456789abcdef",
+        dim=384,
+        int8_scale=0.3,
+        artifacts=(),
+        buckets=16,
+        checksum_key="00ff",
+        created=datetime.now(UTC),
+    )
+
+
+def _record(status: Status, *, started: float = 2000.0, finished: float = 2002.0) -> JobRecord:
+    return JobRecord(
+        job_id="j",
+        kind=Kind.SCRUB,
+        queue=Queue.SCRUB,
+        tenant="verso",
+        status=status,
+        created=started,
+        started=started,
+        finished=finished if status.terminal else None,
+        deadline=None,
+        items=1,
+        n_ok=1,
+        n_err=0,
+        slices=1,
+        done=1,
+        attempts=1,
+        error=None,
+    )
+
+
+def _step(book: Book, *, share: float = 0.05) -> None:
+    Scrubber(book, share=share, every_s=100.0, pass_s=1600.0).step()
+
+
+def _header(job: NewJob) -> Mapping[str, Any]:
+    work = read_slice(job.slices[0].payload)
+    return {**work.params, **work.items[0].header}
+
+
+def test_one_job_names_a_collection_and_the_buckets_from_the_cursor_on() -> None:
+    book = Book(replace(START, collection="a", bucket=5))
+    _step(book)
+    [job] = book.jobs
+    assert (job.kind, job.queue, job.tenant) == (Kind.SCRUB, Queue.SCRUB, "verso")
+    assert _header(job) == {"collection": "a", "first": 5, "count": 11, "spend_s": 2.0}
+    assert book.moves == [Move(set={"collection": "a", "bucket": 5, "job": "j1"})]
+
+
+def test_several_keepers_ask_for_the_same_job_under_one_key() -> None:
+    book = Book(START)
+    _step(book)
+    _step(book)
+    first, second = (job.idempotency for job in book.jobs)
+    assert first == second
+    book.state = replace(START, number=2)
+    _step(book)
+    assert book.jobs[-1].idempotency != first
+
+
+def test_a_job_under_way_is_waited_for() -> None:
+    book = Book(replace(START, job_id="j"))
+    book.record = _record(Status.RUNNING)
+    _step(book)
+    assert (book.jobs, book.moves) == ([], [])
+
+
+@pytest.mark.parametrize("queue", list(Queue))
+@pytest.mark.parametrize("depth", [Depth(1, 0, 0, 0.0), Depth(0, 0, 1, 0.0)])
+def test_no_job_while_others_wait_or_run(queue: Queue, depth: Depth) -> None:
+    book = Book(START)
+    book.busy = {queue: depth}
+    _step(book)
+    assert book.jobs == []
+
+
+def test_a_pass_behind_its_pace_does_not_wait_for_quiet_but_for_its_budget() -> None:
+    # 1600 s for 32 buckets: after 200 s four should be done
+    book = Book(replace(START, collection="a", bucket=4, now=1199.0))
+    book.busy = {Queue.BULK: Depth(5, 0, 1, 9.0)}
+    _step(book)
+    assert book.jobs == []
+    book.state = replace(book.state, now=1201.0)
+    _step(book)
+    assert len(book.jobs) == 1
+    book.state = replace(book.state, due=1202.0)
+    _step(book)
+    assert len(book.jobs) == 1
+
+
+def test_after_a_job_the_rest_follows_from_its_duration_and_the_share() -> None:
+    book = Book(replace(START, collection="a", bucket=3, job_id="j", now=2003.0))
+    book.record = _record(Status.SUCCEEDED)
+    _step(book)
+    [move] = book.moves
+    assert move.set == {"job": None, "tries": 0, "bucket": 9, "due": pytest.approx(2040.0)}
+    assert move.add == {"documents": 9, "sound": 7, "repaired": 1, "damaged": 1, "bytes": 50}
+    assert move.damaged == [Damage("a", "d")]
+
+
+def test_a_collection_that_vanished_is_passed_over() -> None:
+    book = Book(replace(START, collection="b", bucket=3), names="ac")
+    _step(book)
+    assert _header(book.jobs[0])["collection"] == "c"
+
+
+def test_behind_the_last_bucket_the_pass_ends() -> None:
+    book = Book(replace(START, collection="b", bucket=16))
+    _step(book)
+    assert (book.jobs, book.moves) == ([], [Move(end=True)])
+
+
+@pytest.mark.parametrize(
+    ("state", "begins"),
+    [
+        (replace(START, number=0, started=None), True),
+        (replace(START, ended=1010.0, now=1099.0), False),
+        (replace(START, ended=1010.0, now=1100.0), True),
+        (replace(START, ended=1010.0, now=1020.0, asked=True), True),
+    ],
+    ids=["never yet", "too soon", "due", "asked for"],
+)
+def test_a_pass_begins_when_it_is_due_or_asked_for(state: Scrub, begins: bool) -> None:
+    book = Book(state)
+    _step(book)
+    assert book.moves == ([Move(begin=True)] if begins else [])
+
+
+def test_a_share_of_nothing_asks_for_nothing() -> None:
+    book = Book(replace(START, number=0, started=None))
+    _step(book, share=0.0)
+    assert book.moves == []
+
+
+def test_a_job_that_is_gone_is_asked_for_under_a_new_key() -> None:
+    book = Book(replace(START, collection="a", job_id="j"))
+    _step(book)
+    assert book.moves == [Move(set={"job": None, "tries": 1})]
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.DEAD, Status.CANCELLED, Status.EXPIRED])
+def test_a_failed_job_is_tried_again_with_one_bucket_and_then_left_out(status: Status) -> None:
+    book = Book(replace(START, collection="a", bucket=3, job_id="j", tries=2))
+    book.record = _record(status)
+    _step(book)
+    assert book.moves[-1] == Move(set={"job": None, "tries": 3, "due": 1000.0 + 240.0})
+    book.state = replace(book.state, job_id=None, tries=3)
+    _step(book)
+    assert _header(book.jobs[0])["count"] == 1
+    book.state = replace(book.state, job_id="j", tries=4)
+    _step(book)
+    assert book.moves[-1] == Move(set={"job": None, "tries": 0, "bucket": 4}, add={"unread": 1})
