@@ -55,6 +55,7 @@ class Kind(StrEnum):
     COLLECTION_CREATE = "collection_create"
     COLLECTION_DELETE = "collection_delete"
     STATS = "stats"
+    SCRUB = "scrub"
 
 
 class Queue(StrEnum):

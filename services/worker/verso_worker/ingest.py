@@ -14,7 +14,7 @@ The order of an ingest is the order of its promises:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 from verso_core.errors import VectorInvalid, VectorsUnavailable
 from verso_core.jobs import Collection, Item, Result, Slice, TextPolicy
 from verso_core.record import Entry, Record, point_id, total_payload
-from verso_worker.points import Point
+from verso_worker.points import LOST, Point
 from verso_worker.ports import Documents, Model, Models, Outcome, Vectors, Verdict, Write
 from verso_worker.reader import Reader
 from verso_worker.records import Stored
@@ -157,9 +157,10 @@ class Ingest:
                 sound.append(document)
             else:
                 broken.append(item)
-        return Verdict(sound, [self._rewrite(item, collection, seq=seq) for item in broken])
+        return Verdict(sound, [self.rewrite(item, collection, seq=seq) for item in broken])
 
-    def _rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
+    def rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
+        """Store a document again by a codec that asks no model, under the number it had."""
         model = self.models.writing(collection)
         slot = self.documents.collection_artifact(collection.name, model.codec)
         text = item.blob or b""
@@ -175,7 +176,15 @@ def _payload(item: Item) -> dict[str, Any]:
         payload["t"] = item.header["time"]
     if item.header.get("metadata"):
         payload["m"] = item.header["metadata"]
+    if LOST in item.header:
+        payload[LOST] = item.header[LOST]
     return payload
+
+
+def header_of(document: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the item header from which a document's points get this payload."""
+    header = {"id": document, "metadata": payload.get("m"), "time": payload.get("t")}
+    return header | {LOST: payload[LOST]} if LOST in payload else header
 
 
 def _write(

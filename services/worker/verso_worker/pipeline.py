@@ -22,6 +22,7 @@ from verso_core.errors import (
     CollectionExists,
     CollectionUnknown,
     DocumentUnknown,
+    PatchCorrupt,
     VectorInvalid,
     VersoError,
     error_body,
@@ -41,6 +42,7 @@ from verso_worker.neural import Vector
 from verso_worker.points import Hit
 from verso_worker.ports import Documents, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Chunk, Reader
+from verso_worker.scrub import COUNTED, Scrub
 from verso_worker.space import Space
 from verso_worker.timings import Timings
 
@@ -66,6 +68,7 @@ class Pipeline:
         self._buckets = buckets
         self._reader = Reader(models, vectors, documents)
         self._ingest = Ingest(models, vectors, documents, self._reader)
+        self._scrub = Scrub(models, vectors, documents, self._reader, self._ingest, self.collect)
 
     def run(self, work: Slice, *, seq: int) -> Outcome:
         """Do a slice's work.
@@ -95,6 +98,8 @@ class Pipeline:
                 outcome = Outcome(self._delete_collection(work))
             case Kind.STATS:
                 outcome = Outcome(self._stats(work))
+            case Kind.SCRUB:
+                outcome = Outcome(self._scrub_buckets(work))
         outcome.result.timings_ms.update(timings.spent)
         return outcome
 
@@ -116,7 +121,10 @@ class Pipeline:
             return
         live = self._reader.live(known, [document]).get(document)
         kept = set(point_ids(collection, document, live)) if isinstance(live, Entry) else set()
-        old = set(point_ids(collection, document, Entry.unpack(entry)))
+        try:
+            old = set(point_ids(collection, document, Entry.unpack(entry)))
+        except PatchCorrupt:  # it no longer says which points were its own: they stay, unseen
+            return
         self._vectors.remove(collection, sorted(old - kept))
 
     def _collection(self, work: Slice, *, param: str = "collection") -> Collection:
@@ -415,6 +423,25 @@ class Pipeline:
             "codecs": {name: {"records": records[name], "bytes": sizes[name]} for name in records},
         }
         return Result([item])
+
+    def _scrub_buckets(self, work: Slice) -> Result:
+        """Scrub a range of buckets; in a collection that is gone there is nothing to scrub."""
+        name, [item] = str(work.params["collection"]), work.items
+        first, count = int(item.header["first"]), int(item.header["count"])
+        try:
+            found = self._scrub.run(
+                self._collection(work),
+                first=first,
+                count=count,
+                spend_s=float(item.header["spend_s"]),
+            )
+        except CollectionUnknown:
+            if name in self._documents.collections():
+                raise  # the vector store has lost it, which is not the same
+            return Result(
+                [{"ok": True, "buckets": count} | dict.fromkeys(COUNTED, 0) | {"ids": []}]
+            )
+        return Result([{"ok": True} | found])
 
 
 _COUNTS = ("documents", "chunks", "bytes_text", "bytes_entries", "verified")

@@ -5,6 +5,7 @@ A point's payload is kept small, for it counts as storage:
     d   document id           n   chunk, >= 0
     t   Unix seconds, absent where the document has no time
     m   metadata, a flat object of scalars, absent where it is empty
+    x   1 where the scrub put the point again and metadata and time were lost, else absent
 
 What users write into ``m`` must come back as it was and be found by filters, which takes two
 escapes (:func:`packed`, undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or
@@ -30,6 +31,9 @@ from verso_worker.space import Space, Stored, Vector
 
 BATCH = 256
 """Most points in one call to an engine: more makes the call long, fewer wins nothing."""
+
+LOST = "x"
+"""Mark of a point whose document's metadata and time are lost."""
 
 _TRUE, _FALSE, _MARK = "\x01true", "\x01false", "\x01"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

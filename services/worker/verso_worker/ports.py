@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, Precision, Result
-from verso_worker.points import Hit, Point
 from verso_worker.neural import Vector
+from verso_worker.points import Hit, Point
 from verso_worker.records import Recorder, Stored
 
 
@@ -118,12 +118,20 @@ class Documents(Protocol):
         """Give the entries of the documents that exist, long ones resolved."""
         ...
 
-    def entries(self, collection: str) -> Iterable[tuple[str, bytes]]:
-        """Go through all entries of a collection."""
+    def entries(
+        self, collection: str, *, first: int = 0, count: int | None = None
+    ) -> Iterable[tuple[str, bytes]]:
+        """Go through the entries in ``count`` buckets (all) of a collection from ``first`` on."""
         ...
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the texts that a collection with text policy ``both`` keeps."""
+        ...
+
+    def repair(
+        self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
+    ) -> bool:
+        """Put an entry in the place of ``old``; False where ``old`` is not stored any more."""
         ...
 
 

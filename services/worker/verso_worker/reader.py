@@ -104,7 +104,7 @@ class Reader:
             elif isinstance(entry, VersoError):
                 found[document] = entry
             else:
-                text = _join(entry, parts.get(document, []))
+                text = join(entry, parts.get(document, []))
                 found[document] = text if isinstance(text, VersoError) else (entry, text)
         if mend and collection.text_policy is TextPolicy.BOTH:
             self._mend(collection, found, live)
@@ -125,7 +125,8 @@ class Reader:
                 found[document] = (entry, text)
 
 
-def _join(entry: Entry, parts: Sequence[bytes | VersoError]) -> bytes | VersoError:
+def join(entry: Entry, parts: Sequence[bytes | VersoError]) -> bytes | VersoError:
+    """Give an entry's whole text from its chunks, or what is wrong with it."""
     texts = []
     for part in parts:
         if isinstance(part, VersoError):
