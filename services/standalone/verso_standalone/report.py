@@ -77,6 +77,7 @@ class Report:
     verified: int
     chunks: int
     dim: int
+    precision: str
     bytes_text: int
     bytes_vectors: int
     bytes_patches: int
@@ -169,7 +170,8 @@ class Report:
         return _numbers_right(table)
 
     def _views(self) -> Table:
-        table = Table("view", "against", "Verso", "the other", "Verso saves", title="Storage")
+        title = f"Storage, vectors in {self.precision}"
+        table = Table("view", "against", "Verso", "the other", "Verso saves", title=title)
         patches = View("-", "patches alone: zstd alone", self.bytes_patches, self.bytes_zstd)
         for view in (*self.views(), patches):
             saved = f"{view.saved:.1%}"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 _BLOCK_CHARS = 8192
-_BYTES_OF_BINARY = 384
+_BYTES_OF_BINARY = 1024
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP] of the encoder
 _SPARE_TOKENS = 3  # a cut inside a word may split a token into more than it was
 _MAX_SEGMENTS = 8  # text of which the encoder sees little must not make a chunk without end

@@ -12,7 +12,7 @@ from rich.console import Console
 from verso_standalone.report import Report, SearchRun, Share
 
 REPORT = Report(
-    expected=3, texts=3, exact=3, verified=3, chunks=4, dim=384,
+    expected=3, texts=3, exact=3, verified=3, chunks=4, dim=384, precision="int8",
     bytes_text=1000, bytes_vectors=4 * 768, bytes_patches=200, bytes_entries=280, bytes_zstd=400,
     codecs={"neural": Share(3, 150), "zstd": Share(1, 50)},
     searches=[
