@@ -3,6 +3,7 @@
 from verso_client.answers import (
     CodecShare,
     CollectionInfo,
+    Damaged,
     Embedded,
     Found,
     Guess,
@@ -12,6 +13,7 @@ from verso_client.answers import (
     ItemError,
     Job,
     JobEvent,
+    ScrubState,
     Statistics,
     StoredText,
 )
@@ -26,6 +28,7 @@ __all__ = [
     "Client",
     "CodecShare",
     "CollectionInfo",
+    "Damaged",
     "Document",
     "Embedded",
     "Found",
@@ -38,6 +41,7 @@ __all__ = [
     "JobEvent",
     "Progress",
     "Retries",
+    "ScrubState",
     "Statistics",
     "StoredText",
 ]

@@ -159,6 +159,31 @@ class Statistics(Answer):
     dim: int | None = None
 
 
+class Damaged(Answer):
+    """A stored document that can neither be read as it was nor be repaired."""
+
+    collection: str
+    id: str
+
+
+class ScrubState(Answer):
+    """The newest pass over all stored documents; ``bytes`` of text read back well."""
+
+    number: int
+    running: bool
+    asked: bool
+    progress: float
+    started: datetime | None = None
+    ended: datetime | None = None
+    documents: int
+    sound: int
+    repaired: int
+    damaged: int
+    bytes: int
+    unread: int
+    damaged_documents: tuple[Damaged, ...] = ()
+
+
 class Job(Answer):
     """State of a job. ``ok`` and ``failed`` count items."""
 

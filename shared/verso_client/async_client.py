@@ -19,6 +19,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    ScrubState,
     Statistics,
     StoredText,
 )
@@ -205,6 +206,10 @@ class AsyncClient:
     async def stats(self, collection: str = "default") -> Statistics:
         """Count what a collection holds."""
         return await self._run(operations.stats(collection, self._retries))
+
+    async def scrub(self, *, now: bool = False) -> ScrubState:
+        """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
+        return await self._run(operations.scrub(self._retries, now=now))
 
     async def ready(self) -> bool:
         """Whether the platform can do work now."""

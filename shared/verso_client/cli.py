@@ -222,6 +222,20 @@ def stats(
     _print_json(found) if as_json else render.statistics(_out(), found)
 
 
+@app.command()
+def scrub(
+    context: typer.Context,
+    now: Annotated[bool, typer.Option("--now", help="Ask for a pass at once.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what reading all stored records again has found; status 1 if any is damaged."""
+    with _client(context) as client:
+        found = client.scrub(now=now)
+    _print_json(found) if as_json else render.scrub(_out(), found)
+    if found.damaged:
+        raise typer.Exit(1)
+
+
 @collections_app.command("list")
 def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
     """List all collections."""

@@ -19,6 +19,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    ScrubState,
     Statistics,
     StoredText,
 )
@@ -201,6 +202,10 @@ class Client:
     def stats(self, collection: str = "default") -> Statistics:
         """Count what a collection holds."""
         return self._run(operations.stats(collection, self._retries))
+
+    def scrub(self, *, now: bool = False) -> ScrubState:
+        """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
+        return self._run(operations.scrub(self._retries, now=now))
 
     def ready(self) -> bool:
         """Whether the platform can do work now."""

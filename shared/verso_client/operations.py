@@ -30,6 +30,7 @@ from verso_client.answers import (
     Ingested,
     IngestReport,
     Job,
+    ScrubState,
     Statistics,
     StoredText,
 )
@@ -280,6 +281,12 @@ def stats(name: str, retries: Retries) -> Steps[Statistics]:
     if "results" in row:
         row = _sole(row["results"])
     return Statistics.model_validate({"name": name, **row})
+
+
+def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:
+    """Tell where the scrub stands; with ``now`` ask for a pass first."""
+    reply = yield from perform(Call("POST" if now else "GET", "/v1/scrub"), retries)
+    return ScrubState.model_validate(reply.json())
 
 
 def ready(retries: Retries) -> Steps[bool]:

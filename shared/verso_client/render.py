@@ -16,6 +16,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    ScrubState,
     Statistics,
     StoredText,
 )
@@ -104,6 +105,20 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
         created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
         table.add_row(one.name, one.precision, one.text_policy, str(one.dim), one.space, created)
     console.print(table)
+
+
+def scrub(console: Console, found: ScrubState) -> None:
+    """Show the newest pass of the scrub, and what it found damaged."""
+    state = "ended" if found.number else "none yet"
+    if found.running:
+        state = f"{found.progress:.1%} done"
+    table = Table(f"scrub pass {found.number}", state + (", one asked for" if found.asked else ""))
+    table.columns[1].justify = "right"
+    for name in ("documents", "sound", "repaired", "damaged", "bytes", "unread"):
+        table.add_row(name, f"{getattr(found, name):,}")
+    console.print(table)
+    for one in found.damaged_documents:
+        console.print(f"damaged: {one.collection} {one.id}", style="red", markup=False)
 
 
 def job(console: Console, found: Job) -> None:

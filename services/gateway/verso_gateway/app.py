@@ -31,13 +31,14 @@ from verso_gateway.routes import (
     jobs,
     openai,
     reconstruct,
+    scrub,
     search,
 )
 from verso_gateway.settings import Settings
 from verso_gateway.submit import Desk
 
 _CLOSE_S = 2.0
-_GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs)
+_GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs, scrub)
 
 
 def create_app(settings: Settings) -> FastAPI:

@@ -145,3 +145,28 @@ class StatsView(CollectionView):
     bytes_patches: int
     bytes_entries: int
     codecs: dict[str, CodecView]
+
+
+class DamagedView(BaseModel):
+    """A stored document that can neither be read as it was nor be repaired."""
+
+    collection: str
+    id: str
+
+
+class ScrubView(BaseModel):
+    """The newest pass over all stored documents."""
+
+    number: int = Field(description="of passes so far; 0 before the first")
+    running: bool
+    asked: bool = Field(description="a pass was asked for and has not begun")
+    progress: float = Field(ge=0, le=1)
+    started: datetime | None
+    ended: datetime | None
+    documents: int
+    sound: int
+    repaired: int
+    damaged: int
+    bytes: int = Field(description="of text that read back")
+    unread: int = Field(description="buckets that no worker could scrub")
+    damaged_documents: list[DamagedView] = Field(description="the first 256")

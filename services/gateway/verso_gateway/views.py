@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.jobs import Collection, Kind, Result
-from verso_core.ledger import JobRecord
+from verso_core.ledger import JobRecord, Scrub
 from verso_gateway import results
 from verso_gateway.submit import Ended
 
@@ -52,6 +52,22 @@ def flat(kind: Kind, found: Sequence[Result], *, vectors_base64: bool = False) -
 def collection(value: Collection) -> dict[str, Any]:
     """Describe a collection; the key of its checksums is not for callers."""
     return value.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def scrub(state: Scrub, *, progress: float) -> dict[str, Any]:
+    """Describe the newest pass of the scrub. ``progress`` is in [0, 1]."""
+    return {
+        "number": state.number,
+        "running": state.running,
+        "asked": state.asked,
+        "progress": round(progress, 4),
+        "started": _moment(state.started),
+        "ended": _moment(state.ended),
+        **state.counts,
+        "damaged_documents": [
+            {"collection": one.collection, "id": one.document} for one in state.damaged
+        ],
+    }
 
 
 def _moment(time_s: float | None) -> str | None:

@@ -12,11 +12,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from verso_core.jobs import Collection, Queue, Status
-from verso_core.ledger import forms
+from verso_core.ledger import forms, scrub
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
 from verso_core.ledger.news import News
 from verso_core.ledger.scripts import source
+from verso_core.ledger.scrub import Scrub
 from verso_core.ledger.terms import (
     Accepted,
     Depth,
@@ -206,6 +207,20 @@ class AsyncLedger:
     async def depths(self) -> dict[Queue, Depth]:
         """Give what waits and runs in each queue."""
         return forms.depths(await self._run("depths", list(Queue)))
+
+    async def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+        with translated():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(key("scrub"))
+                pipe.lrange(key("damaged"), 0, -1)
+                pipe.time()
+                rows, listed, clock = await pipe.execute()
+        return scrub.read(rows, listed, now=forms.server_seconds(clock))
+
+    async def scrub_ask(self) -> None:
+        """Ask for a pass at once, or as soon as the one under way has ended."""
+        await self._run("scrub_ask", [])
 
     async def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
         script = self._scripts.get(step)

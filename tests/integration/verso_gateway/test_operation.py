@@ -19,7 +19,7 @@ import pytest
 import redis
 from tests.integration.verso_gateway.conftest import Gateway, Hand, collection
 
-from verso_core.ledger import Ledger
+from verso_core.ledger import Damage, Ledger, Move
 from verso_gateway.auth import mint
 from verso_gateway.settings import Settings
 
@@ -218,3 +218,22 @@ def test_a_stop_signal_answers_who_waits_and_ends_the_process(
     assert process.returncode == 0
     lines = [json.loads(line) for line in errors.splitlines()]
     assert all("texts" not in line["message"] for line in lines)
+
+
+def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, hand: Hand) -> None:
+    first = client.get("/v1/scrub").json()
+    assert (first["number"], first["running"], first["started"]) == (0, False, None)
+    asked = client.post("/v1/scrub")
+    assert (asked.status_code, asked.json()["asked"]) == (202, True)
+    hand.ledger.scrub_move(0, Move(begin=True))
+    found = Move(
+        set={"collection": "default", "bucket": 4},
+        add={"documents": 3, "sound": 2, "damaged": 1},
+        damaged=[Damage("default", "\u00fc")],
+    )
+    hand.ledger.scrub_move(1, found)
+    state = client.get("/v1/scrub").json()
+    assert (state["number"], state["running"], state["asked"]) == (1, True, False)
+    assert (state["sound"], state["damaged"], state["ended"]) == (2, 1, None)
+    assert 0 < state["progress"] < 1
+    assert state["damaged_documents"] == [{"collection": "default", "id": "\u00fc"}]

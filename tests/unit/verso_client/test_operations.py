@@ -223,3 +223,21 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
         }
 
     assert parameters(Client) == parameters(AsyncClient)
+
+
+def test_a_scrub_that_is_asked_for_is_shown_and_not_followed_as_a_job() -> None:
+    state = {
+        "number": 2, "running": False, "asked": True, "progress": 1.0, "documents": 3, "sound": 2,
+        "repaired": 0, "damaged": 1, "bytes": 9, "unread": 0,
+        "damaged_documents": [{"collection": "c", "id": "d"}],
+    }  # fmt: skip
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append((request.method, request.url.path))
+        return httpx2.Response(202 if request.method == "POST" else 200, json=state)
+
+    with client(answer) as verso:
+        assert verso.scrub().damaged_documents[0].id == "d"
+        assert verso.scrub(now=True).asked
+    assert asked == [("GET", "/v1/scrub"), ("POST", "/v1/scrub")]

@@ -1,0 +1,40 @@
+"""``/v1/scrub``: what the pass over all stored records has found, and a pass at once."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_gateway import answers, openapi, views
+from verso_gateway.context import context_of
+from verso_gateway.schemas import ScrubView
+
+router = APIRouter(tags=["scrub"])
+
+
+@router.get(
+    "/v1/scrub", name="scrub", operation_id="getScrub", responses=openapi.responses(ScrubView)
+)
+async def describe(request: Request) -> Response:
+    """Describe the newest pass: how far it is, and which documents it found damaged."""
+    return await _state(request, status=200)
+
+
+@router.post(
+    "/v1/scrub",
+    name="scrub_ask",
+    operation_id="askForScrub",
+    status_code=202,
+    responses=openapi.responses(ScrubView, status=202),
+)
+async def ask(request: Request) -> Response:
+    """Ask for a pass: it begins at once, or when the one under way has ended."""
+    await context_of(request).ledger.scrub_ask()
+    return await _state(request, status=202)
+
+
+async def _state(request: Request, *, status: int) -> Response:
+    ledger = context_of(request).ledger
+    state = await ledger.scrub()
+    content = views.scrub(state, progress=state.progress(await ledger.collections()))
+    return answers.json_response(content, status=status)
