@@ -19,7 +19,8 @@ does nothing the second time it is run: a client whose reply was lost may simply
 """
 
 from verso_core.ledger.durability import check_durability
-from verso_core.ledger.front import AsyncLedger
+from verso_core.ledger.ear import Ear
+from verso_core.ledger.front import AsyncLedger, Watch
 from verso_core.ledger.scrub import Damage, Move, Scrub
 from verso_core.ledger.terms import (
     Accepted,
@@ -29,12 +30,14 @@ from verso_core.ledger.terms import (
     Discarded,
     DocumentDelete,
     DocumentWrite,
+    End,
     Event,
     Health,
     JobRecord,
     Lease,
     Limits,
     NewJob,
+    Outcome,
     Phase,
     Policy,
 )
@@ -52,6 +55,8 @@ __all__ = [
     "Discarded",
     "DocumentDelete",
     "DocumentWrite",
+    "Ear",
+    "End",
     "Event",
     "Health",
     "JobRecord",
@@ -60,8 +65,10 @@ __all__ = [
     "Limits",
     "Move",
     "NewJob",
+    "Outcome",
     "Phase",
     "Policy",
     "Scrub",
+    "Watch",
     "check_durability",
 ]

@@ -92,7 +92,11 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise QueueFull("the queue holds as much work as it may", retry_after_s=float(reply[1]))
     if word == "missing":
         raise LedgerUnavailable("the request took too long to come in")
-    return Accepted(job_id=text(reply[1]), replayed=word == "dup")
+    return Accepted(
+        job_id=text(reply[1]),
+        replayed=word == "dup",
+        bell=word != "dup" and (len(reply) < 3 or bool(reply[2])),
+    )
 
 
 def job_record(job_id: str, fields: Mapping[bytes, bytes]) -> JobRecord:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -25,6 +26,7 @@ from verso_core.ledger.terms import (
     Health,
     JobRecord,
     NewJob,
+    Outcome,
     Policy,
 )
 
@@ -157,16 +159,34 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        clock = asyncio.get_running_loop().time
-        end = clock() + timeout_s
-        with self._news.bell(job_id) as bell:
-            while True:
-                bell.clear()
-                record = await self.job(job_id)
-                left = end - clock()
-                if record.status.terminal or left <= 0:
-                    return record
-                await _wait(bell, min(left, self._news.poll_s))
+        with self._news.bell(job_id, end=True) as bell:
+            watch = Watch(self, self._news, bell, known=True)
+            return (await watch.end(job_id, timeout_s=timeout_s, slices=0)).record
+
+    @contextmanager
+    def watch(self, job_id: str) -> Iterator[Watch]:
+        """Listen for the end of a job that is not accepted yet, so that none of it is missed."""
+        with self._news.bell(job_id, end=True) as bell:
+            yield Watch(self, self._news, bell, known=False)
+
+    def release(self) -> None:
+        """Let everybody who waits for an end go on with what is known now: this process stops."""
+        self._news.release()
+
+    async def outcome(self, job_id: str, *, slices: int) -> Outcome:
+        """Give a job and the results of its first slices, in one exchange.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        if slices == 0:
+            return Outcome(await self.job(job_id), [])
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("job", job_id))
+                pipe.hmget(key("result", job_id), list(map(str, range(slices))))
+                fields, rows = await pipe.execute()
+        return Outcome(forms.job_record(job_id, fields), rows)
 
     async def follow(self, job_id: str, after: str = "0") -> AsyncIterator[Event]:
         """Give a job's events as they come, and end with its terminal one.
@@ -231,8 +251,45 @@ class AsyncLedger:
             return await script(args=args)
 
 
+class Watch:
+    """Waits for the end of one job.
+
+    Args:
+        ledger: where the job is.
+        news: rings the bell.
+        bell: set at the job's end.
+        known: the job was accepted before the bell was hung up, so its end may have passed.
+    """
+
+    def __init__(
+        self, ledger: AsyncLedger, news: News, bell: asyncio.Event, *, known: bool
+    ) -> None:
+        self._ledger = ledger
+        self._news = news
+        self._bell = bell
+        self._known = known
+
+    async def end(self, job_id: str, *, timeout_s: float, slices: int) -> Outcome:
+        """Give a job and its results as soon as it has ended, or as they are after ``timeout_s``.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout_s
+        # A job that was accepted while we listened has no end that we could have missed.
+        look = self._known or not self._news.connected or self._news.released
+        while True:
+            if look:
+                self._bell.clear()
+                outcome = await self._ledger.outcome(job_id, slices=slices)
+                if outcome.record.status.terminal or end <= clock() or self._news.released:
+                    return outcome
+            look = True
+            await _wait(self._bell, min(end - clock(), self._news.poll_s))
+
+
 async def _wait(bell: asyncio.Event, timeout_s: float) -> None:
-    try:
-        await asyncio.wait_for(bell.wait(), timeout_s)
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await bell.wait()

@@ -15,6 +15,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from verso_core.jobs import Status
 from verso_core.ledger.keys import key
 
 _log = logging.getLogger(__name__)
@@ -32,11 +33,23 @@ class News:
     def __init__(self, client: Redis) -> None:
         self._redis = client
         self._bells: dict[str, set[asyncio.Event]] = {}
+        self._end_bells: dict[str, set[asyncio.Event]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._heard_s = 0.0
         self._connected = False
         self._over = False
         self._resting = False  # in an await that may be cancelled without leaving a socket open
+        self.released = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether what happens from now on is heard."""
+        return self._connected
+
+    def release(self) -> None:
+        """Wake everybody for good: who waits for an end goes on with what is known."""
+        self.released = True
+        self._ring_all()
 
     @property
     def poll_s(self) -> float:
@@ -44,19 +57,20 @@ class News:
         return POLL_BESIDE_NEWS_S if self._connected else POLL_ALONE_S
 
     @contextmanager
-    def bell(self, job_id: str) -> Iterator[asyncio.Event]:
-        """Give an event that is set whenever the job has news."""
+    def bell(self, job_id: str, *, end: bool = False) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever the job has news, or only at its end."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.get_running_loop().create_task(self._listen())
         event = asyncio.Event()
-        self._bells.setdefault(job_id, set()).add(event)
+        bells = self._end_bells if end else self._bells
+        bells.setdefault(job_id, set()).add(event)
         try:
             yield event
         finally:
-            waiting = self._bells[job_id]
+            waiting = bells[job_id]
             waiting.discard(event)
             if not waiting:
-                del self._bells[job_id]
+                del bells[job_id]
 
     async def close(self) -> None:
         """End the subscription.
@@ -108,14 +122,18 @@ class News:
                     self._connected = True
                     self._ring_all()
                 elif message["type"] == "message":
-                    self._ring(message["data"].decode())
+                    job_id, _, status = message["data"].decode().partition(" ")
+                    self._ring(job_id, ended=Status(status).terminal)
         if not self._over:
             raise RedisError("the subscription is silent")
 
-    def _ring(self, job_id: str) -> None:
+    def _ring(self, job_id: str, *, ended: bool) -> None:
         for event in self._bells.get(job_id, ()):
             event.set()
+        if ended:
+            for event in self._end_bells.get(job_id, ()):
+                event.set()
 
     def _ring_all(self) -> None:
-        for job_id in self._bells:
-            self._ring(job_id)
+        for job_id in (*self._bells, *self._end_bells):
+            self._ring(job_id, ended=True)

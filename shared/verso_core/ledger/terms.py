@@ -66,10 +66,15 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A job that is on disk. ``replayed``: an earlier request with the same key made it."""
+    """A job that is on disk.
+
+    ``replayed``: an earlier request with the same key made it. ``bell``: no hand is awake to hear
+    of it and no bell was rung for work before it, so one must be.
+    """
 
     job_id: str
     replayed: bool
+    bell: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,17 @@ class JobRecord:
     done: int
     attempts: int
     error: ErrorBody | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A job and the result frames of its first slices, read in one exchange.
+
+    ``results`` holds None for a slice without one; see :meth:`AsyncLedger.results`.
+    """
+
+    record: JobRecord
+    results: list[bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +150,16 @@ class Lease:
     queue: Queue
     not_after: float | None
     waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What came of a slice that wrote no documents: its result frame, and items by outcome."""
+
+    lease: Lease
+    result: bytes
+    ok: int
+    errors: int
 
 
 class Commit(StrEnum):

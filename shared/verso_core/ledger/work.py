@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from verso_core.errors import CollectionUnknown, ErrorBody, error_body
-from verso_core.jobs import Collection, Queue
+from verso_core.jobs import Collection, Kind, Queue
 from verso_core.ledger import forms, scrub
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
@@ -27,6 +27,7 @@ from verso_core.ledger.terms import (
     Discarded,
     DocumentDelete,
     DocumentWrite,
+    End,
     Health,
     JobRecord,
     Lease,
@@ -128,10 +129,22 @@ class Ledger:
     # -- leases --
 
     def claim(
-        self, queue: Queue, *, owner: str, n: int = 1, lease_s: float = LEASE_S
+        self,
+        queue: Queue,
+        *,
+        owner: str,
+        n: int = 1,
+        lease_s: float = LEASE_S,
+        together: Kind | None = None,
     ) -> list[Lease]:
-        """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead."""
-        args: list[forms.Arg] = [queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex]
+        """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
+
+        With ``together`` more than one are given only where all are of that kind: slices that the
+        owner runs as one, and none that would have to wait for another.
+        """
+        args: list[forms.Arg] = [
+            queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
+        ]  # fmt: skip
         return [forms.lease(row) for row in self._run("claim", args)]
 
     def beat(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
@@ -166,6 +179,23 @@ class Ledger:
             ]  # fmt: skip
 
         return self._end("commit", arguments)
+
+    def commit_all(self, ends: Sequence[End]) -> list[Commit]:
+        """End the work of several slices that wrote no documents, in one exchange."""
+        script = self._script("commit")
+        rows: list[list[forms.Arg]] = [
+            [one.lease.slice_id, one.lease.fence, one.result, one.ok, one.errors, 0, Queue.SCRUB, 0]
+            for one in ends
+        ]
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            for row in rows:
+                pipe.evalsha(script.sha, 0, *row)
+            replies = pipe.execute(raise_on_error=False)
+        return [
+            # whatever one of them met (the server has forgotten its scripts, say), it meets alone
+            Commit(forms.text(self._run("commit", row) if isinstance(reply, Exception) else reply))
+            for row, reply in zip(rows, replies, strict=True)
+        ]
 
     def verified(
         self,
@@ -426,12 +456,15 @@ class Ledger:
     # -- inner parts --
 
     def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
+        with translated():
+            return self._script(step)(args=args)
+
+    def _script(self, step: str) -> Any:
         script = self._scripts.get(step)
         if script is None:
             script = self._redis.register_script(source(step, self._policy))
             self._scripts[step] = script
-        with translated():
-            return script(args=args)
+        return script
 
     def _end(self, step: str, arguments: Callable[[], list[forms.Arg]]) -> Commit:
         """Run a step that names collections; while it says that one moved, look it up again."""

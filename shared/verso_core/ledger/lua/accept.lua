@@ -44,6 +44,7 @@ if ARGV[5] ~= '' then
   redis.call('EXPIRE', idem, ARGV[11])
 end
 local seq = redis.call('INCRBY', K.seq, count) - count
+local waiting = redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, 1)
 for n = 0, count - 1 do
   local sid, size = job .. '.' .. n, ARGV[15 + n * 3]
   redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
@@ -59,4 +60,7 @@ for n = 0, count - 1 do
 end
 load_add(queue, count, bytes)
 if count == 0 then end_job(job, 'succeeded') end
-return { 'new', job }
+-- A hand that is awake hears this. A bell is needed only to wake one: when none heard, and when
+-- nothing waited that was rung for already.
+local heard = redis.call('PUBLISH', K.news .. ':' .. queue, '')
+return { 'new', job, (heard == 0 and #waiting == 0) and 1 or 0 }

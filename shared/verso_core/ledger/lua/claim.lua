@@ -1,6 +1,8 @@
--- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token.
+-- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token, kind.
+-- More than one slice is given only where all are of that kind ('' any), which the owner runs as one.
 -- The token makes a repeated call (the reply was lost) give the same slices again.
 local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local together = ARGV[6] or ''
 
 local function describe(sid, s, fence)
   return { sid, s.job, s.n, fence, s.kind, s.ph, redis.call('GET', K.payload .. sid) or '', s.seq,
@@ -50,12 +52,21 @@ local function take(sid)
   return describe(sid, s, fence)
 end
 
-local leases, names, budget = {}, {}, n + 64
-while #leases < n and budget > 0 do
+local function joins(sid, leases)
+  return together == '' or #leases == 0
+    or (leases[1][5] == together and redis.call('HGET', K.slice .. sid, 'kind') == together)
+end
+
+local leases, names, budget, apart = {}, {}, n + 64, false
+while #leases < n and budget > 0 and not apart do
   local due = redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, n - #leases)
   if #due == 0 then break end
   for _, sid in ipairs(due) do
     budget = budget - 1
+    if not joins(sid, leases) then
+      apart = true
+      break
+    end
     redis.call('ZREM', K.ready .. queue, sid)
     local lease_row = take(sid)
     if lease_row then

@@ -8,7 +8,7 @@ local function emit(job)
   local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err')
   redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
     'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6])
-  redis.call('PUBLISH', K.news, job)
+  redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
 end
 
 local function terminal(st)
