@@ -71,7 +71,8 @@ def main() -> int:
         timeout_graceful_shutdown=max(1, round(settings.shutdown_grace_s)),
     )
     server = _Server(config, app)
-    asyncio.run(server.serve())
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is
+        runner.run(server.serve())
     return 0 if server.started else 1
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, from_body
 from verso_core.jobs import Item, Kind, Queue, SliceSpec, cut
 from verso_core.ledger import Accepted, JobRecord
-from verso_gateway import prefer, results, views
+from verso_gateway import prefer, results, submit, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.submit import Ended, Order
@@ -93,13 +93,16 @@ async def respond(
         settings.wait_default_s if wait_default_s is None else wait_default_s,
         max_s=settings.wait_max_s,
     )
-    accepted = await context.desk.place(order)
-    request.state.job_id = accepted.job_id  # an error from here on names the job
-    record = await context.desk.wait(accepted.job_id, wait_s)
-    headers = _headers(accepted, applied=preference.applied(wait_s))
-    if wait_s <= 0 or not record.status.terminal:  # a caller that does not wait always gets 202
-        return deferred(record, headers=headers)
-    ended = await context.desk.ended(record)
+    headers: dict[str, str] = {}
+
+    def accepted(placed: Accepted) -> None:
+        request.state.job_id = placed.job_id  # an error from here on names the job
+        headers.update(_headers(placed, applied=preference.applied(wait_s)))
+
+    outcome = await context.desk.carry(order, wait_s=wait_s, accepted=accepted)
+    if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
+        return deferred(outcome.record, headers=headers)
+    ended = submit.ended(outcome)
     headers["Server-Timing"] = results.server_timing(results.total_timings(ended.results))
     return json_response(body(ended), status=status, headers=headers)
 

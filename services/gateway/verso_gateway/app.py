@@ -102,16 +102,24 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             gate=gate,
             closing=closing,
         )
+        released = asyncio.create_task(_release(ledger, closing))
         try:
             yield
         finally:
             closing.set()
+            await released
             # a Redis client may turn a cancellation into an error of its own and so survive it
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ledger.close(), _CLOSE_S)
             await asyncio.to_thread(bells.close)
 
     return lifespan
+
+
+async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:
+    """Let waiting callers go with a 202 once the gateway is told to stop."""
+    await closing.wait()
+    ledger.release()
 
 
 async def _answer(request: Request, error: Exception) -> Response:

@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from verso_core.errors import (
@@ -24,7 +24,7 @@ from verso_core.errors import (
     from_body,
 )
 from verso_core.jobs import Kind, Queue, Result, SliceSpec, Status
-from verso_core.ledger import Accepted, AsyncLedger, JobRecord, Limits, NewJob
+from verso_core.ledger import Accepted, AsyncLedger, JobRecord, Limits, NewJob, Outcome
 from verso_gateway.bells import Bells
 from verso_gateway.metrics import Metrics
 
@@ -71,8 +71,8 @@ class Desk:
         self._limits = limits
         self._closing = closing
 
-    async def place(self, order: Order) -> Accepted:
-        """Write a job to the ledger and ring for it.
+    async def place(self, order: Order, *, job_id: str | None = None) -> Accepted:
+        """Write a job to the ledger, by a new id or this one, and ring for it if need be.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
@@ -89,44 +89,47 @@ class Desk:
                 idempotency=order.idempotency,
                 deadline_s=order.deadline_s,
                 limits=self._limits,
+                job_id=job_id,
             )
         )
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
+        if accepted.bell:
             self._bells.ring(order.queue)
         return accepted
+
+    async def carry(
+        self, order: Order, *, wait_s: float, accepted: Callable[[Accepted], None]
+    ) -> Outcome:
+        """Place a job and wait for its end; ``accepted`` is told when it is on disk.
+
+        The ear is on the job before it is accepted, so its end cannot be missed: the ledger is
+        asked twice, to take the job in and for its outcome.
+
+        Raises:
+            VersoError: as :meth:`place` does.
+        """
+        job_id = uuid.uuid4().hex
+        slices = len(order.slices)
+        with self._ledger.watch(job_id) as watch:
+            placed = await self.place(order, job_id=job_id)
+            accepted(placed)
+            if wait_s <= 0:
+                return Outcome(await self._ledger.job(placed.job_id), [])
+            if placed.replayed:
+                record = await self.wait(placed.job_id, wait_s)
+                return Outcome(record, await self._ledger.results(placed.job_id))
+            outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
+        self._metrics.waited(ended=outcome.record.status.terminal)
+        return outcome
 
     async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
         """Wait until a job ends, the time is over, or the gateway is told to stop."""
         if timeout_s <= 0 or self._closing.is_set():
             return await self._ledger.job(job_id)
-        waiting = asyncio.ensure_future(self._ledger.wait(job_id, timeout_s))
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
-            record = await waiting if waiting.done() else await self._ledger.job(job_id)
-        finally:
-            for task in (waiting, closing):
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await closing
+        record = await self._ledger.wait(job_id, timeout_s)
         self._metrics.waited(ended=record.status.terminal)
         return record
-
-    async def ended(self, record: JobRecord) -> Ended:
-        """Give the results of a job that ended.
-
-        Raises:
-            VersoError: the job ended without results for every slice; the error says why.
-        """
-        if record.status is not Status.SUCCEEDED and record.error is not None:
-            raise failure(record)
-        found = await self._ledger.results(record.job_id)
-        if any(data is None for data in found):
-            raise failure(record)
-        # a job whose every item failed has a result as well: the errors of its items
-        results = [Result.unpack(data) for data in found if data is not None]
-        return Ended(record=record, results=results)
 
     async def finish(self, order: Order, *, timeout_s: float) -> Ended:
         """Place a job whose caller cannot be sent away with a 202, and wait for its end.
@@ -136,16 +139,32 @@ class Desk:
             VersoError: it ended in an error.
         """
         started = time.monotonic()
-        accepted = await self.place(order)
-        record = await self.wait(accepted.job_id, timeout_s)
+        outcome = await self.carry(order, wait_s=timeout_s, accepted=lambda _: None)
+        record = outcome.record
         if not record.status.terminal:
-            await self._ledger.cancel(accepted.job_id)
+            await self._ledger.cancel(record.job_id)
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
-        return await self.ended(record)
+        return ended(outcome)
 
     def ring(self, queue: Queue) -> None:
         """Wake a worker for a queue."""
         self._bells.ring(queue)
+
+
+def ended(outcome: Outcome) -> Ended:
+    """Read the results of a job that ended.
+
+    Raises:
+        VersoError: the job ended without results for every slice; the error says why.
+    """
+    record = outcome.record
+    if record.status is not Status.SUCCEEDED and record.error is not None:
+        raise failure(record)
+    if any(data is None for data in outcome.results):
+        raise failure(record)
+    # a job whose every item failed has a result as well: the errors of its items
+    results = [Result.unpack(data) for data in outcome.results if data is not None]
+    return Ended(record=record, results=results)
 
 
 def failure(record: JobRecord) -> VersoError:
