@@ -21,7 +21,16 @@ from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Status
 from verso_core.ledger import Ledger
 from verso_core.ledger.work import connect
-from verso_core.record import Codec, Entry, Flag, bucket_of, checksum, point_ids, vector_hash
+from verso_core.record import (
+    Codec,
+    Entry,
+    Flag,
+    Record,
+    bucket_of,
+    checksum,
+    point_ids,
+    vector_hash,
+)
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.scrubber import Scrubber
 from verso_worker.pipeline import Pipeline
@@ -113,9 +122,20 @@ def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stor
         yield Stores(ledger, pipeline, vectors)
 
 
+def _last(data: bytes, change: Callable[[Record], Record]) -> bytes:
+    entry = Entry.unpack(data)
+    *rest, last = entry.records
+    return replace(entry, records=(*rest, change(last))).pack()
+
+
 def flip(data: bytes) -> bytes:
-    """Flip one bit of the last record's payload."""
-    return data[:-1] + bytes([data[-1] ^ 0x10])
+    """Flip one bit of the last record's checksum. (In a payload a bit may carry nothing.)"""
+    return _last(data, lambda r: replace(r, checksum=bytes([r.checksum[0] ^ 1]) + r.checksum[1:]))
+
+
+def garble(data: bytes) -> bytes:
+    """Flip every bit of the last record's payload."""
+    return _last(data, lambda r: replace(r, payload=bytes(byte ^ 0xFF for byte in r.payload)))
 
 
 def counts(found: dict[str, Any]) -> tuple[int, int, int]:
@@ -145,8 +165,8 @@ def test_a_job_that_has_spent_its_time_says_how_far_it_came(stores: Stores) -> N
 
 @pytest.mark.parametrize("text", [b"a text that is stored with care", LONG])
 @pytest.mark.parametrize(
-    "change", [flip, lambda data: data[:-3], lambda data: data[:5], lambda data: data[:0]],
-    ids=["flipped bit", "cut", "cut to a stump", "empty"],
+    "change", [flip, garble, lambda data: data[:-3], lambda data: data[:5], lambda data: data[:0]],
+    ids=["flipped bit", "garbled payload", "cut", "cut to a stump", "empty"],
 )  # fmt: skip
 def test_a_damaged_entry_is_damaged_and_stays_as_it_is(
     stores: Stores, text: bytes, change: Callable[[bytes], bytes]
@@ -175,14 +195,13 @@ def test_a_damaged_document_can_be_written_again(stores: Stores) -> None:
     assert counts(stores.scrub()) == (2, 0, 0)
 
 
-@pytest.mark.parametrize("change", [flip], ids=["flipped bit"])
 @pytest.mark.parametrize("text", [b"kept as well", LONG])
 def test_a_damaged_record_is_repaired_from_a_kept_text_that_its_checksums_prove(
-    stores: Stores, text: bytes, change: Callable[[bytes], bytes]
+    stores: Stores, text: bytes
 ) -> None:
     stores.fill({"a": text, "b": b"its neighbour"}, "both")
     old = stores.stored("a", "both")
-    stores.alter("a", change, "both")
+    stores.alter("a", garble, "both")
     assert counts(stores.scrub("both")) == (1, 1, 0)
     new = stores.stored("a", "both")
     assert (new.seq, new.size_bytes) == (old.seq, len(text))
@@ -364,7 +383,7 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
     stores.fill({f"d{n}": b"text %d" % n for n in range(20)})
     stores.fill({"k": b"kept as well"}, "both")
     stores.alter("d7", flip)
-    stores.alter("k", flip, "both")
+    stores.alter("k", garble, "both")
     scrubber = Scrubber(stores.ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
     for _ in range(100):
         scrubber.step()

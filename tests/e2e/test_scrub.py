@@ -1,0 +1,65 @@
+"""The scrub on a running platform: it goes by itself, finds damage, and says whose."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import redis
+from tests.e2e.conftest import Platform
+
+from verso_client import Client, Document, ScrubState
+from verso_core.jobs import Collection
+from verso_core.record import Entry, bucket_of
+
+
+def _damage(ledger: redis.Redis, collection: str, document: str) -> None:
+    """Flip one bit of a stored checksum."""
+    settings = Collection.model_validate_json(ledger.hget("verso:collections", collection) or b"")
+    uid = (ledger.hget("verso:uids", collection) or b"").decode()
+    name = f"verso:docs:{uid}:{bucket_of(document, buckets=settings.buckets)}"
+    entry = Entry.unpack(ledger.hget(name, document) or b"")
+    first, *rest = entry.records
+    wrong = replace(first, checksum=bytes([first.checksum[0] ^ 1]) + first.checksum[1:])
+    ledger.hset(name, document, replace(entry, records=(wrong, *rest)).pack())
+
+
+def _pass(verso: Client, *, after: int, timeout_s: float = 90.0) -> ScrubState:
+    end = time.monotonic() + timeout_s
+    while (state := verso.scrub()).number <= after or state.running:
+        assert time.monotonic() < end, state
+        time.sleep(0.2)
+    return state
+
+
+@pytest.mark.timeout(300)
+def test_a_damaged_document_is_found_and_named_and_its_neighbours_are_sound(
+    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
+) -> None:
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0", VERSO_SCRUB_SHARE="1")
+    platform.start()
+    documents = lines(50)
+    with platform.client() as verso, platform.redis() as ledger:
+        first = _pass(verso, after=0).number  # the first one begins by itself
+        verso.ingest(documents)
+        platform.await_verified("default", 50)
+        verso.scrub(now=True)
+        state = _pass(verso, after=first)
+        assert (state.documents, state.sound, state.damaged) == (50, 50, 0)
+        assert state.bytes == sum(len(str(document.text)) for document in documents)
+        _damage(ledger, "default", "line/7")
+        verso.scrub(now=True)
+        state = _pass(verso, after=state.number)
+        assert (state.documents, state.sound, state.damaged) == (50, 49, 1)
+        assert [one.id for one in state.damaged_documents] == ["line/7"]
+    argv = [sys.executable, "-m", "verso_client.cli", "--url", platform.url, "scrub", "--json"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert shown.returncode == 1
+    assert json.loads(shown.stdout)["damaged_documents"] == [
+        {"collection": "default", "id": "line/7"}
+    ]
