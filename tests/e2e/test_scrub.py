@@ -21,9 +21,12 @@ from verso_core.record import Entry, bucket_of
 def _damage(ledger: redis.Redis, collection: str, document: str) -> None:
     """Flip one bit of a stored checksum."""
     settings = Collection.model_validate_json(ledger.hget("verso:collections", collection) or b"")
-    uid = (ledger.hget("verso:uids", collection) or b"").decode()
-    name = f"verso:docs:{uid}:{bucket_of(document, buckets=settings.buckets)}"
-    entry = Entry.unpack(ledger.hget(name, document) or b"")
+    uid = ledger.hget("verso:uids", collection)
+    assert isinstance(uid, bytes)
+    name = f"verso:docs:{uid.decode()}:{bucket_of(document, buckets=settings.buckets)}"
+    data = ledger.hget(name, document)
+    assert isinstance(data, bytes)
+    entry = Entry.unpack(data)
     first, *rest = entry.records
     wrong = replace(first, checksum=bytes([first.checksum[0] ^ 1]) + first.checksum[1:])
     ledger.hset(name, document, replace(entry, records=(wrong, *rest)).pack())

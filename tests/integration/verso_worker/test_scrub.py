@@ -75,16 +75,21 @@ class Stores(Bench):
         self, name: str, change: Callable[[bytes], bytes], collection: str = "default"
     ) -> None:
         """Change the bytes of an entry where they lie."""
+        client, uid = self.redis, self.uid(collection)
+        key = f"verso:docs:{uid}:{bucket_of(name, buckets=BUCKETS)}"
+        old = client.hget(key, name)
+        assert isinstance(old, bytes)
+        if not old[0] & Flag.LONG:
+            client.hset(key, name, change(old))
+            return
+        long = client.get(f"verso:long:{uid}:{name}")
+        assert isinstance(long, bytes)
+        client.set(f"verso:long:{uid}:{name}", change(long))
+
+    def uid(self, collection: str) -> str:
         uid = self.redis.hget("verso:uids", collection)
-        assert uid is not None
-        key = f"verso:docs:{uid.decode()}:{bucket_of(name, buckets=BUCKETS)}"
-        old = self.redis.hget(key, name)
-        assert old is not None
-        if old[0] & Flag.LONG:
-            key = f"verso:long:{uid.decode()}:{name}"
-            self.redis.set(key, change(self.redis.get(key) or b""))
-        else:
-            self.redis.hset(key, name, change(old))
+        assert isinstance(uid, bytes)
+        return uid.decode()
 
     def hits(self, text: bytes, collection: str = "default") -> list[dict[str, Any]]:
         params = {"collection": collection, "limit": 5, "filter": None, "with_text": False}
@@ -215,9 +220,8 @@ def test_a_damaged_record_is_repaired_from_a_kept_text_that_its_checksums_prove(
 
 def test_a_kept_text_that_nothing_proves_mends_nothing(stores: Stores) -> None:
     stores.fill({"a": b"kept as well", "b": b"kept too"}, "both")
-    [uid] = [stores.redis.hget("verso:uids", "both") or b""]
     stores.alter("a", flip, "both")
-    stores.redis.set(f"verso:text:{uid.decode()}:a", b"kept As well")
+    stores.redis.set(f"verso:text:{stores.uid('both')}:a", b"kept As well")
     stores.alter("b", lambda data: data[:9], "both")
     found = stores.scrub("both")
     assert counts(found) == (0, 0, 2)
@@ -227,8 +231,7 @@ def test_a_kept_text_that_nothing_proves_mends_nothing(stores: Stores) -> None:
 @pytest.mark.parametrize("kept", [None, b"another text"])
 def test_a_kept_text_is_mended_from_sound_records(stores: Stores, kept: bytes | None) -> None:
     stores.fill({"a": b"kept as well"}, "both")
-    [uid] = [stores.redis.hget("verso:uids", "both") or b""]
-    name = f"verso:text:{uid.decode()}:a"
+    name = f"verso:text:{stores.uid('both')}:a"
     stores.redis.delete(name) if kept is None else stores.redis.set(name, kept)
     before = stores.ledger.entry("both", ["a"])
     assert counts(stores.scrub("both")) == (0, 1, 0)
@@ -341,11 +344,10 @@ def test_a_neural_record_whose_vector_was_altered_is_damaged(stores: Stores, she
 
 def test_a_document_that_waits_for_its_verify_is_not_mended_by_the_scrub(stores: Stores) -> None:
     stores.ingest({"a": b"kept as well"}, "both")
-    pipeline_item = {"first": 0, "count": BUCKETS, "spend_s": 60.0}
     stores.alter("a", flip, "both")
     before = stores.ledger.entry("both", ["a"])
     scrub: Scrub = stores.desk._pipeline._scrub
-    found = scrub.run(stores.ledger.collection("both"), **pipeline_item)
+    found = scrub.run(stores.ledger.collection("both"), first=0, count=BUCKETS, spend_s=60.0)
     assert counts(found) == (0, 0, 1)
     assert stores.ledger.entry("both", ["a"]) == before
     stores.desk.drain(Queue.SCRUB)
@@ -391,7 +393,7 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
         if stores.ledger.scrub().ended is not None:
             break
     state = stores.ledger.scrub()
-    assert state.counts | {"bytes": 0} == {
+    assert {**state.counts, "bytes": 0} == {
         "documents": 21, "sound": 19, "repaired": 1, "damaged": 1, "bytes": 0, "unread": 0,
     }  # fmt: skip
     assert [(one.collection, one.document) for one in state.damaged] == [("default", "d7")]
