@@ -135,3 +135,15 @@ def test_a_repair_keeps_the_mark_of_a_verified_entry(
     marked = Entry(entry.seq, entry.size_bytes, entry.records, Flag.VERIFIED).pack()
     assert store.repair("c", "d", old=old, entry=marked, text=None)
     assert Entry.unpack(store.entry("c", ["d"])["d"]).flags & Flag.VERIFIED
+
+
+def test_a_sequence_number_that_was_never_given_out_keeps_no_later_write_out(
+    store: Ledger, new_job: Callable[..., NewJob], new_entry: Callable[..., bytes], valkey_url: str
+) -> None:
+    old = _write(store, new_job(Kind.INGEST), new_entry)
+    with redis.Redis.from_url(valkey_url) as client:
+        [name] = list(client.scan_iter("verso:docs:*"))
+        client.hset(name, "d", old[:2] + bytes([old[2] ^ 0x40]) + old[3:])
+    entry = _write(store, new_job(Kind.INGEST), new_entry, payload=b"later")
+    assert store.entry("c", ["d"]) == {"d": entry}
+    assert store.backlog().to_collect == 1

@@ -203,11 +203,12 @@ local function apply(w, seq)
   end
   local old, head = stored_entry(w.uid, w.bucket, w.document)
   local old_seq = head and entry_seq(head) or tonumber(redis.call('ZSCORE', K.tombs .. w.uid, w.document) or -1)
-  if old_seq > seq then
+  -- A number that was never given out is damage, and must not keep later writes out for ever.
+  if old_seq > seq and old_seq <= tonumber(redis.call('GET', K.seq)) then
     if w.op == 'w' then discard(w.collection, w.document, mine) end
     return
   end
-  if old and (old_seq < seq or w.op == 'd') then discard(w.collection, w.document, old) end
+  if old and (old_seq ~= seq or w.op == 'd') then discard(w.collection, w.document, old) end
   if w.op == 'w' then
     put_document(w)
     redis.call('ZREM', K.tombs .. w.uid, w.document)
