@@ -94,7 +94,8 @@ def test_the_vector_matters_under_either_conditioning(conditioning: Conditioning
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     tokens = torch.randint(0, 300, (1, 4))
-    one, other = _vectors(2).split(1)
+    vectors = _vectors(2)
+    one, other = vectors[:1], vectors[1:]
     first, second = decoder.teacher_forced(tokens, one), decoder.teacher_forced(tokens, other)
     assert not torch.allclose(first, second)
 
