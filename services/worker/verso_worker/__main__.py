@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from verso_core import telemetry
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
-from verso_core.ledger import Ledger, check_durability
+from verso_core.ledger import Ear, Ledger, check_durability
 from verso_core.ledger.work import connect
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
@@ -86,6 +86,8 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             lease_s=settings.lease_s,
             settle_s=settings.settle_s,
             raw_grace_s=settings.raw_grace_s,
+            ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
+            linger_s=settings.linger_s,
         )
 
 

@@ -7,12 +7,16 @@ acknowledgement after the work, no results, no retries, no prefetch.
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import Any
 
 from celery import Celery
 
 from verso_core.jobs import TASK_WORK, Queue
 from verso_worker.desk import Desk
+
+_log = logging.getLogger(__name__)
 
 BROKER_OPTIONS: dict[str, Any] = {
     # A peer that is silent behind an open socket stops a worker for good without these.
@@ -42,6 +46,12 @@ def create_app(broker_url: str, desk: Desk) -> Celery:
 
     @app.task(name=TASK_WORK)  # type: ignore[untyped-decorator]  # Celery has no types
     def work(queue: str) -> None:
-        desk.drain(Queue(queue))
+        desk.drain(Queue(queue), call=partial(ring, Queue(queue)))
+
+    def ring(queue: Queue) -> None:
+        try:
+            work.apply_async(args=[queue.value], queue=queue.celery_name, retry=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the keeper rings instead
+            _log.warning("no bell: %s", type(error).__name__)
 
     return app

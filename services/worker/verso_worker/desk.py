@@ -1,8 +1,13 @@
 """Claim slices from the ledger, run them, commit them: what a door-bell makes a worker do.
 
-A bell names a queue and no job. Whoever hears it claims slices from that queue until there are none
-or this worker has as many in hand as it should. A bell too many claims nothing; a bell too few is
-made good by the keeper's bells and by :meth:`Desk.drain` being called from time to time anyway.
+A bell names a queue and no job. Whoever hears it is a hand that is awake: it claims slices from
+that queue until there are none, then listens for a while for more, and goes back to sleep. While
+all hands that are awake work, another is called, up to as many as the queue may have. A bell too
+many claims nothing; a bell too few is made good by the keeper's bells and by :meth:`Desk.drain`
+being called from time to time anyway.
+
+Embeds that wait together are claimed together and run as one call of the engine: a batch of texts
+costs it much less than the same texts one by one.
 """
 
 from __future__ import annotations
@@ -11,12 +16,14 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Queue, read_slice
-from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Lease, Ledger, Phase
+from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Ear, End, Lease, Ledger, Phase
+from verso_worker.hands import Hands
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
@@ -24,6 +31,9 @@ from verso_worker.ports import Outcome, Write
 
 _RETRY_S = 1.0
 _GC_BATCH = 64
+_TOGETHER = 16  # embed slices of one engine call: more would make the first wait for the last
+_NOTE_S = 1.0
+_HEED_S = 0.5  # a hand that listens heeds the worker's end so often
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +50,8 @@ class Desk:
         lease_s: length of a lease, seconds.
         settle_s: from a commit to its independent verify, seconds.
         raw_grace_s: from a passed verify to the drop of the text, seconds.
+        ears: where a hand hears of new work; a queue without one has hands that do not linger.
+        linger_s: how long a hand listens before it goes back to sleep, seconds.
     """
 
     def __init__(
@@ -54,13 +66,18 @@ class Desk:
         lease_s: float,
         settle_s: float,
         raw_grace_s: float,
+        ears: Mapping[Queue, Ear] | None = None,
+        linger_s: float = 0.0,
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._heart = heart
         self._metrics = metrics
         self._owner = owner
-        self._hands = {queue: threading.BoundedSemaphore(n) for queue, n in hands.items()}
+        self._hands = {queue: Hands(n) for queue, n in hands.items()}
+        self._ears = dict(ears or {})
+        self._linger_s = linger_s
+        self._noted = 0.0
         self._lease_s = lease_s
         self._settle_s = settle_s
         self._raw_grace_s = raw_grace_s
@@ -70,27 +87,111 @@ class Desk:
         """Claim nothing from now on; what is in hand is finished."""
         self._closing.set()
 
-    def drain(self, queue: Queue) -> int:
-        """Work through a queue until it is empty or enough hands are on it; count the slices."""
+    def drain(self, queue: Queue, *, call: Callable[[], None] | None = None) -> int:
+        """Work through a queue, listen for more, and leave when none comes; count the slices.
+
+        Leaves at once when enough hands are on the queue.
+
+        Args:
+            queue: the queue.
+            call: rings for another hand, from a thread of its own.
+        """
         done = 0
         hands = self._hands[queue]
-        while hands.acquire(blocking=False):
+        while hands.wake():
             try:
-                leases = [] if self._closing.is_set() else self._claim(queue)
-                for lease in leases:
-                    self._hold(lease)
-                    done += 1
+                worked = self._work_off(queue, call)
+                # Only who was rung for listens: the look from time to time takes what there is.
+                if call is not None and queue in self._ears:
+                    worked += self._listen(queue, self._ears[queue], call)
             finally:
-                hands.release()
-            # Looked at again after the release: a bell that found all hands full went unheard.
-            if not leases:
+                hands.sleep()
+            done += worked
+            # Looked at again after the last: a bell that found all hands awake went unheard.
+            if not worked:
                 break
         if queue is Queue.SCRUB and not self._closing.is_set():
             self._collect()
         return done
 
+    def _work_off(self, queue: Queue, call: Callable[[], None] | None) -> int:
+        """Claim and work until nothing is due."""
+        done = 0
+        hands = self._hands[queue]
+        while not self._closing.is_set() and (leases := self._claim(queue)):
+            with hands.busy() as alone:
+                if alone and call is not None and not self._closing.is_set():
+                    call()
+                self._hold_all(leases)
+            done += len(leases)
+        return done
+
+    def _listen(self, queue: Queue, ear: Ear, call: Callable[[], None]) -> int:
+        """Hear of new work until none came for a while."""
+        ear.enter()
+        try:
+            done = self._work_off(queue, call)  # what came before the ear was on
+            while self._hears(ear):
+                done += self._work_off(queue, call)
+        finally:
+            ear.leave()
+        return done
+
+    def _hears(self, ear: Ear) -> bool:
+        end = time.monotonic() + self._linger_s
+        while not self._closing.is_set() and (left_s := end - time.monotonic()) > 0:
+            if ear.hear(min(left_s, _HEED_S)):
+                return True
+        return False
+
     def _claim(self, queue: Queue) -> list[Lease]:
-        return self._ledger.claim(queue, owner=self._owner, n=1, lease_s=self._lease_s)
+        # Bulk slices are a whole engine batch each, and are claimed only when a hand is free.
+        n = _TOGETHER if queue is Queue.INTERACTIVE else 1
+        return self._ledger.claim(
+            queue, owner=self._owner, n=n, lease_s=self._lease_s, together=Kind.EMBED
+        )
+
+    def _hold_all(self, leases: Sequence[Lease]) -> None:
+        """Work on what was claimed: embeds together, and alone what that did not end."""
+        if len(leases) > 1:
+            leases = self._embed_together(leases)
+        for lease in leases:
+            self._hold(lease)
+
+    def _embed_together(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """Run embeds as one call of the engine; give back all of them if that fails."""
+        started = time.perf_counter()
+        with ExitStack() as held:
+            for lease in leases:
+                self._heart.hold(lease)
+                held.callback(self._heart.release, lease)
+            try:
+                results = self._pipeline.embed([read_slice(lease.payload) for lease in leases])
+                ends = []
+                for lease, result in zip(leases, results, strict=True):
+                    result.timings_ms["queue"] = lease.waited_ms
+                    errors = len(result.items) - result.ok
+                    ends.append(End(lease, result.pack(), ok=result.ok, errors=errors))
+                commits = self._ledger.commit_all(ends)
+            except Exception as error:  # noqa: BLE001  # alone each meets its own fault
+                _log.warning("embeds are run one by one: %s", type(error).__name__)
+                return leases
+        spent = (time.perf_counter() - started) / len(leases)
+        for lease, result, commit in zip(leases, results, commits, strict=True):
+            outcome = "stale" if commit is Commit.STALE else "done"
+            self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
+            if commit is not Commit.STALE:
+                self._metrics.result(lease.kind, result)
+        if any(result.ok for result in results):
+            self._note_embed()
+        return []
+
+    def _note_embed(self) -> None:
+        """Tell that an embed has succeeded, at most once a second."""
+        now = time.monotonic()
+        if now - self._noted >= _NOTE_S:
+            self._noted = now
+            self._ledger.note_embed()
 
     def _hold(self, lease: Lease) -> None:
         lost = self._heart.hold(lease)
@@ -133,7 +234,7 @@ class Desk:
             return "stale"
         self._metrics.result(work.kind, outcome.result)
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
-            self._ledger.note_embed()
+            self._note_embed()
         return "done"
 
     def _verify(self, lease: Lease) -> str:

@@ -83,7 +83,7 @@ class Pipeline:
         timings = Timings()
         match work.kind:
             case Kind.EMBED:
-                outcome = Outcome(self._embed(work, timings))
+                outcome = Outcome(self.embed([work])[0])
             case Kind.INGEST:
                 outcome = self._ingest.run(work, self._collection(work), seq=seq, timings=timings)
             case Kind.SEARCH:
@@ -134,18 +134,35 @@ class Pipeline:
             raise CollectionUnknown(f"no collection {name!r}")
         return collection
 
-    def _embed(self, work: Slice, timings: Timings) -> Result:
-        items: list[dict[str, Any]] = [{} for _ in work.items]
-        result = Result(items)
-        rows = [row for row, item in enumerate(work.items) if _pass_on(item, items, row)]
-        if rows:
+    def embed(self, works: Sequence[Slice]) -> list[Result]:
+        """Do the work of embed slices in one call of the engine; a result for each, in order.
+
+        Raises:
+            VersoError: the call failed; the slices may still be done one by one.
+        """
+        results = [Result([{} for _ in work.items]) for work in works]
+        places = [
+            (result, row, item)
+            for work, result in zip(works, results, strict=True)
+            for row, item in enumerate(work.items)
+            if _pass_on(item, result.items, row)
+        ]
+        if not places:
+            return results
+        timings = Timings()
+        with timings.phase("infer"):
             engine = self._models.current().recorder.engine
-            with timings.phase("infer"):
-                encoded = engine.encode([work.items[row].blob or b"" for row in rows])
-            for row, vector, tokens in zip(rows, encoded.vectors, encoded.tokens, strict=True):
-                blob = result.add_blob(vector.astype("<f4").tobytes())
-                items[row] = {"ok": True, "tokens": tokens, "blob": blob}
-        return result
+            encoded = engine.encode([item.blob or b"" for _, _, item in places])
+        vectors = encoded.vectors.astype("<f4", copy=False)
+        for (result, row, _), vector, tokens in zip(places, vectors, encoded.tokens, strict=True):
+            result.items[row] = {
+                "ok": True,
+                "tokens": tokens,
+                "blob": result.add_blob(vector.tobytes()),
+            }
+        for result in results:
+            result.timings_ms.update(timings.spent)
+        return results
 
     def _search(self, work: Slice, timings: Timings) -> Result:
         collection = self._collection(work)

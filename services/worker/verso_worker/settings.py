@@ -37,6 +37,9 @@ class WorkerSettings(BaseSettings):
     interactive_slices: int = Field(default=4, ge=1, description="interactive ones at once")
     scrub_slices: int = Field(default=1, ge=1, description="slices verified at once")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
+    linger_s: float = Field(
+        default=2.0, ge=0, description="how long an idle hand listens before it sleeps, seconds"
+    )
     settle_s: float = Field(
         default=1.0, ge=0, description="from commit to the independent verify, seconds"
     )

@@ -32,7 +32,7 @@ class Ear:
 
     def __init__(self, client: redis.Redis, queue: Queue) -> None:
         self._redis = client
-        self._name = key("news", queue)
+        self._name = key("wake", queue)
         self._lock = threading.Lock()
         self._listeners = 0
         self._channel: PubSub | None = None

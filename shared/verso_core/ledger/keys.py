@@ -20,7 +20,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     totals      -                    hash: counters since the ledger was made
     health      -                    hash: last real embed, last beat of each worker
     seq         -                    number of the newest slice or collection; never goes back
-    news        -                    channel: ids of jobs with new events
+    news        -                    channel: ids and states of jobs with new events
+    wake        {queue}              channel: new work came, for the hands that are awake
     collections -                    hash: name -> collection as JSON
     uids        -                    hash: name -> uid: the sequence number of its birth
     tombs       {uid}                sorted set: deleted documents, by the delete's sequence number
@@ -44,7 +45,7 @@ PREFIX: Final = "verso:"
 
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
-    "docs", "long", "text", "gcitem",
+    "docs", "long", "text", "gcitem", "wake",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

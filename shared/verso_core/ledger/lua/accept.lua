@@ -62,5 +62,5 @@ load_add(queue, count, bytes)
 if count == 0 then end_job(job, 'succeeded') end
 -- A hand that is awake hears this. A bell is needed only to wake one: when none heard, and when
 -- nothing waited that was rung for already.
-local heard = redis.call('PUBLISH', K.news .. ':' .. queue, '')
+local heard = redis.call('PUBLISH', K.wake .. queue, '')
 return { 'new', job, (heard == 0 and #waiting == 0) and 1 or 0 }
