@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from verso_codecs import coder
 from verso_codecs.coder import ONE
 from verso_codecs.rank_stream import (
+    BIN_COUNT,
     CLASS_COUNT,
     ESCAPE,
+    NARROW_COUNT,
+    NARROW_RANKS,
     NODE_COUNT,
     SHIFT_COUNT,
     Floats,
@@ -57,7 +60,8 @@ def fit_edges(confidence: Floats, ranks: Ints, bucket_count: int) -> Floats:
 def _symbols(ranks: Ints) -> Ints:
     """Map ranks to the classes that the entropy is about: 0, 1, 2, 3, each bin, escape."""
     bins = np.floor(np.log2(np.maximum(ranks - 2, 1))).astype(np.int32) + 3
-    return np.where(ranks == ESCAPE, 9, np.where(ranks < 4, ranks, bins)).astype(np.int32)
+    usable = np.where(ranks < 4, ranks, bins)
+    return np.where(ranks == ESCAPE, 3 + BIN_COUNT + 1, usable).astype(np.int32)
 
 
 def _best_cuts(histogram: Counts, cuts: Counts, bucket_count: int) -> Counts:
@@ -97,25 +101,27 @@ def count_nodes(
     *,
     shift_step: float,
     confidence_epsilon: float,
-) -> tuple[Counts, Counts, Counts]:
+) -> tuple[Counts, Counts, Counts, Counts]:
     """Count the bits seen at every node while writing the records.
 
-    records: (ranks, confidence, tokens) of each
-    Returns: counts of the shift, exception and rank nodes. Shapes: (SHIFT_COUNT - 1, 2), (1, 2),
-        (buckets, CLASS_COUNT, NODE_COUNT, 2); the last axis is the bit
+    records: (places, confidence, tokens) of each
+    Returns: counts of the shift, exception, narrow and rank nodes. Shapes: (SHIFT_COUNT - 1, 2),
+        (1, 2), (NARROW_COUNT, NARROW_RANKS, 2), (buckets, CLASS_COUNT, NODE_COUNT, 2); the last
+        axis is the bit
     """
     rank_shape = (edges.size + 1, CLASS_COUNT, NODE_COUNT)
-    rank_nodes = int(np.prod(rank_shape))
-    total = SHIFT_COUNT - 1 + 1 + rank_nodes
+    narrow_shape = (NARROW_COUNT, NARROW_RANKS)
+    ends = np.cumsum([SHIFT_COUNT - 1, 1, NARROW_COUNT * NARROW_RANKS])
+    total = int(ends[-1] + np.prod(rank_shape))
     names = np.arange(ONE, ONE + total, dtype=np.int32)  # beyond all probabilities
-    shifts, exceptions, ranks = np.split(names, [SHIFT_COUNT - 1, SHIFT_COUNT])
+    shifts, exceptions, narrow, ranks = np.split(names, ends)
     counts = np.zeros((total, 2))
     silent_tree = np.zeros(2, np.int32)  # literals have a fit of their own
-    for rank, confidence, tokens in records:
+    for places, confidence, tokens in records:
         bound = decisions_bound(tokens.size)
         bits, nodes = np.empty(bound, np.uint8), np.empty(bound, np.int32)
         length = put_stream(
-            rank,
+            places,
             confidence,
             tokens,
             edges,
@@ -123,6 +129,7 @@ def count_nodes(
             shifts,
             exceptions,
             ranks.reshape(rank_shape),
+            narrow.reshape(narrow_shape),
             silent_tree,
             2,
             confidence_epsilon,
@@ -131,16 +138,21 @@ def count_nodes(
         )
         seen = nodes[:length] >= ONE
         np.add.at(counts, (nodes[:length][seen] - ONE, bits[:length][seen]), 1.0)
-    shift_counts, exception_counts, rank_counts = np.split(counts, [SHIFT_COUNT - 1, SHIFT_COUNT])
-    return shift_counts, exception_counts, rank_counts.reshape(*rank_shape, 2)
+    parts = np.split(counts, ends)
+    return (
+        parts[0],
+        parts[1],
+        parts[2].reshape(*narrow_shape, 2),
+        parts[3].reshape(*rank_shape, 2),
+    )
 
 
 def smoothed(counts: Counts) -> NDArray[np.uint16]:
     """Turn counts into probabilities with half an event of each bit added.
 
-    counts: Shape: (nodes, 2)
+    counts: Shape: (..., 2)
     """
-    return coder.probability(counts[:, 1] + 0.5, counts.sum(axis=1) + 1.0)
+    return coder.probability(counts[..., 1] + 0.5, counts.sum(axis=-1) + 1.0)
 
 
 def rank_probabilities(counts: Counts) -> NDArray[np.uint16]:

@@ -13,10 +13,10 @@ from verso_codecs.coder import decode_bit, open_payload
 from verso_codecs.kernel import kernel
 from verso_codecs.literals import put_literal, take_literal
 
-BIN_COUNT = 5
+BIN_COUNT = 6
 """Exp-Golomb bins above rank 3; bin b starts at rank 2 + 2^(b+1) and holds 2^(b+1) ranks."""
 
-MAX_RANK = 65
+MAX_RANK = 129
 """Greatest rank that has a code: the end of the last bin."""
 
 SHIFT_COUNT = 8
@@ -36,6 +36,13 @@ NODE_COUNT = _NODE_OFFSET + BIN_COUNT
 
 ESCAPE = -1
 """Stands for "no usable rank" wherever ranks are listed."""
+
+NARROW_WIDTHS = (4, 7, 10)
+"""Low bits of the token id that a narrowed literal may spell out."""
+
+NARROW_COUNT = len(NARROW_WIDTHS)
+NARROW_RANKS = 8
+"""Ranks below this, among the tokens that share those bits, have a code."""
 
 EVEN = 1 << 15
 """Probability of a bit that is not modelled."""
@@ -78,9 +85,38 @@ def _rank_of(logits: Floats, target: int, epsilon: float) -> int:
 
 
 @kernel
-def ranks_of(logits: Floats, targets: Ints, epsilon: float, ranks: Ints) -> None:
+def _rank_in_class(logits: Floats, target: int, epsilon: float, stride: int) -> int:
+    """As `_rank_of`, but only among the tokens that equal the target modulo `stride`."""
+    centre = float(logits[target])
+    upper, lower = centre + epsilon, centre - epsilon
+    greater, surely_greater, not_smaller = 0, 0, 0
+    for token in range(target % stride, logits.size, stride):
+        logit = float(logits[token])
+        greater += logit > centre
+        surely_greater += logit > upper
+        not_smaller += logit >= lower
+    if surely_greater != greater or not_smaller != greater + 1 or greater >= NARROW_RANKS:
+        return ESCAPE
+    return greater
+
+
+@kernel
+def ranks_of(logits: Floats, targets: Ints, epsilon: float, places: Ints) -> None:
+    """Fill in the rank, the depth and the rank at that depth of every target.
+
+    places: Shape: (3, tokens)
+    """
     for position in range(targets.size):
-        ranks[position] = _rank_of(logits[position], int(targets[position]), epsilon)
+        row, target = logits[position], int(targets[position])
+        places[0, position] = _rank_of(row, target, epsilon)
+        places[1, position] = NARROW_COUNT
+        places[2, position] = 0
+        for depth in range(NARROW_COUNT):
+            rank = _rank_in_class(row, target, epsilon, 1 << NARROW_WIDTHS[depth])
+            if rank != ESCAPE:
+                places[1, position] = depth
+                places[2, position] = rank
+                break
 
 
 @kernel
@@ -162,8 +198,30 @@ def _put_rank(bits: coder.Bytes, chances: Table, at: int, rank: int, table: Tabl
 
 
 @kernel
+def _put_narrow(
+    bits: coder.Bytes,
+    chances: Table,
+    at: int,
+    token: int,
+    depth: int,
+    rank: int,
+    narrow: Table,
+    tree: Table,
+    vocab: int,
+) -> int:
+    """Write a token without its rank: some low bits and a rank among those that share them."""
+    for level in range(NARROW_COUNT):
+        at = _put(bits, chances, at, depth == level, int(narrow[level, 0]))
+        if depth == level:
+            width = NARROW_WIDTHS[level]
+            at = _put_even(bits, chances, at, token & ((1 << width) - 1), width)
+            return put_literal(bits, chances, at, rank, narrow[level], NARROW_RANKS)
+    return put_literal(bits, chances, at, token, tree, vocab)
+
+
+@kernel
 def put_stream(
-    ranks: Ints,
+    places: Ints,
     confidence: Floats,
     tokens: Ints,
     edges: Floats,
@@ -171,6 +229,7 @@ def put_stream(
     shift_table: Table,
     exception_table: Table,
     rank_table: Table,
+    narrow: Table,
     tree: Table,
     vocab: int,
     epsilon: float,
@@ -202,17 +261,21 @@ def put_stream(
                 following += 1
             at = _put_golomb(bits, chances, at, following - last - 1, _GAP_ORDER)
             last, gap_due = following, False
+        token = int(tokens[position])
+        depth, class_rank = int(places[1, position]), int(places[2, position])
         if remaining > 0 and position == last:
-            at = put_literal(bits, chances, at, int(tokens[position]), tree, vocab)
+            at = _put_narrow(
+                bits, chances, at, token, depth, class_rank, narrow, tree, vocab
+            )
             previous = _RARE
             remaining -= 1
             gap_due = remaining > 0
             continue
         bucket = _bucket_of(float(confidence[position]), edges, shift)
-        rank = int(ranks[position])
+        rank = int(places[0, position])
         at = _put_rank(bits, chances, at, rank, rank_table[bucket, previous])
         if rank == ESCAPE:
-            at = put_literal(bits, chances, at, int(tokens[position]), tree, vocab)
+            at = _put_narrow(bits, chances, at, token, depth, class_rank, narrow, tree, vocab)
         previous = _class_of(rank)
     return at
 
@@ -310,16 +373,18 @@ def _greatest(logits: Floats) -> int:
 
 
 @kernel
-def _ranked(logits: Floats, rank: int, values: Floats, tokens: Ints) -> int:
-    """Index of the logit at a rank; a rank beyond the vocabulary gives the last one.
+def _ranked(
+    logits: Floats, rank: int, first: int, stride: int, values: Floats, tokens: Ints
+) -> int:
+    """Token at a rank among `first`, `first + stride`, ...; a rank beyond gives the last one.
 
     Keeps the `rank + 1` greatest logits sorted in `values`; most logits fail the first test.
     """
-    if rank == 0:
+    if rank == 0 and stride == 1:
         return _greatest(logits)
     size = 0
     limit = min(rank + 1, logits.size)
-    for token in range(logits.size):
+    for token in range(first, logits.size, stride):
         logit = logits[token]
         if size == limit and not logit > values[size - 1]:
             continue
@@ -337,6 +402,26 @@ def _ranked(logits: Floats, rank: int, values: Floats, tokens: Ints) -> int:
 
 
 @kernel
+def _take_narrow(
+    state: coder.State,
+    payload: coder.Bytes,
+    logits: Floats,
+    narrow: Table,
+    tree: Table,
+    values: Floats,
+    tokens: Ints,
+) -> int:
+    """Read what `_put_narrow` wrote."""
+    for level in range(NARROW_COUNT):
+        if decode_bit(state, payload, int(narrow[level, 0])):
+            width = NARROW_WIDTHS[level]
+            first = _take_even(state, payload, width)
+            rank = take_literal(state, payload, narrow[level], NARROW_RANKS)
+            return _ranked(logits, rank, first, 1 << width, values, tokens)
+    return take_literal(state, payload, tree, logits.size)
+
+
+@kernel
 def step(
     rows: Ints,
     logits: Floats,
@@ -347,8 +432,8 @@ def step(
     edges: Floats,
     shift_step: float,
     rank_table: Table,
+    narrow: Table,
     tree: Table,
-    vocab: int,
     out: Ints,
 ) -> None:
     values = np.empty(MAX_RANK + 1, np.float32)
@@ -356,7 +441,9 @@ def step(
     for index in range(rows.size):
         state, head = states[rows[index]], heads[rows[index]]
         if head[_REMAINING] > 0 and head[_POSITION] == head[_EXCEPTION]:
-            out[index] = take_literal(state, payload, tree, vocab)
+            out[index] = _take_narrow(
+                state, payload, logits[index], narrow, tree, values, tokens
+            )
             head[_PREVIOUS] = _RARE
             head[_REMAINING] -= 1
             if head[_REMAINING] > 0:
@@ -366,8 +453,10 @@ def step(
             bucket = _bucket_of(float(confidence[index]), edges, shift)
             rank = _take_rank(state, payload, rank_table[bucket, head[_PREVIOUS]])
             if rank == ESCAPE:
-                out[index] = take_literal(state, payload, tree, vocab)
+                out[index] = _take_narrow(
+                    state, payload, logits[index], narrow, tree, values, tokens
+                )
             else:
-                out[index] = _ranked(logits[index], rank, values, tokens)
+                out[index] = _ranked(logits[index], rank, 0, 1, values, tokens)
             head[_PREVIOUS] = _class_of(rank)
         head[_POSITION] += 1

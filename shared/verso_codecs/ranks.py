@@ -6,23 +6,26 @@ logits (0 = the greatest), coded with static integer probabilities. Floats are o
 no comparison is ever made where float noise could turn it round:
 
 1. **Ranks.** The rank of the target is the number of greater logits. If any other logit lies
-   within `epsilon` of the target's, or the rank exceeds MAX_RANK, an escape and the literal
-   token are written instead. Noise of up to `epsilon / 2` on every logit keeps order.
+   within `epsilon` of the target's, or the rank exceeds MAX_RANK, an escape and the
+   token itself are written instead. Noise of up to `epsilon / 2` on every logit keeps order.
 2. **Buckets.** The probabilities depend on how sure the decoder is: `confidence` (log-odds of its
    top token) falls between two of the fitted edges. A confidence within `confidence_epsilon` of
    an edge might fall on the other side elsewhere. Each stream therefore chooses one of
    SHIFT_COUNT shifts of all edges, so that no position is near an edge if possible, and fewest if
    not, and starts with its number.
 3. **Exceptions.** Positions still near an edge are listed: their number at the head of the
-   stream, and the gap to the next one at the head and after each exception. There the literal
-   token is written and the decoder looks at no float at all.
+   stream, and the gap to the next one at the head and after each exception. There the
+   token is written as after an escape, and the decoder does not look at the confidence.
 4. **Context.** The second context is what happened at the previous position (start, rank 0,
    rank 1-3, rarer), which both sides know exactly.
 
 A rank is a chain of binary decisions: is it 0? 1? 2? 3? an escape? then which of the bins 4-5,
-6-9, 10-17, 18-33, 34-65 (Exp-Golomb), then its offset in the bin. A literal walks a binary tree
-over token ids. All probabilities are fitted by counting and stored as 16-bit integers. The end of
-the record is the end token, coded like any other; there is no length field.
+6-9, 10-17, ... (Exp-Golomb), then its offset in the bin. An escaped token is narrowed down: some
+low bits of its id are spelled out, and then its rank among the tokens that share them. There it
+has few neighbours, hence a wide margin, and a small rank, and the logits still save most of the
+literal's bits. Only if 10 bits do not help, the whole literal follows, as a walk down a binary
+tree over token ids. All probabilities are fitted by counting and stored as 16-bit integers. The
+end of the record is the end token, coded like any other; there is no length field.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,6 +44,8 @@ from verso_codecs.rank_stream import (
     ESCAPE,
     HEAD_SIZE,
     MAX_RANK,
+    NARROW_COUNT,
+    NARROW_RANKS,
     NODE_COUNT,
     SHIFT_COUNT,
     Floats,
@@ -65,21 +70,30 @@ __all__ = [
     "events",
 ]
 
-_MEMBERS = ("edges", "shift_step", "shifts", "exceptions", "ranks", "literals", "vocab")
+_MEMBERS = ("edges", "shift_step", "shifts", "exceptions", "ranks", "narrow", "literals", "vocab")
 
 
 @dataclass(frozen=True)
 class Events:
     """What one record's coding has to say before any table is known; `RankTables.fit` counts it.
 
-    ranks: Shape: (tokens,), int32, 0..MAX_RANK, or ESCAPE where the margin is too small
+    places: Shape: (3, tokens), int32. First row: ranks 0..MAX_RANK, or ESCAPE where the margin is
+        too small or the rank too great. Second: how many widths an escaped token passes over
+        before it has a usable rank among the tokens that share its low bits, NARROW_COUNT for
+        never. Third: that rank
     confidence: Shape: (tokens,), float32, log-odds of the top token
     tokens: Shape: (tokens,), int32, the targets, the end token last
     """
 
-    ranks: Ints
+    places: Ints
     confidence: Floats
     tokens: Ints
+
+    @property
+    def ranks(self) -> Ints:
+        """Ranks among all tokens. Shape: (tokens,)."""
+        ranks: Ints = self.places[0]
+        return ranks
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,8 @@ class RankTables:
     shifts: Shape: (SHIFT_COUNT - 1,), probability that the shift is a later one
     exceptions: Shape: (1,), probability that a stream has exceptions
     ranks: Shape: (buckets, CLASS_COUNT, NODE_COUNT), by bucket and class of the previous position
+    narrow: Shape: (NARROW_COUNT, NARROW_RANKS), by width of the low bits: entry 0 that the token
+        is narrowed down so far and no further, the others a tree over the ranks there
     literals: Shape: (tree_size(vocab),), branchings of the tree over token ids
     vocab: number of token ids that can be coded
     """
@@ -100,6 +116,7 @@ class RankTables:
     shifts: NDArray[np.uint16]
     exceptions: NDArray[np.uint16]
     ranks: NDArray[np.uint16]
+    narrow: NDArray[np.uint16]
     literals: NDArray[np.uint16]
     vocab: int
 
@@ -119,6 +136,7 @@ class RankTables:
         _check_table("shifts", self.shifts, (SHIFT_COUNT - 1,))
         _check_table("exceptions", self.exceptions, (1,))
         _check_table("ranks", self.ranks, (edges.size + 1, CLASS_COUNT, NODE_COUNT))
+        _check_table("narrow", self.narrow, (NARROW_COUNT, NARROW_RANKS))
         _check_table("literals", self.literals, (tree_size(vocab),))
 
     def save(self, path: Path) -> None:
@@ -161,8 +179,8 @@ class RankTables:
         edges = rank_fit.fit_edges(confidence, ranks, bucket_count)
         # Wide enough that the unsafe zones of neighbouring shifts never touch.
         shift_step = max(8.0 * confidence_epsilon, 1e-3)
-        shifts, exceptions, nodes = rank_fit.count_nodes(
-            [(record.ranks, record.confidence, record.tokens) for record in counted],
+        shifts, exceptions, narrow, nodes = rank_fit.count_nodes(
+            [(record.places, record.confidence, record.tokens) for record in counted],
             edges,
             shift_step=shift_step,
             confidence_epsilon=confidence_epsilon,
@@ -173,6 +191,7 @@ class RankTables:
             shifts=rank_fit.smoothed(shifts),
             exceptions=rank_fit.smoothed(exceptions),
             ranks=rank_fit.rank_probabilities(nodes),
+            narrow=rank_fit.smoothed(narrow),
             literals=fit_tree(rank_fit.literal_weights(ranks, tokens, vocab)),
             vocab=vocab,
         )
@@ -208,9 +227,9 @@ def events(
         )
     if tokens.size and not 0 <= int(tokens.min()) <= int(tokens.max()) < rows.shape[1]:
         raise ValueError(f"expected targets in 0..{rows.shape[1] - 1}")
-    ranks = np.empty(tokens.size, np.int32)
-    ranks_of(rows, tokens, epsilon, ranks)
-    return Events(ranks, np.ascontiguousarray(confidence, np.float32), tokens)
+    places = np.empty((3, tokens.size), np.int32)
+    ranks_of(rows, tokens, epsilon, places)
+    return Events(places, np.ascontiguousarray(confidence, np.float32), tokens)
 
 
 def encode_events(record: Events, tables: RankTables, *, confidence_epsilon: float) -> bytes:
@@ -252,7 +271,7 @@ def _decisions(
     bound = decisions_bound(record.tokens.size)
     decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
     length = put_stream(
-        record.ranks,
+        record.places,
         record.confidence,
         record.tokens,
         tables.edges,
@@ -260,6 +279,7 @@ def _decisions(
         tables.shifts,
         tables.exceptions,
         tables.ranks,
+        tables.narrow,
         tables.literals,
         tables.vocab,
         confidence_epsilon,
@@ -317,8 +337,8 @@ class Streams:
             self._tables.edges,
             self._tables.shift_step,
             self._tables.ranks,
+            self._tables.narrow,
             self._tables.literals,
-            self._tables.vocab,
             tokens,
         )
         return tokens

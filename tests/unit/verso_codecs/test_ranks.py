@@ -124,11 +124,11 @@ def test_tokens_come_back_when_every_confidence_is_unsafe(tables: RankTables) ->
 
 
 def test_every_rank_up_to_the_last_bin_has_a_code(tables: RankTables) -> None:
-    logits = np.tile(np.arange(300, dtype=np.float32), (80, 1))
-    targets = (299 - np.arange(80)).astype(np.int32)
-    record = (logits, np.ones(80, np.float32), targets)
+    logits = np.tile(np.arange(300, dtype=np.float32), (150, 1))
+    targets = (299 - np.arange(150)).astype(np.int32)
+    record = (logits, np.ones(150, np.float32), targets)
     found = ranks.events(*record[:2], targets=targets, epsilon=EPSILON)
-    assert list(found.ranks) == [*range(ranks.MAX_RANK + 1)] + [ranks.ESCAPE] * 14
+    assert list(found.ranks) == [*range(ranks.MAX_RANK + 1)] + [ranks.ESCAPE] * 20
     assert decoded([encoded(record, tables)], [record], tables, seed=4) == [list(targets)]
 
 
@@ -258,5 +258,5 @@ def test_shapes_that_do_not_fit_are_refused(tables: RankTables) -> None:
 
 def test_no_record_at_all_still_gives_tables() -> None:
     table = RankTables.fit([], vocab=10, confidence_epsilon=EPSILON)
-    empty = Events(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.int32))
+    empty = Events(np.empty((3, 0), np.int32), np.empty(0, np.float32), np.empty(0, np.int32))
     assert len(ranks.encode_events(empty, table, confidence_epsilon=EPSILON)) <= 1
