@@ -264,9 +264,7 @@ def put_stream(
         token = int(tokens[position])
         depth, class_rank = int(places[1, position]), int(places[2, position])
         if remaining > 0 and position == last:
-            at = _put_narrow(
-                bits, chances, at, token, depth, class_rank, narrow, tree, vocab
-            )
+            at = _put_narrow(bits, chances, at, token, depth, class_rank, narrow, tree, vocab)
             previous = _RARE
             remaining -= 1
             gap_due = remaining > 0
@@ -441,9 +439,7 @@ def step(
     for index in range(rows.size):
         state, head = states[rows[index]], heads[rows[index]]
         if head[_REMAINING] > 0 and head[_POSITION] == head[_EXCEPTION]:
-            out[index] = _take_narrow(
-                state, payload, logits[index], narrow, tree, values, tokens
-            )
+            out[index] = _take_narrow(state, payload, logits[index], narrow, tree, values, tokens)
             head[_PREVIOUS] = _RARE
             head[_REMAINING] -= 1
             if head[_REMAINING] > 0:
