@@ -148,6 +148,7 @@ class Statistics(Answer):
     documents: int
     chunks: int
     verified: int
+    unreadable: int = 0
     points: int
     bytes_text: int
     bytes_vectors: int

@@ -139,6 +139,7 @@ class StatsView(CollectionView):
     documents: int
     chunks: int
     verified: int
+    unreadable: int
     points: int
     bytes_text: int
     bytes_vectors: int

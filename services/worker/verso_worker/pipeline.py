@@ -420,7 +420,11 @@ class Pipeline:
         records: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
         for _, data in self._documents.entries(collection.name):
-            entry = Entry.unpack(data)
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                counts["unreadable"] += 1
+                continue
             if entry.flags & Flag.DELETED:
                 continue
             counts["documents"] += 1
@@ -461,7 +465,7 @@ class Pipeline:
         return Result([{"ok": True} | found])
 
 
-_COUNTS = ("documents", "chunks", "bytes_text", "bytes_entries", "verified")
+_COUNTS = ("documents", "chunks", "bytes_text", "bytes_entries", "verified", "unreadable")
 
 
 def public(collection: Collection) -> dict[str, Any]:

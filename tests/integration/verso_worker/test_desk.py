@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
-from verso_core.errors import DocumentUnknown, RecordCorrupt
+from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Ledger, NewJob
 from verso_core.ledger.work import connect
@@ -69,8 +69,8 @@ class Bench:
         slices = list(cut(kind, params, items))
         accepted = self.ledger.accept(NewJob(kind=kind, queue=queue, slices=slices))
         self.desk.drain(queue)
-        raw = self.ledger._redis.hgetall(f"verso:result:{accepted.job_id}")
-        results = [Result.unpack(raw[str(n).encode()]) for n in range(len(slices)) if raw]
+        raw = (self.ledger.result(accepted.job_id, n) for n in range(len(slices)))
+        results = [Result.unpack(frame) for frame in raw if frame is not None]
         return self.ledger.job(accepted.job_id).status, results
 
     def ingest(self, texts: dict[str, bytes], collection: str = "default") -> Status:
@@ -168,22 +168,14 @@ def test_a_deleted_document_is_gone_from_reads_searches_and_points(bench: Bench)
 
 def test_a_flipped_bit_in_a_stored_patch_is_an_error_and_never_another_text(bench: Bench) -> None:
     bench.ingest({"a": b"a text that is stored with care", "b": b"its neighbour"})
-    client: redis.Redis = bench.ledger._redis
-    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
-    entry = bytearray(client.hget(key, "a") or b"")
-    entry[-1] ^= 0x10
-    client.hset(key, "a", bytes(entry))
+    _flip_last_byte(bench, "a")
     assert bench.read("a", "b") == [RecordCorrupt.code, b"its neighbour"]
 
 
 def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> None:
     """The raw text is still held, so damage between commit and verify costs nothing."""
     bench.ingest({"a": b"a text that is stored with care"})
-    client: redis.Redis = bench.ledger._redis
-    [key] = list(client.scan_iter("verso:docs:*"))
-    entry = bytearray(client.hget(key, "a") or b"")
-    entry[-1] ^= 0x10
-    client.hset(key, "a", bytes(entry))
+    _flip_last_byte(bench, "a")
     bench.desk.drain(Queue.SCRUB)
     assert bench.read("a") == [b"a text that is stored with care"]
     bench.ledger.drop_due()
@@ -240,16 +232,31 @@ def test_statistics_count_what_is_stored(bench: Bench) -> None:
     assert "checksum_key" not in stats
 
 
+def test_an_entry_cut_to_a_stump_is_counted_and_stops_nothing(bench: Bench) -> None:
+    bench.ingest({"a": b"to be cut", "b": b"its neighbour"})
+    client: redis.Redis = bench.ledger._redis
+    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
+    client.hset(key, "a", b"\x01\x00")
+    _, [result] = bench.do(Kind.STATS, {"name": "default"}, [Item({})])
+    assert (result.items[0]["documents"], result.items[0]["unreadable"]) == (1, 1)
+    assert bench.read("a", "b") == [PatchCorrupt.code, b"its neighbour"]
+
+
 def test_a_collection_that_keeps_texts_gives_one_where_the_record_is_damaged(bench: Bench) -> None:
     params = {"name": "both", "text_policy": "both"}
     bench.do(Kind.COLLECTION_CREATE, params, [Item({})])
     bench.ingest({"a": b"kept as well"}, collection="both")
-    client: redis.Redis = bench.ledger._redis
-    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
-    entry = bytearray(client.hget(key, "a") or b"")
-    entry[-1] ^= 1
-    client.hset(key, "a", bytes(entry))
+    _flip_last_byte(bench, "a")
     assert bench.read("a", collection="both") == [b"kept as well"]
+
+
+def _flip_last_byte(bench: Bench, document: str) -> None:
+    """Damage a stored entry behind the ledger's back."""
+    client: redis.Redis = bench.ledger._redis
+    [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, document)]
+    entry = bytearray(cast("bytes", client.hget(key, document)))
+    entry[-1] ^= 0x10
+    client.hset(key, document, bytes(entry))
 
 
 def _collect(bench: Bench) -> None:
