@@ -2,6 +2,7 @@
 
 import contextlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,13 @@ def test_a_dictionary_helps_texts_like_its_samples(codec: ZstdCodec) -> None:
     text = b"error at line 77: cannot open file 123\n"
     assert plain.decode(plain.encode(text)) == text
     assert len(codec.encode(text)) < len(plain.encode(text)) / 1.5
+
+
+def test_all_of_a_dictionary_is_within_reach() -> None:
+    """A text is far shorter than the dictionary; its start must count as much as its end."""
+    passage = np.random.default_rng(1).bytes(200)
+    far, near = passage + bytes(60_000), bytes(60_000) + passage
+    assert [len(ZstdCodec(raw).encode(passage)) < 30 for raw in (far, near)] == [True, True]
 
 
 def test_too_few_samples_still_give_a_dictionary() -> None:
