@@ -100,6 +100,9 @@ class NgramTables:
     ) -> "NgramTables":
         """Count texts, then learn on other texts how to mix what was counted.
 
+        With the defaults 80 MB of text take some minutes and 4 GB of memory, and the tables 64 MB
+        of memory and 13 MB on disk.
+
         texts: as long as the chunks that will be coded, for the model learns where they end
         heldout: a few megabytes of the same kinds, none of them among `texts`
         widths: log2 of how many lines each context may keep

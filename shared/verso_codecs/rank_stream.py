@@ -220,6 +220,40 @@ def _put_narrow(
 
 
 @kernel
+def _best_shift(
+    confidence: Floats, edges: Floats, shift_step: float, epsilon: float
+) -> tuple[int, int]:
+    """Give the first shift that leaves the fewest positions unsafe, and their number."""
+    chosen, fewest = 0, _unsafe_count(confidence, edges, 0.0, epsilon)
+    for candidate in range(1, SHIFT_COUNT):
+        if fewest > 0:
+            count = _unsafe_count(confidence, edges, candidate * shift_step, epsilon)
+            if count < fewest:
+                chosen, fewest = candidate, count
+    return chosen, fewest
+
+
+@kernel
+def _put_head(
+    bits: coder.Bytes,
+    chances: Table,
+    shift: int,
+    exceptions: int,
+    shift_table: Table,
+    exception_table: Table,
+) -> int:
+    at = 0
+    for candidate in range(shift):
+        at = _put(bits, chances, at, 1, int(shift_table[candidate]))
+    if shift < SHIFT_COUNT - 1:
+        at = _put(bits, chances, at, 0, int(shift_table[shift]))
+    at = _put(bits, chances, at, exceptions > 0, int(exception_table[0]))
+    if exceptions > 0:
+        at = _put_golomb(bits, chances, at, exceptions - 1, 0)
+    return at
+
+
+@kernel
 def put_stream(
     places: Ints,
     confidence: Floats,
@@ -237,21 +271,9 @@ def put_stream(
     chances: Table,
 ) -> int:
     """Write all decisions of one record; give their number."""
-    chosen, fewest = 0, _unsafe_count(confidence, edges, 0.0, epsilon)
-    for candidate in range(1, SHIFT_COUNT):
-        if fewest > 0:
-            count = _unsafe_count(confidence, edges, candidate * shift_step, epsilon)
-            if count < fewest:
-                chosen, fewest = candidate, count
+    chosen, fewest = _best_shift(confidence, edges, shift_step, epsilon)
     shift = chosen * shift_step
-    at = 0
-    for candidate in range(chosen):
-        at = _put(bits, chances, at, 1, int(shift_table[candidate]))
-    if chosen < SHIFT_COUNT - 1:
-        at = _put(bits, chances, at, 0, int(shift_table[chosen]))
-    at = _put(bits, chances, at, fewest > 0, int(exception_table[0]))
-    if fewest > 0:
-        at = _put_golomb(bits, chances, at, fewest - 1, 0)
+    at = _put_head(bits, chances, chosen, fewest, shift_table, exception_table)
     previous = _START
     gap_due, last, remaining = fewest > 0, -1, fewest
     for position in range(tokens.size):

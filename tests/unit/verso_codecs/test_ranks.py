@@ -132,6 +132,18 @@ def test_every_rank_up_to_the_last_bin_has_a_code(tables: RankTables) -> None:
     assert decoded([encoded(record, tables)], [record], tables, seed=4) == [list(targets)]
 
 
+def test_a_deep_token_costs_less_than_its_literal(tables: RankTables) -> None:
+    """Too deep for a rank, it still has one among the few tokens that share its low bits."""
+    rng = np.random.default_rng(12)
+    logits = rng.normal(0, 3, (40, 300)).astype(np.float32)
+    targets = logits.argsort(axis=1)[:, -150].astype(np.int32)
+    record = (logits, confidence_of(logits), targets)
+    found = ranks.events(*record[:2], targets=targets, epsilon=EPSILON)
+    assert (found.ranks == ranks.ESCAPE).all()
+    assert (found.places[1] < 2).mean() > 0.9
+    assert decoded([encoded(record, tables)], [record], tables, seed=5) == [list(targets)]
+
+
 def test_a_sure_and_right_decoder_needs_almost_no_bytes(tables: RankTables) -> None:
     rng = np.random.default_rng(11)
     logits = rng.normal(0, 1, (50, 300)).astype(np.float32)
@@ -218,6 +230,7 @@ def test_tables_survive_a_file(tables: RankTables, tmp_path: Path) -> None:
         ("shift_step", np.float64(0.0)),
         ("vocab", np.int64(70_000)),
         ("shifts", np.ones(7, np.int64)),
+        ("narrow", np.zeros((3, 8), np.uint16)),
         ("literals", np.array([None] * 512)),
     ],
 )
