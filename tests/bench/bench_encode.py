@@ -45,7 +45,7 @@ from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.loading import load_service
-from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, Service
+from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, PADDING, Service
 from verso_worker.engine.sessions import Device, open_session
 from verso_worker.records import Recorder
 from verso_worker.settings import WorkerSettings
@@ -57,14 +57,17 @@ Batch = list[list[int]]
 
 
 def batches(tokens: Sequence[list[int]]) -> list[Batch]:
-    """Put texts into batches as the engine does: by length, within its budget of padded tokens."""
+    """Put texts into batches as the engine does: by length, within its budget and its padding."""
     made: list[Batch] = []
     current: Batch = []
+    padding = 0
     for ids in sorted(tokens, key=len, reverse=True):
         longest = len(current[0]) if current else len(ids)
-        if current and (len(current) == BATCH_ROWS or (len(current) + 1) * longest > ENCODE_BUDGET):
+        padding += longest - len(ids)
+        full = len(current) == BATCH_ROWS or (len(current) + 1) * longest > ENCODE_BUDGET
+        if current and (full or padding > PADDING):
             made.append(current)
-            current = []
+            current, padding = [], 0
         current.append(ids)
     return [*made, current]
 

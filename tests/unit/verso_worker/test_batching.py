@@ -116,3 +116,19 @@ def test_a_closed_pool_ends_a_waiting_taker() -> None:
     pool.close()
     thread.join(10)
     assert ended.is_set()
+
+
+@given(costs=_COSTS, padding=st.integers(0, 100))
+def test_a_batch_has_no_more_padding_than_allowed(costs: list[int], padding: int) -> None:
+    pool: Pool[int] = Pool()
+    pool.put(costs, costs)
+    pool.close()
+    for _ in costs:
+        try:
+            batch = pool.take_batch(budget=4096, rows=64, padding=padding)
+        except Closed:
+            break
+        longest = max(item.cost for item in batch)
+        assert sum(longest - item.cost for item in batch) <= padding
+    with pytest.raises(Closed):
+        pool.take_batch(budget=1, rows=1)

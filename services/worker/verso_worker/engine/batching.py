@@ -7,7 +7,8 @@ a timer, so an idle engine starts at once and a busy one finds more to join:
        waiting text. A single query therefore passes a bulk request after at most one batch, and
        a bulk request goes on while queries come.
     2. The batch is filled with the texts next in length below, of any request, while rows times
-       the longest length stay within the token budget. Neighbours in length waste little padding.
+       the longest length stay within the token budget, and while the padding so far costs less
+       than a run of the graph does before it sees its first token. The rest is another batch.
 
 A request is complete when its last text is; results stand in the order of its texts.
 """
@@ -104,10 +105,11 @@ class Pool(Generic[Work]):
             self._changed.notify()
         return request
 
-    def take_batch(self, *, budget: int, rows: int) -> list[Item[Work]]:
+    def take_batch(self, *, budget: int, rows: int, padding: int | None = None) -> list[Item[Work]]:
         """Wait for work and take a batch: at most `rows`, and rows x longest cost <= `budget`.
 
-        One text longer than the budget is a batch alone.
+        One text longer than the budget is a batch alone. Where `padding` is given, no more than so
+        many tokens of a batch are padding.
 
         Raises:
             Closed: the pool was closed and nothing waits any more.
@@ -117,7 +119,14 @@ class Pool(Generic[Work]):
             last = self._place(self._next())
             cost = max(1, self._items[last].cost)
             count = min(max(1, budget // cost), rows, last + 1)
-            return self._remove(last + 1 - count, last + 1)
+            first = last
+            spare = budget if padding is None else padding
+            while last - first + 1 < count:
+                spare -= cost - self._items[first - 1].cost
+                if spare < 0:
+                    break
+                first -= 1
+            return self._remove(first, last + 1)
 
     def take_rows(self, count: int, *, wait: bool) -> list[Item[Work]]:
         """Take up to `count` items, each from the request served least; empty when nothing waits.

@@ -23,6 +23,7 @@ class Lane(Generic[Work, Result]):
         run: gives the results of a batch, in its order; called from the lane's threads.
         budget: most tokens of a batch, padding included.
         rows: most texts of a batch.
+        padding: most tokens of a batch that are padding; None for no bound.
         threads: with two, the Python part of one batch overlaps the graph of another.
     """
 
@@ -33,12 +34,14 @@ class Lane(Generic[Work, Result]):
         *,
         budget: int,
         rows: int,
+        padding: int | None = None,
         threads: int = 1,
     ) -> None:
         self._name = name
         self._run = run
         self._budget = budget
         self._rows = rows
+        self._padding = padding
         self._pool: Pool[Work] = Pool()
         self._threads = [
             threading.Thread(target=self._work, name=f"lane-{name}-{number}", daemon=True)
@@ -60,7 +63,9 @@ class Lane(Generic[Work, Result]):
     def _work(self) -> None:
         while True:
             try:
-                items = self._pool.take_batch(budget=self._budget, rows=self._rows)
+                items = self._pool.take_batch(
+                    budget=self._budget, rows=self._rows, padding=self._padding
+                )
             except Closed:
                 return
             self._finish(items)
