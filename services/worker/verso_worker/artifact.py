@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
-from verso_codecs.ngram import NgramTables
 
 from verso_codecs import ngram
+from verso_codecs.ngram import NgramTables
 from verso_codecs.ranks import RankTables
 from verso_codecs.zstd import ZstdCodec
 from verso_core.errors import ArtifactInvalid
