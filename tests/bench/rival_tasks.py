@@ -24,7 +24,7 @@ def _encoder() -> Encoder:
     return load_encoder(folder, threads=threads)
 
 
-@app.task(name="rival.embed")
+@app.task(name="rival.embed")  # type: ignore[untyped-decorator]  # Celery has no types
 def embed(text: str) -> list[float]:
     """Give the vector of a text."""
     encoder = _encoder()
