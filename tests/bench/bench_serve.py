@@ -8,8 +8,9 @@ One run, one machine, the same texts, the same model files, one way after anothe
   callers; a bulk embed; a bulk ingest (encode, code against the vector, store, commit);
 - *FastAPI + ONNX*: one request is one run of the graph, no queue and no batching;
 - *Celery*: one task for each text, results over a Valkey set up as Verso's own;
-- *infinity-emb* with its ONNX engine, where ``--infinity`` names a Python that has it and
-  ``--infinity-model`` a folder in its layout with the same weights.
+- *infinity-emb* with its ONNX engine, where ``--infinity`` names a Python that has it: an
+  environment of its own with ``infinity-emb[server]==0.0.78``, ``optimum==1.24.0`` (a later one
+  does not open a local folder for it), ``transformers==4.48.3`` and ``onnxruntime``.
 
 Everything here is bounded by computation: the encoder's milliseconds a text. CPU seconds count all
 processes that serve and leave the callers out, so they tell more than requests a second where
@@ -175,11 +176,16 @@ def compare(bench: Bench, artifact: Path, arguments: argparse.Namespace) -> dict
             lambda strings, callers: tasks.send(strings, concurrency=callers),
         )
     try:
-        if arguments.infinity is None or arguments.infinity_model is None:
-            raise rivals.RivalMissing("not asked for: --infinity and --infinity-model")
-        with rivals.infinity(
-            arguments.infinity_model, arguments.infinity, threads=threads
-        ) as route:
+        if arguments.infinity is None:
+            raise rivals.RivalMissing("not asked for: --infinity")
+        with (
+            tempfile.TemporaryDirectory(prefix="verso-bench-") as folder,
+            rivals.infinity(
+                rivals.optimum_folder(artifact, Path(folder) / "model"),
+                arguments.infinity,
+                threads=threads,
+            ) as route,
+        ):
             bench.singles(
                 "infinity-emb, ONNX",
                 lambda strings, callers: send(route, strings, concurrency=callers),
@@ -204,7 +210,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rivals", action="store_true", help="measure the rivals as well")
     parser.add_argument("--infinity", type=Path, help="Python of an environment that has it")
-    parser.add_argument("--infinity-model", type=Path, help="its folder with the same weights")
     arguments = parser.parse_args()
     paper = sheet.Sheet("serve")
     folder = arguments.artifact or find_artifact()

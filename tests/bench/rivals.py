@@ -6,8 +6,10 @@ it is asked for. A rival that cannot be installed or does not start is named wit
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +103,38 @@ def plain_tasks(artifact: Path, folder: Path, *, threads: int) -> Iterator[Tasks
             yield tasks
 
 
+def optimum_folder(artifact: Path, folder: Path) -> Path:
+    """Write an artifact's encoder in the layout that optimum reads: same graph, pooling outside.
+
+    The graph is cut where the masked mean begins, and its tokens' vectors become the output.
+    """
+    import onnx
+    from onnx.utils import Extractor
+
+    model = onnx.load(artifact / "encoder.onnx")
+    [pooled] = [
+        node.input[0]
+        for node in model.graph.node
+        if node.op_type == "Mul"
+        and any(n.op_type == "ReduceSum" and node.output[0] in n.input for n in model.graph.node)
+    ]
+    states = onnx.helper.make_tensor_value_info(pooled, onnx.TensorProto.FLOAT, ["B", "T", "D"])
+    model.graph.value_info.append(states)
+    cut = Extractor(model).extract_model(["input_ids", "attention_mask"], [pooled])
+    for node in cut.graph.node:
+        node.output[:] = ["last_hidden_state" if x == pooled else x for x in node.output]
+    cut.graph.output[0].name = "last_hidden_state"
+    folder.mkdir(parents=True)
+    onnx.save(cut, folder / "model.onnx")
+    shutil.copy(artifact / "encoder_tokenizer.json", folder / "tokenizer.json")
+    settings = {"tokenizer_class": "BertTokenizerFast", "model_max_length": 256}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    config = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 384}
+    config |= {"num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 @contextmanager
 def infinity(model: Path, python: Path, *, threads: int) -> Iterator[Route]:
     """infinity-emb with its ONNX engine, from a folder in the layout that optimum writes.
@@ -146,7 +180,8 @@ def _running(
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.communicate(timeout=_STOP_S)
         except subprocess.TimeoutExpired:
