@@ -54,7 +54,6 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_storage.py
 	$(BIN)/python tests/bench/bench_restore.py
 	$(BIN)/python tests/bench/bench_encode.py
-	$(BIN)/python tests/bench/bench_serve.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 
 clean:  ## remove what was installed and built, never data
