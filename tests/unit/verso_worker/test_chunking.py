@@ -64,7 +64,7 @@ def test_joined_chunks_are_the_text(cutter: Cutter, text: bytes) -> None:
 @given(text=st.text(max_size=400).map(str.encode))
 def test_every_chunk_of_utf8_is_utf8(cutter: Cutter, text: bytes) -> None:
     for chunk in cutter.cut(text):
-        chunk.decode()
+        assert chunk.decode().encode() == chunk
 
 
 @given(text=_texts)
