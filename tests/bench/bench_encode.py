@@ -1,6 +1,6 @@
 """Does the platform run at the speed of the bare graph?
 
-The same texts of the shipped corpus go two ways, one after the other, in one run on one machine:
+The same texts of the shipped corpus go two ways, by turns, in one run on one machine:
 
 - *embed, bare graph*: tokenised beforehand, in length-sorted batches by the engine's own budget,
   nothing but ``session.run``;
@@ -26,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -148,15 +148,19 @@ def platform(artifact: Path, *, threads: int, settle_s: str) -> Iterator[Platfor
             stack.stop()
 
 
-def timed(run: Callable[[], None], *, repeats: int) -> float:
-    """Give the median seconds of the repeats, after one that only warms up."""
-    run()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+def timed(ways: Mapping[str, Callable[[], None]], *, repeats: int) -> dict[str, float]:
+    """Give the median seconds of each way, after one round that only warms up.
+
+    The ways take turns, so that whatever else the machine does falls on all of them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, run in ways.items():
+            start = time.perf_counter()
+            run()
+            if repeat:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(spent) for name, spent in seconds.items()}
 
 
 def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -177,24 +181,27 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
     )
     tokens = encoder.tokenise(documents)
     repeats = arguments.repeats
-    seconds: dict[str, float] = {}
-    bare = partial(run_bare, encoder, batches(tokens))
-    seconds["embed, bare graph"] = timed(bare, repeats=repeats)
     service = load_service(artifact, threads=arguments.threads)
-    direct = partial(Direct(artifact, service).ingest, documents)
-    seconds["ingest, one process"] = timed(partial(direct, verified=False), repeats=repeats)
-    seconds["ingest and verify, one process"] = timed(
-        partial(direct, verified=True), repeats=repeats
-    )
-    service.close()
+    direct = Direct(artifact, service)
     with platform(artifact.folder, threads=arguments.threads, settle_s=_HOUR_S) as running:
-        way = partial(running.embed, strings)
-        seconds["embed, platform"] = timed(way, repeats=repeats)
-        way = partial(running.ingest, documents, verified=False)
-        seconds["ingest, platform"] = timed(way, repeats=repeats)
+        seconds = timed(
+            {
+                "embed, bare graph": partial(run_bare, encoder, batches(tokens)),
+                "embed, platform": partial(running.embed, strings),
+                "ingest, one process": partial(direct.ingest, documents, verified=False),
+                "ingest, platform": partial(running.ingest, documents, verified=False),
+            },
+            repeats=repeats,
+        )
     with platform(artifact.folder, threads=arguments.threads, settle_s="0") as running:
-        way = partial(running.ingest, documents, verified=True)
-        seconds["ingest and verify, platform"] = timed(way, repeats=repeats)
+        seconds |= timed(
+            {
+                "ingest and verify, one process": partial(direct.ingest, documents, verified=True),
+                "ingest and verify, platform": partial(running.ingest, documents, verified=True),
+            },
+            repeats=repeats,
+        )
+    service.close()
     limits = {
         "embed, platform": "embed, bare graph",
         "ingest, platform": "ingest, one process",
