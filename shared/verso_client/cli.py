@@ -437,9 +437,17 @@ def _print_json(value: BaseModel | list[Any]) -> None:
 
 
 def add_plugins(to: typer.Typer) -> None:
-    """Add the commands that other installed packages provide."""
+    """Add the commands that other installed packages provide.
+
+    The client is often installed without the platform. A command whose libraries are missing is
+    then left out, as if its package were not there.
+    """
     for found in sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name):
-        to.command(found.name)(found.load())
+        try:
+            command = found.load()
+        except ModuleNotFoundError:
+            continue
+        to.command(found.name)(command)
 
 
 def main() -> None:
