@@ -3,7 +3,7 @@
 A **chunk** gets a vector of its own, the most expensive part of a record. So it is as long as the
 encoder's window allows: what lies beyond the window would not be in the vector, and not be found.
 A **segment** is what the decoder codes at once, within its shorter window. The segments of a chunk
-share its vector: against vectors of their own they would take 3 to 10 % less (ADR 10), but such a
+share its vector: against vectors of their own they would take 3 to 7 % less (ADR 10), but such a
 vector takes many times what it saves.
 
 Both end where a reader would end them: behind a paragraph, a line, a sentence or a word. Joined,
