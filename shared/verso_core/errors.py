@@ -4,13 +4,16 @@
     ├── RequestInvalid                 what the caller sent cannot be accepted
     │   ├── TextNotEncodable           ├── TextTooLarge        ├── DuplicateId
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
-    │   ├── BodyTooLarge               ├── IdempotencyConflict └── Unauthorized
+    │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
+    │   ├── SpaceMismatch              └── QuestionTooLong
     ├── NotFound
-    │   ├── CollectionUnknown          ├── DocumentUnknown     └── JobUnknown
+    │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
+    │   └── HeadUnknown
     ├── CollectionExists
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
+    │   └── HeadInvalid                a head's folder that must not be served
     ├── FrameInvalid                   bytes on an inner wire that are not a frame
     ├── JobEnded
     │   ├── DeadlineExpired            ├── Cancelled           └── AttemptsExhausted
@@ -109,6 +112,18 @@ class Unauthorized(RequestInvalid):
     code = "unauthorized"
 
 
+class SpaceMismatch(RequestInvalid):
+    """Raised when a head is asked to read vectors of a space that is not its own."""
+
+    code = "space_mismatch"
+
+
+class QuestionTooLong(RequestInvalid):
+    """Raised when a question leaves no room for its context in the head's window."""
+
+    code = "question_too_long"
+
+
 class NotFound(VersoError):
     """Raised when a named thing does not exist."""
 
@@ -133,6 +148,12 @@ class JobUnknown(NotFound):
     code = "job_unknown"
 
 
+class HeadUnknown(NotFound):
+    """Raised when no head has the given name, or none that does what was asked."""
+
+    code = "head_unknown"
+
+
 class CollectionExists(VersoError):
     """Raised when a collection is created again with other settings."""
 
@@ -155,6 +176,12 @@ class ArtifactInvalid(VersoError):
     """Raised when an artifact is incomplete, altered, or fails its golden samples."""
 
     code = "artifact_invalid"
+
+
+class HeadInvalid(ArtifactInvalid):
+    """Raised when a head's folder is incomplete or altered, or fails its golden samples."""
+
+    code = "head_invalid"
 
 
 class FrameInvalid(VersoError):

@@ -1,0 +1,319 @@
+"""A head: a small artifact of its own that classifies, answers or scores with a space's encoder.
+
+    models/heads/NAME/VERSION/
+      head.json     what this module describes
+      head.onnx     the graph: the head's layers and, where it reads tokens, its LoRA matrices
+      golden.jsonl  inputs and the outputs they must give on every machine
+      CARD.md       data and licence, figures, machine, command, date
+      signals.npz   arrays of the confidence signals (optional)
+
+A head changes nothing that is stored. It names the space of the encoder it reads, and its version
+is the hash of its settings and files, so that a folder is never changed once it has a name.
+
+**Graph.** float32 and int64, dynamic batch B; C labels, D the space's width, F any width:
+
+    ===========  ============================================  =================================
+    reads        inputs                                        outputs
+    ===========  ============================================  =================================
+    vector       vector (B, D), unit length                    logits (B, C), optional feature
+    vector_pair  u, v (B, D), unit length                      score (B,)
+    tokens       input_ids, attention_mask (B, T)              logits (B, C), optional feature
+    token_pair   input_ids, attention_mask,                    score (B,), or for answers
+                 token_type_ids (B, T): [CLS] a [SEP] b [SEP]  start, end (B, T)
+    ===========  ============================================  =================================
+
+A graph that reads tokens holds no weight of the encoder: :attr:`Head.base_weights` says which
+tensor of the artifact's ``encoder.onnx`` each missing initialiser is, so that any number of heads
+share one encoder in memory. In the graph those initialisers are marked as external data at
+``BASE_LOCATION``, a file that does not exist.
+
+**Golden samples** are one JSON object a line, without the batch axis:
+``{"inputs": {NAME: [...]}, "outputs": {NAME: number or [...]}}``; outputs may differ by
+``GOLDEN_TOLERANCE``.
+
+**Signals** are numbers that are larger where the head is surer. With z the logits, T the
+temperature and f the graph's ``feature`` (the vector itself, where it has none):
+
+    ==================  ========================================================================
+    softmax             max softmax(z)
+    calibrated          max softmax(z / T) (Guo et al. 2017)
+    energy              logsumexp(z): the negative energy of Liu et al. 2020, eq. 4 at T = 1
+    mahalanobis         M(f; mean, background_precision) - min over labels c of
+                        M(f; class_means[c], precision), M(f; m, P) = (f - m)' P (f - m)
+                        (relative Mahalanobis distance, Ren et al. 2021, eq. 3, negated)
+    knn                 cosine between f and the k-th nearest row of references (Sun et al. 2022)
+    self_generation     share of the text's tokens that are the decoder's first guess, given the
+                        vector and the true tokens before
+    bits_given_vector   -bits(x | v) / bytes(x): the text's neural payload, negated
+    bits_saved          (bits(x | no vector) - bits(x | v)) / bytes(x)
+    stack               sigmoid(bias + sum of weight * value over other signals)
+    ==================  ========================================================================
+
+``signals.npz`` holds, for those that need them: ``class_means`` (C, F), ``mean`` (F,),
+``precision`` and ``background_precision`` (F, F), floating; ``references`` (N, F) int8, unit rows
+times 127; ``k`` (), int64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
+
+from verso_core.errors import HeadInvalid
+from verso_core.manifest import File
+
+HEAD_NAME = "head.json"
+FORMAT = 1
+GRAPH = "head.onnx"
+GOLDEN = "golden.jsonl"
+SIGNALS = "signals.npz"
+FILES = (GRAPH, GOLDEN, "CARD.md")
+OTHER_FILES = (SIGNALS,)
+BASE_LOCATION = "encoder.onnx"
+"""Location of the external data that a graph names for the encoder's weights."""
+GOLDEN_TOLERANCE = 1e-3
+GOLDEN_LINES = 8
+"""Golden samples a head has at least."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Task(StrEnum):
+    """What a head is asked."""
+
+    CLASSIFY = "classify"
+    ANSWER = "answer"
+    SCORE = "score"
+
+
+class Reads(StrEnum):
+    """What a head's graph is fed."""
+
+    VECTOR = "vector"
+    VECTOR_PAIR = "vector_pair"
+    TOKENS = "tokens"
+    TOKEN_PAIR = "token_pair"  # noqa: S105 - not a password
+
+    @property
+    def tokens(self) -> bool:
+        """Tell whether the graph runs the encoder and so needs its weights."""
+        return self in (Reads.TOKENS, Reads.TOKEN_PAIR)
+
+
+class SignalName(StrEnum):
+    """A way to say how sure a head is; see the module's table."""
+
+    SOFTMAX = "softmax"
+    CALIBRATED = "calibrated"
+    ENERGY = "energy"
+    MAHALANOBIS = "mahalanobis"
+    KNN = "knn"
+    SELF_GENERATION = "self_generation"
+    BITS_GIVEN_VECTOR = "bits_given_vector"
+    BITS_SAVED = "bits_saved"
+    STACK = "stack"
+
+
+READS: dict[Task, tuple[Reads, ...]] = {
+    Task.CLASSIFY: (Reads.VECTOR, Reads.TOKENS),
+    Task.ANSWER: (Reads.TOKEN_PAIR,),
+    Task.SCORE: (Reads.VECTOR_PAIR, Reads.TOKEN_PAIR),
+}
+"""What a head of each task may read."""
+
+
+class Signal(_Model):
+    """How a signal's value becomes a probability of being right: sigmoid(scale * x + offset)."""
+
+    scale: FiniteFloat
+    offset: FiniteFloat
+
+
+class Stack(_Model):
+    """A logistic regression on other signals, fitted on held-out errors."""
+
+    bias: FiniteFloat
+    weights: dict[SignalName, FiniteFloat] = Field(min_length=1)
+
+
+class Calibration(_Model):
+    """What turns a head's outputs into decisions, fitted on data the head was not trained on."""
+
+    temperature: FiniteFloat = Field(default=1.0, gt=0)
+    signals: dict[SignalName, Signal] = Field(default_factory=dict)
+    stack: Stack | None = None
+    accept_by: SignalName = Field(
+        default=SignalName.CALIBRATED, description="the signal that the thresholds are on"
+    )
+    conformal: dict[str, FiniteFloat] = Field(
+        default_factory=dict,
+        description="error rate among what is accepted, as a string -> least value of accept_by",
+    )
+    null_threshold: FiniteFloat | None = Field(
+        default=None, description="an answer is given where its score - null score is above this"
+    )
+
+    @model_validator(mode="after")
+    def _rates(self) -> Calibration:
+        for rate in self.conformal:
+            try:
+                good = 0 < float(rate) < 1
+            except ValueError:
+                good = False
+            if not good:
+                raise ValueError(f"conformal: expected an error rate in (0, 1), got {rate!r}")
+        if self.stack is not None and SignalName.STACK in self.stack.weights:
+            raise ValueError("stack: expected signals other than stack")
+        return self
+
+
+class WidenedWeight(_Model):
+    """A weight stored as int8 codes and a scale for each output channel: codes * scale."""
+
+    codes: str
+    scale: str
+
+
+class PlainWeight(_Model):
+    """A weight stored as floats (float16 is widened)."""
+
+    tensor: str
+
+
+class Lineage(_Model):
+    """What a head was made of."""
+
+    data_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    data: tuple[str, ...] = Field(description="names of the data sets")
+    licence: str
+    recipe: dict[str, Any]
+    base_artifact: str = Field(description="id of the artifact whose encoder was read")
+    command: str
+    machine: str
+    created: datetime
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+
+
+class Head(_Model):
+    """The content of ``head.json``."""
+
+    format: int = FORMAT
+    name: Name
+    version: str = Field(default="", description="first 16 hex digits of the hash; see version_of")
+    created: datetime
+    task: Task
+    reads: Reads
+    space: str = Field(description="id of the space whose vectors or encoder it reads")
+    labels: tuple[str, ...] = Field(default=(), description="in the order of the logits")
+    none_label: str | None = Field(default=None, description="the label that means: out of scope")
+    max_tokens: int | None = Field(
+        default=None, gt=2, description="longest input, special tokens in"
+    )
+    stride: int | None = Field(default=None, gt=0, description="tokens two windows share")
+    calibration: Calibration = Calibration()
+    metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
+    lineage: Lineage
+    base_weights: dict[str, WidenedWeight | PlainWeight] = Field(
+        default_factory=dict, description="initialiser of head.onnx -> tensor of encoder.onnx"
+    )
+    files: dict[str, File]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Head:
+        if self.reads not in READS[self.task]:
+            raise ValueError(f"expected a head for {self.task} to read {_list(READS[self.task])}")
+        if self.task is Task.CLASSIFY:
+            if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
+                raise ValueError("expected two or more labels, all different")
+        elif self.labels:
+            raise ValueError(f"expected no labels for {self.task}, got {len(self.labels)}")
+        if self.none_label is not None and self.none_label not in self.labels:
+            raise ValueError(f"expected none_label among the labels, got {self.none_label!r}")
+        if self.reads.tokens != (self.max_tokens is not None):
+            raise ValueError("expected max_tokens where tokens are read, and only there")
+        if (self.task is Task.ANSWER) != (self.stride is not None):
+            raise ValueError("expected stride where answers are read, and only there")
+        if self.base_weights and not self.reads.tokens:
+            raise ValueError("expected base_weights only where tokens are read")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedHead:
+    """A verified head in memory: its description and the bytes whose hashes were checked."""
+
+    folder: Path
+    head: Head
+    data: Mapping[str, bytes]
+
+
+def load(folder: Path) -> LoadedHead:
+    """Read a head and verify that every file is the one that ``head.json`` names.
+
+    Raises:
+        HeadInvalid: a file is missing, not listed or altered, or ``head.json`` is malformed, of
+            another format, or its version does not follow from its content.
+    """
+    path = folder / HEAD_NAME
+    try:
+        head = Head.model_validate_json(path.read_bytes())
+    except OSError as exc:
+        raise HeadInvalid(f"expected {path}, got {exc.strerror}") from exc
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "head"
+        raise HeadInvalid(f"{HEAD_NAME}: {where}: {first['msg']}") from exc
+    if head.format != FORMAT:
+        raise HeadInvalid(f"expected head format {FORMAT}, got {head.format}")
+    if missing := set(FILES) - head.files.keys():
+        raise HeadInvalid(f"{HEAD_NAME} does not list {_list(missing)}")
+    if unknown := head.files.keys() - {*FILES, *OTHER_FILES}:
+        raise HeadInvalid(f"{HEAD_NAME}: expected no file {_list(unknown)}")
+    data = {name: _read(folder / name, expected=file) for name, file in head.files.items()}
+    if head.version != (found := version_of(head)):
+        raise HeadInvalid(f"expected version {found} by the content, got {head.version!r}")
+    return LoadedHead(folder=folder, head=head, data=data)
+
+
+def version_of(head: Head) -> str:
+    """Name a head by the hash of its settings and files. Shape: 16 hex digits.
+
+    All of ``head.json`` counts but the version itself and ``created``.
+    """
+    known = head.model_dump(mode="json", exclude={"version", "created"})
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def named(head: Head) -> Head:
+    """Give the head with the version that its content has."""
+    return head.model_copy(update={"version": version_of(head)})
+
+
+def _read(path: Path, *, expected: File) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise HeadInvalid(f"expected file {path.name}, got {exc.strerror}") from exc
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected.sha256:
+        raise HeadInvalid(
+            f"{path.name}: expected sha256 {expected.sha256[:16]}..., got {found[:16]}... "
+            f"({len(data)} of {expected.size_bytes} bytes)"
+        )
+    return data
+
+
+def _list(names: set[str] | tuple[str, ...]) -> str:
+    return ", ".join(sorted(names))
