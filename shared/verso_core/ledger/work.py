@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -12,38 +12,27 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from verso_core.errors import CollectionUnknown, ErrorBody, error_body
-from verso_core.jobs import Collection, Kind, Queue
-from verso_core.ledger import forms, scrub
+from verso_core.errors import ErrorBody, error_body
+from verso_core.jobs import Kind, Queue
+from verso_core.ledger import forms
+from verso_core.ledger.documents import Documents, Write
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
-from verso_core.ledger.scripts import source
-from verso_core.ledger.scrub import Move, Scrub
 from verso_core.ledger.terms import (
     Accepted,
-    Backlog,
     Commit,
-    Depth,
-    Discarded,
-    DocumentDelete,
     DocumentWrite,
     End,
-    Health,
     JobRecord,
     Lease,
     NewJob,
     Policy,
 )
-from verso_core.record import Flag, bucket_of
+from verso_core.ledger.upkeep import Upkeep
+from verso_core.record import bucket_of
 
 LEASE_S = 10.0
 BEAT_S = 3.0
-_PAGE = 128
-_MOVED_TRIES = 5
-
-Write = DocumentWrite | DocumentDelete
-Place = tuple[str, int]
-"""Uid of a collection and how many buckets it has."""
 
 
 def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Redis:
@@ -65,18 +54,12 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
     )
 
 
-class Ledger:
+class Ledger(Documents, Upkeep):
     """The durable truth about jobs and documents; every method is one step of the server.
 
     Every method raises LedgerUnavailable when Redis does not answer or refuses. A step whose reply
     was lost can be called again.
     """
-
-    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
-        self._redis = client
-        self._policy = policy or Policy()
-        self._scripts: dict[str, Any] = {}
-        self._places: dict[str, Place] = {}
 
     @classmethod
     def from_url(cls, url: str, *, policy: Policy | None = None) -> Ledger:
@@ -249,292 +232,9 @@ class Ledger:
         args: list[forms.Arg] = [lease.slice_id, lease.fence, body["code"], body["detail"]]
         return Commit(forms.text(self._run("fail", args)))
 
-    # -- upkeep --
-
-    def reap(self, n: int = 1000) -> dict[Queue, int]:
-        """Take back slices whose lease ran out, expire jobs past their deadline, tidy.
-
-        Gives the number of due slices of each queue. Any number of processes may call this.
-        """
-        counts = forms.pairs(self._run("reap", [n, *Queue]))
-        return {Queue(name): count for name, count in counts.items()}
-
-    def drop_due(self, n: int = 1000) -> int:
-        """Delete verified raw texts whose grace is over, and sweep deleted collections.
-
-        Gives the number of payloads deleted.
-        """
-        return int(self._run("drop", [n]))
-
-    def gc_take(self, n: int = 256, *, lease_s: float = 60.0) -> list[Discarded]:
-        """Take entries whose points may be removed; what is not reported done comes again."""
-        rows = self._run("gc_take", [n, round(lease_s * 1000)])
-        return [
-            Discarded(forms.text(token), forms.text(name), forms.text(document), entry)
-            for token, name, document, entry in rows
-        ]
-
-    def gc_done(self, tokens: Sequence[str]) -> None:
-        """Report that the points of these discarded entries are gone."""
-        if not tokens:
-            return
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.zrem(key("gc"), *tokens)
-            pipe.unlink(*(key("gcitem", token) for token in tokens))
-            pipe.execute()
-
-    def note_embed(self) -> None:
-        """Record that a real embed has just succeeded."""
-        self._note("embed")
-
-    def note_beat(self, worker: str) -> None:
-        """Record that a worker is alive and can reach the ledger."""
-        self._note(f"beat:{worker}")
-
-    def forget_worker(self, worker: str) -> None:
-        """Remove a worker that stopped in good order from the signs of life."""
-        with translated():
-            self._redis.hdel(key("health"), f"beat:{worker}")
-
-    def health(self) -> Health:
-        """Give the signs of life."""
-        with translated(), self._redis.pipeline(transaction=False) as pipe:
-            pipe.hgetall(key("health"))
-            pipe.time()
-            rows, clock = pipe.execute()
-        return forms.health(rows, forms.server_seconds(clock))
-
-    def depths(self) -> dict[Queue, Depth]:
-        """Give what waits and runs in each queue."""
-        return forms.depths(self._run("depths", list(Queue)))
-
-    def backlog(self) -> Backlog:
-        """Give what waits outside the queues."""
-        with translated(), self._redis.pipeline(transaction=False) as pipe:
-            pipe.zcard(key("dead"))
-            pipe.hmget(key("load"), "unverified:slices", "unverified:bytes")
-            pipe.zcard(key("drop"))
-            pipe.zcard(key("gc"))
-            pipe.hgetall(key("totals"))
-            dead, unverified, to_drop, to_collect, totals = pipe.execute()
-        return Backlog(
-            dead=dead,
-            unverified=int(unverified[0] or 0),
-            unverified_bytes=int(unverified[1] or 0),
-            to_drop=to_drop,
-            to_collect=to_collect,
-            totals=forms.counters(totals),
-        )
-
-    # -- collections and documents --
-
-    def collections(self) -> dict[str, Collection]:
-        """Give all collections by name, in order."""
-        with translated():
-            rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("collections")))
-        return forms.collections(rows)
-
-    def collection(self, name: str) -> Collection:
-        """Give one collection.
-
-        Raises:
-            CollectionUnknown: there is none of this name.
-        """
-        return Collection.model_validate_json(self._collection_json(name))
-
-    def collection_put(self, collection: Collection) -> Collection:
-        """Create a collection, and give what is stored.
-
-        Raises:
-            CollectionExists: one of this name has another precision or text policy.
-        """
-        stored = self._run("collection_put", [collection.name, forms.dump(collection)])
-        return forms.settled(stored, collection)
-
-    def collection_artifact(self, name: str, codec_id: str) -> int:
-        """Give the slot by which this collection's records name a codec, adding it if it is new.
-
-        Raises:
-            CollectionUnknown: there is no collection of this name.
-        """
-        while True:
-            stored = self._collection_json(name)
-            old = Collection.model_validate_json(stored)
-            if codec_id in old.artifacts:
-                return old.artifacts.index(codec_id)
-            new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
-            self._run("collection_swap", [name, stored, forms.dump(new)])
-
-    def collection_delete(self, name: str) -> None:
-        """Make a collection and all its documents invisible at once; their keys go later.
-
-        Raises:
-            CollectionUnknown: there is none of this name.
-        """
-        uid, buckets = self._place(name, fresh=True)
-        self._run("collection_delete", [name, uid, buckets])
-
-    def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
-        """Give the live entries of documents; one that does not exist is left out.
-
-        Raises:
-            CollectionUnknown: there is no collection of this name.
-        """
-        uid, buckets = place = self._place(collection, fresh=True)
-        found: dict[str, bytes] = {}
-        with translated():
-            for start in range(0, len(documents), _PAGE):
-                part = documents[start : start + _PAGE]
-                with self._redis.pipeline(transaction=False) as pipe:
-                    for document in part:
-                        pipe.hget(key("docs", uid, bucket_of(document, buckets=buckets)), document)
-                    rows = zip(part, pipe.execute(), strict=True)
-                found.update(self._whole(place, {d: row for d, row in rows if row is not None}))
-        return found
-
-    def entries(
-        self, collection: str, *, first: int = 0, count: int | None = None
-    ) -> Iterator[tuple[str, bytes]]:
-        """Go through the live entries of ``count`` buckets (all) from ``first``, in no order.
-
-        Raises:
-            CollectionUnknown: there is no collection of this name.
-        """
-        uid, buckets = place = self._place(collection, fresh=True)
-        last = buckets if count is None else min(buckets, first + count)
-        for start in range(first, last, _PAGE):
-            with translated(), self._redis.pipeline(transaction=False) as pipe:
-                for bucket in range(start, min(start + _PAGE, last)):
-                    pipe.hgetall(key("docs", uid, bucket))
-                heads = {forms.text(d): row for page in pipe.execute() for d, row in page.items()}
-                whole = self._whole(place, heads)
-            yield from whole.items()
-
-    def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
-        """Give the texts that a collection with policy ``both`` keeps; a missing one is left out.
-
-        Raises:
-            CollectionUnknown: there is no collection of this name.
-        """
-        uid, _ = self._place(collection, fresh=True)
-        if not documents:
-            return {}
-        with translated():
-            rows = self._redis.mget([key("text", uid, document) for document in documents])
-        pairs = zip(documents, cast("list[bytes | None]", rows), strict=True)
-        return {document: row for document, row in pairs if row is not None}
-
-    def repair(
-        self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
-    ) -> bool:
-        """Put an entry in the place of ``old``, and tell whether ``old`` was still stored.
-
-        The new entry keeps the old one's sequence number: it says the same text.
-        """
-        write = DocumentWrite(collection, document, entry, text)
-        return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
-
-    # -- the scrub --
-
-    def scrub(self) -> Scrub:
-        """Tell where the scrub stands."""
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hgetall(key("scrub"))
-            pipe.lrange(key("damaged"), 0, -1)
-            pipe.time()
-            rows, listed, clock = pipe.execute()
-        return scrub.read(rows, listed, now=forms.server_seconds(clock))
-
-    def scrub_move(self, turn: int, move: Move) -> bool:
-        """Move the scrub on from ``turn``; tell whether it was this call that did."""
-        return bool(self._run("scrub_move", scrub.move_args(turn, move)))
-
-    def scrub_ask(self) -> None:
-        """Ask for a pass at once, or as soon as the one under way has ended."""
-        self._run("scrub_ask", [])
-
-    # -- inner parts --
-
-    def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
-        with translated():
-            return self._script(step)(args=args)
-
-    def _script(self, step: str) -> Any:
-        script = self._scripts.get(step)
-        if script is None:
-            script = self._redis.register_script(source(step, self._policy))
-            self._scripts[step] = script
-        return script
-
-    def _end(self, step: str, arguments: Callable[[], list[forms.Arg]]) -> Commit:
-        """Run a step that names collections; while it says that one moved, look it up again."""
-        for _ in range(_MOVED_TRIES):
-            reply = forms.text(self._run(step, arguments()))
-            if reply != "moved":
-                return Commit(reply)
-            self._places.clear()
-        return Commit.STALE
-
     def _return(self, lease: Lease, body: ErrorBody, *, delay_s: float, count: bool) -> Commit:
         args: list[forms.Arg] = [
             lease.slice_id, lease.fence, round(delay_s * 1000), body["code"], body["detail"],
             int(count),
         ]  # fmt: skip
         return Commit(forms.text(self._run("retry", args)))
-
-    def _collection_json(self, name: str) -> bytes:
-        with translated():
-            row = self._redis.hget(key("collections"), name)
-        if row is None:
-            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        return cast("bytes", row)
-
-    def _note(self, field: str) -> None:
-        self._run("note", [field])
-
-    def _write_args(self, documents: Sequence[Write]) -> list[forms.Arg]:
-        args: list[forms.Arg] = []
-        for document in documents:
-            uid, buckets = self._place_or_gone(document.collection)
-            args += forms.write_args(document, uid=uid, buckets=buckets)
-        return args
-
-    def _place(self, name: str, *, fresh: bool = False) -> Place:
-        """Find a collection's uid and buckets; the scripts check the uid again when they write."""
-        if not fresh and name in self._places:
-            return self._places[name]
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(key("uids"), name)
-            pipe.hget(key("collections"), name)
-            uid, row = pipe.execute()
-        if uid is None or row is None:
-            self._places.pop(name, None)
-            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        place = (forms.text(uid), Collection.model_validate_json(row).buckets)
-        self._places[name] = place
-        return place
-
-    def _place_or_gone(self, name: str) -> Place:
-        """Like :meth:`_place`; a collection that is gone has the uid '', and writes skip it."""
-        try:
-            return self._place(name)
-        except CollectionUnknown:
-            return "", 1
-
-    def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
-        """Put long entries in the place of their heads."""
-        uid, buckets = place
-        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
-        if not long:
-            return heads
-        rows = self._redis.mget([key("long", uid, document) for document in long])
-        for document, row in zip(long, cast("list[bytes | None]", rows), strict=True):
-            if (
-                row is None
-            ):  # replaced or deleted between the two reads: read both parts in one step
-                row = self._run("entry", [uid, bucket_of(document, buckets=buckets), document])
-            if row is None:
-                del heads[document]
-            else:
-                heads[document] = row
-        return heads

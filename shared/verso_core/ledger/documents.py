@@ -1,0 +1,201 @@
+"""Collections and documents, as the blocking ledger reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
+
+import redis
+
+from verso_core.errors import CollectionUnknown
+from verso_core.jobs import Collection
+from verso_core.ledger import forms
+from verso_core.ledger.faults import translated
+from verso_core.ledger.keys import key
+from verso_core.ledger.steps import Steps
+from verso_core.ledger.terms import Commit, DocumentDelete, DocumentWrite, Policy
+from verso_core.record import Flag, bucket_of
+
+_PAGE = 128
+_MOVED_TRIES = 5
+
+Write = DocumentWrite | DocumentDelete
+Place = tuple[str, int]
+"""Uid of a collection and how many buckets it has."""
+
+
+class Documents(Steps):
+    """The document side of :class:`verso_core.ledger.work.Ledger`."""
+
+    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
+        super().__init__(client, policy=policy)
+        self._places: dict[str, Place] = {}
+
+    def collections(self) -> dict[str, Collection]:
+        """Give all collections by name, in order."""
+        with translated():
+            rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("collections")))
+        return forms.collections(rows)
+
+    def collection(self, name: str) -> Collection:
+        """Give one collection.
+
+        Raises:
+            CollectionUnknown: there is none of this name.
+        """
+        return Collection.model_validate_json(self._collection_json(name))
+
+    def collection_put(self, collection: Collection) -> Collection:
+        """Create a collection, and give what is stored.
+
+        Raises:
+            CollectionExists: one of this name has another precision or text policy.
+        """
+        stored = self._run("collection_put", [collection.name, forms.dump(collection)])
+        return forms.settled(stored, collection)
+
+    def collection_artifact(self, name: str, codec_id: str) -> int:
+        """Give the slot by which this collection's records name a codec, adding it if it is new.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        while True:
+            stored = self._collection_json(name)
+            old = Collection.model_validate_json(stored)
+            if codec_id in old.artifacts:
+                return old.artifacts.index(codec_id)
+            new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
+            self._run("collection_swap", [name, stored, forms.dump(new)])
+
+    def collection_delete(self, name: str) -> None:
+        """Make a collection and all its documents invisible at once; their keys go later.
+
+        Raises:
+            CollectionUnknown: there is none of this name.
+        """
+        uid, buckets = self._place(name, fresh=True)
+        self._run("collection_delete", [name, uid, buckets])
+
+    def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Give the live entries of documents; one that does not exist is left out.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = place = self._place(collection, fresh=True)
+        found: dict[str, bytes] = {}
+        with translated():
+            for start in range(0, len(documents), _PAGE):
+                part = documents[start : start + _PAGE]
+                with self._redis.pipeline(transaction=False) as pipe:
+                    for document in part:
+                        pipe.hget(key("docs", uid, bucket_of(document, buckets=buckets)), document)
+                    rows = zip(part, pipe.execute(), strict=True)
+                found.update(self._whole(place, {d: row for d, row in rows if row is not None}))
+        return found
+
+    def entries(
+        self, collection: str, *, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """Go through the live entries of ``count`` buckets (all) from ``first``, in no order.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = place = self._place(collection, fresh=True)
+        last = buckets if count is None else min(buckets, first + count)
+        for start in range(first, last, _PAGE):
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for bucket in range(start, min(start + _PAGE, last)):
+                    pipe.hgetall(key("docs", uid, bucket))
+                heads = {forms.text(d): row for page in pipe.execute() for d, row in page.items()}
+                whole = self._whole(place, heads)
+            yield from whole.items()
+
+    def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Give the texts that a collection with policy ``both`` keeps; a missing one is left out.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, _ = self._place(collection, fresh=True)
+        if not documents:
+            return {}
+        with translated():
+            rows = self._redis.mget([key("text", uid, document) for document in documents])
+        pairs = zip(documents, cast("list[bytes | None]", rows), strict=True)
+        return {document: row for document, row in pairs if row is not None}
+
+    def repair(
+        self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
+    ) -> bool:
+        """Put an entry in the place of ``old``, and tell whether ``old`` was still stored.
+
+        The new entry keeps the old one's sequence number: it says the same text.
+        """
+        write = DocumentWrite(collection, document, entry, text)
+        return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
+
+    def _end(self, step: str, arguments: Callable[[], list[forms.Arg]]) -> Commit:
+        """Run a step that names collections; while it says that one moved, look it up again."""
+        for _ in range(_MOVED_TRIES):
+            reply = forms.text(self._run(step, arguments()))
+            if reply != "moved":
+                return Commit(reply)
+            self._places.clear()
+        return Commit.STALE
+
+    def _collection_json(self, name: str) -> bytes:
+        with translated():
+            row = self._redis.hget(key("collections"), name)
+        if row is None:
+            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+        return cast("bytes", row)
+
+    def _write_args(self, documents: Sequence[Write]) -> list[forms.Arg]:
+        args: list[forms.Arg] = []
+        for document in documents:
+            uid, buckets = self._place_or_gone(document.collection)
+            args += forms.write_args(document, uid=uid, buckets=buckets)
+        return args
+
+    def _place(self, name: str, *, fresh: bool = False) -> Place:
+        """Find a collection's uid and buckets; the scripts check the uid again when they write."""
+        if not fresh and name in self._places:
+            return self._places[name]
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("uids"), name)
+            pipe.hget(key("collections"), name)
+            uid, row = pipe.execute()
+        if uid is None or row is None:
+            self._places.pop(name, None)
+            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+        place = (forms.text(uid), Collection.model_validate_json(row).buckets)
+        self._places[name] = place
+        return place
+
+    def _place_or_gone(self, name: str) -> Place:
+        """Like :meth:`_place`; a collection that is gone has the uid '', and writes skip it."""
+        try:
+            return self._place(name)
+        except CollectionUnknown:
+            return "", 1
+
+    def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
+        """Put long entries in the place of their heads."""
+        uid, buckets = place
+        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
+        if not long:
+            return heads
+        rows = self._redis.mget([key("long", uid, document) for document in long])
+        for document, row in zip(long, cast("list[bytes | None]", rows), strict=True):
+            if (
+                row is None
+            ):  # replaced or deleted between the two reads: read both parts in one step
+                row = self._run("entry", [uid, bucket_of(document, buckets=buckets), document])
+            if row is None:
+                del heads[document]
+            else:
+                heads[document] = row
+        return heads

@@ -1,0 +1,33 @@
+"""What both halves of the blocking ledger stand on: one client, and its steps by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+
+from verso_core.ledger import forms
+from verso_core.ledger.faults import translated
+from verso_core.ledger.scripts import source
+from verso_core.ledger.terms import Policy
+
+
+class Steps:
+    """Runs the ledger's scripts over a blocking client."""
+
+    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
+        self._redis = client
+        self._policy = policy or Policy()
+        self._scripts: dict[str, Any] = {}
+
+    def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
+        with translated():
+            return self._script(step)(args=args)
+
+    def _script(self, step: str) -> Any:
+        script = self._scripts.get(step)
+        if script is None:
+            script = self._redis.register_script(source(step, self._policy))
+            self._scripts[step] = script
+        return script

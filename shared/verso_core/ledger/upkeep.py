@@ -1,0 +1,112 @@
+"""The ledger's upkeep: what is done from time to time, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verso_core.jobs import Queue
+from verso_core.ledger import forms, scrub
+from verso_core.ledger.faults import translated
+from verso_core.ledger.keys import key
+from verso_core.ledger.scrub import Move, Scrub
+from verso_core.ledger.steps import Steps
+from verso_core.ledger.terms import Backlog, Depth, Discarded, Health
+
+
+class Upkeep(Steps):
+    """The keeper's side of :class:`verso_core.ledger.work.Ledger`."""
+
+    def reap(self, n: int = 1000) -> dict[Queue, int]:
+        """Take back slices whose lease ran out, expire jobs past their deadline, tidy.
+
+        Gives the number of due slices of each queue. Any number of processes may call this.
+        """
+        counts = forms.pairs(self._run("reap", [n, *Queue]))
+        return {Queue(name): count for name, count in counts.items()}
+
+    def drop_due(self, n: int = 1000) -> int:
+        """Delete verified raw texts whose grace is over, and sweep deleted collections.
+
+        Gives the number of payloads deleted.
+        """
+        return int(self._run("drop", [n]))
+
+    def gc_take(self, n: int = 256, *, lease_s: float = 60.0) -> list[Discarded]:
+        """Take entries whose points may be removed; what is not reported done comes again."""
+        rows = self._run("gc_take", [n, round(lease_s * 1000)])
+        return [
+            Discarded(forms.text(token), forms.text(name), forms.text(document), entry)
+            for token, name, document, entry in rows
+        ]
+
+    def gc_done(self, tokens: Sequence[str]) -> None:
+        """Report that the points of these discarded entries are gone."""
+        if not tokens:
+            return
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.zrem(key("gc"), *tokens)
+            pipe.unlink(*(key("gcitem", token) for token in tokens))
+            pipe.execute()
+
+    def note_embed(self) -> None:
+        """Record that a real embed has just succeeded."""
+        self._note("embed")
+
+    def note_beat(self, worker: str) -> None:
+        """Record that a worker is alive and can reach the ledger."""
+        self._note(f"beat:{worker}")
+
+    def forget_worker(self, worker: str) -> None:
+        """Remove a worker that stopped in good order from the signs of life."""
+        with translated():
+            self._redis.hdel(key("health"), f"beat:{worker}")
+
+    def health(self) -> Health:
+        """Give the signs of life."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hgetall(key("health"))
+            pipe.time()
+            rows, clock = pipe.execute()
+        return forms.health(rows, forms.server_seconds(clock))
+
+    def depths(self) -> dict[Queue, Depth]:
+        """Give what waits and runs in each queue."""
+        return forms.depths(self._run("depths", list(Queue)))
+
+    def backlog(self) -> Backlog:
+        """Give what waits outside the queues."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.zcard(key("dead"))
+            pipe.hmget(key("load"), "unverified:slices", "unverified:bytes")
+            pipe.zcard(key("drop"))
+            pipe.zcard(key("gc"))
+            pipe.hgetall(key("totals"))
+            dead, unverified, to_drop, to_collect, totals = pipe.execute()
+        return Backlog(
+            dead=dead,
+            unverified=int(unverified[0] or 0),
+            unverified_bytes=int(unverified[1] or 0),
+            to_drop=to_drop,
+            to_collect=to_collect,
+            totals=forms.counters(totals),
+        )
+
+    def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("scrub"))
+            pipe.lrange(key("damaged"), 0, -1)
+            pipe.time()
+            rows, listed, clock = pipe.execute()
+        return scrub.read(rows, listed, now=forms.server_seconds(clock))
+
+    def scrub_move(self, turn: int, move: Move) -> bool:
+        """Move the scrub on from ``turn``; tell whether it was this call that did."""
+        return bool(self._run("scrub_move", scrub.move_args(turn, move)))
+
+    def scrub_ask(self) -> None:
+        """Ask for a pass at once, or as soon as the one under way has ended."""
+        self._run("scrub_ask", [])
+
+    def _note(self, field: str) -> None:
+        self._run("note", [field])
