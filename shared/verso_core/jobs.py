@@ -56,6 +56,9 @@ class Kind(StrEnum):
     COLLECTION_DELETE = "collection_delete"
     STATS = "stats"
     SCRUB = "scrub"
+    MODELS = "models"
+    ROWS = "rows"
+    TRAIN = "train"
 
 
 class Queue(StrEnum):
@@ -64,6 +67,12 @@ class Queue(StrEnum):
     INTERACTIVE = "interactive"
     BULK = "bulk"
     SCRUB = "scrub"
+    TRAIN = "train"
+
+    @property
+    def rung(self) -> bool:
+        """Tell whether door-bells are rung for it; a trainer looks for its work by itself."""
+        return self is not Queue.TRAIN
 
     @property
     def celery_name(self) -> str:

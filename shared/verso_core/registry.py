@@ -1,30 +1,139 @@
-"""Which artifact each channel serves: one small JSON file beside the artifact folders.
+"""Which artifact and which version of each head every channel serves: one small JSON file.
 
     models/
-      registry.json      {"stable": "default", "canary": null}
-      default/           an artifact (:mod:`verso_core.manifest`)
+      registry.json        {"stable": "default", "canary": null, "canary_share": 0.1,
+                            "heads": {"intents": {"stable": "9f…", "canary": null, "share": 0.1}}}
+      default/             an artifact (:mod:`verso_core.manifest`)
+      heads/intents/9f…/   a version of a head (:mod:`verso_core.heads`)
 
-A channel is switched by writing a new file and renaming it over the old one, so a reader always
-sees one whole state. Folders are never changed once they are named here.
+The file is changed under a lock beside it, by writing a new one and renaming it over the old, so a
+reader always sees one whole state and no change is lost. Folders are never changed once they are
+named here. ``previous`` is where a rollback goes, ``withdrawn`` the canary that was taken back.
+
+    assign(canary) ──> a share of the jobs ──> promote: canary -> stable, stable -> previous
+                                          └──> withdraw / rollback: canary -> withdrawn
+    rollback without a canary: stable <-> previous
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from verso_core.errors import ArtifactInvalid
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verso_core.errors import ArtifactInvalid, DiskFull, HeadUnknown, RequestInvalid
 
 REGISTRY_NAME = "registry.json"
+HEADS = "heads"
+SHARE = 0.1
+_LOCK_NAME = ".registry.lock"
 
 
 class Channel(StrEnum):
-    """Who is served by an artifact: everyone, or a small share that tries a new one."""
+    """Who is served by an artifact or head: everyone, or a small share that tries a new one."""
 
     STABLE = "stable"
     CANARY = "canary"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Withdrawn(_Model):
+    """A canary that was taken back, by a person or because it failed."""
+
+    version: str
+    reason: str
+    time: datetime
+
+
+class Rollout(_Model):
+    """What the channels of one head, or of the artifact itself, serve."""
+
+    stable: str | None = None
+    canary: str | None = None
+    share: float = Field(default=SHARE, ge=0, le=1, description="share of the canary's jobs")
+    previous: str | None = None
+    withdrawn: Withdrawn | None = None
+
+    def serves(self, channel: Channel) -> str | None:
+        """Give what a channel serves."""
+        return self.stable if channel is Channel.STABLE else self.canary
+
+
+class Registry(_Model):
+    """The content of ``registry.json``. A file from before there were heads reads as well."""
+
+    stable: str | None = None
+    canary: str | None = None
+    canary_share: float = Field(default=SHARE, ge=0, le=1)
+    previous: str | None = None
+    withdrawn: Withdrawn | None = None
+    heads: dict[str, Rollout] = Field(default_factory=dict)
+
+    @property
+    def artifact(self) -> Rollout:
+        """Give the artifact's rollout."""
+        return Rollout(
+            stable=self.stable,
+            canary=self.canary,
+            share=self.canary_share,
+            previous=self.previous,
+            withdrawn=self.withdrawn,
+        )
+
+    def rollout(self, head: str | None) -> Rollout:
+        """Give the rollout of a head, or of the artifact where ``head`` is None.
+
+        Raises:
+            HeadUnknown: there is no head of this name.
+        """
+        if head is None:
+            return self.artifact
+        if head not in self.heads:
+            raise HeadUnknown(f"no head {head!r}; there are {sorted(self.heads)}")
+        return self.heads[head]
+
+    def with_rollout(self, head: str | None, new: Rollout) -> Registry:
+        """Give the registry with another rollout in one place."""
+        if head is not None:
+            return self.model_copy(update={"heads": {**self.heads, head: new}})
+        return self.model_copy(
+            update={
+                "stable": new.stable,
+                "canary": new.canary,
+                "canary_share": new.share,
+                "previous": new.previous,
+                "withdrawn": new.withdrawn,
+            }
+        )
+
+
+def read(models: Path) -> Registry:
+    """Read the registry of a models folder.
+
+    Raises:
+        ArtifactInvalid: there is none, or it is not one.
+    """
+    path = models / REGISTRY_NAME
+    try:
+        return Registry.model_validate_json(path.read_bytes())
+    except OSError as exc:
+        raise ArtifactInvalid(f"expected {path}, got {exc.strerror}") from exc
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ArtifactInvalid(f"{path}: {where}: {first['msg']}") from exc
 
 
 def resolve(models: Path, channel: Channel = Channel.STABLE) -> Path:
@@ -33,33 +142,173 @@ def resolve(models: Path, channel: Channel = Channel.STABLE) -> Path:
     Raises:
         ArtifactInvalid: there is no readable registry, or the channel names no folder in it.
     """
-    names = _read(models)
-    name = names.get(channel)
-    if not isinstance(name, str) or Path(name).name != name or not (models / name).is_dir():
-        raise ArtifactInvalid(f"expected {channel} to name a folder of {models}, got {name!r}")
-    return models / name
+    return _folder(models, read(models).artifact.serves(channel), what=channel)
 
 
-def assign(models: Path, channel: Channel, name: str | None) -> None:
-    """Let a channel serve the artifact folder ``name``; None empties the channel."""
-    names = _read(models) if (models / REGISTRY_NAME).exists() else {}
-    names[channel] = name
-    draft = models / f".{REGISTRY_NAME}.{os.getpid()}"
-    with draft.open("w") as file:
-        json.dump({c: names.get(c) for c in Channel}, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(models / REGISTRY_NAME)
+def head(models: Path, name: str, channel: Channel = Channel.STABLE) -> Path:
+    """Find the folder of the version of a head that a channel serves.
+
+    Raises:
+        HeadUnknown: there is no head of this name, or the channel serves none.
+        ArtifactInvalid: there is no readable registry, or it names no folder.
+    """
+    version = read(models).rollout(name).serves(channel)
+    if version is None:
+        raise HeadUnknown(f"no {channel} version of head {name!r}")
+    return head_folder(models, name, version)
 
 
-def _read(models: Path) -> dict[str, str | None]:
+def head_folder(models: Path, name: str, version: str) -> Path:
+    """Find the folder of one version of a head.
+
+    Raises:
+        ArtifactInvalid: there is no such folder.
+    """
+    if Path(name).name != name:
+        raise ArtifactInvalid(f"expected a plain name of a head, got {name!r}")
+    return _folder(models / HEADS / name, version, what=f"head {name}")
+
+
+def channel_of(job_id: str, share: float) -> Channel:
+    """Choose the channel of a job: always the same one for the same job, whoever asks.
+
+    Args:
+        job_id: any string.
+        share: part of all jobs that the canary gets, in [0, 1].
+    """
+    digest = hashlib.blake2b(job_id.encode(), digest_size=8).digest()
+    return Channel.CANARY if int.from_bytes(digest) < share * 2**64 else Channel.STABLE
+
+
+def assign(
+    models: Path,
+    channel: Channel,
+    name: str | None,
+    *,
+    head: str | None = None,
+    share: float | None = None,
+) -> Registry:
+    """Let a channel serve an artifact folder, or a version of ``head``; None empties the channel.
+
+    A stable one that is replaced becomes ``previous``. The registry is made where there is none.
+
+    Raises:
+        ArtifactInvalid: there is no such folder, or the registry is not one.
+        DiskFull: the registry could not be written; the old one stands.
+    """
+    if name is not None:
+        _ = _folder(models, name, what=channel) if head is None else head_folder(models, head, name)
+
+    def change(old: Rollout) -> Rollout:
+        update: dict[str, Any] = {} if share is None else {"share": share}
+        if channel is Channel.CANARY:
+            return old.model_copy(update={**update, "canary": name})
+        update |= {"stable": name}
+        if old.stable not in (None, name):
+            update["previous"] = old.stable
+        return old.model_copy(update=update)
+
+    return _change(models, head, change)
+
+
+def promote(models: Path, *, head: str | None = None) -> Registry:
+    """Make the canary stable; what was stable is where a rollback goes.
+
+    Raises:
+        RequestInvalid: there is no canary.
+        HeadUnknown: there is no head of this name.
+    """
+
+    def change(old: Rollout) -> Rollout:
+        if old.canary is None:
+            raise RequestInvalid(f"expected a canary of {_name(head)}, got none")
+        return old.model_copy(update={"stable": old.canary, "canary": None, "previous": old.stable})
+
+    return _change(models, head, change, must_exist=True)
+
+
+def rollback(models: Path, *, head: str | None = None, reason: str = "asked for") -> Registry:
+    """Take the canary back, or without one go back to what was stable before.
+
+    Raises:
+        RequestInvalid: there is neither a canary nor an earlier stable one.
+        HeadUnknown: there is no head of this name.
+    """
+
+    def change(old: Rollout) -> Rollout:
+        if old.canary is not None:
+            return _without_canary(old, reason)
+        if old.previous is None:
+            raise RequestInvalid(f"expected an earlier stable version of {_name(head)}, got none")
+        return old.model_copy(update={"stable": old.previous, "previous": old.stable})
+
+    return _change(models, head, change, must_exist=True)
+
+
+def withdraw(models: Path, version: str, *, head: str | None = None, reason: str) -> Registry:
+    """Take this very canary back because it failed; one that is no canary any more stays."""
+
+    def change(old: Rollout) -> Rollout:
+        return _without_canary(old, reason) if old.canary == version else old
+
+    return _change(models, head, change, must_exist=True)
+
+
+def _without_canary(old: Rollout, reason: str) -> Rollout:
+    assert old.canary is not None
+    gone = Withdrawn(version=old.canary, reason=reason, time=datetime.now(UTC))
+    return old.model_copy(update={"canary": None, "withdrawn": gone})
+
+
+def _change(
+    models: Path,
+    head: str | None,
+    change: Callable[[Rollout], Rollout],
+    *,
+    must_exist: bool = False,
+) -> Registry:
+    with _locked(models):
+        old = read(models) if must_exist or (models / REGISTRY_NAME).exists() else Registry()
+        known = old.rollout(head) if must_exist or head in (None, *old.heads) else Rollout()
+        new = old.with_rollout(head, change(known))
+        if new != old:
+            _write(models, new)
+        return new
+
+
+@contextmanager
+def _locked(models: Path) -> Iterator[None]:
+    """Keep other processes of this machine from changing the registry meanwhile."""
+    descriptor = os.open(models / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        names = json.loads((models / REGISTRY_NAME).read_bytes())
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(models: Path, registry: Registry) -> None:
+    draft = models / f".{REGISTRY_NAME}.{os.getpid()}"
+    content = registry.model_dump(mode="json", exclude_defaults=True)
+    # These two stand in every file, whatever they are: other readers look for them.
+    content = {"stable": registry.stable, "canary": registry.canary, **content}
+    try:
+        with draft.open("w") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(models / REGISTRY_NAME)
     except OSError as exc:
-        raise ArtifactInvalid(f"expected {models / REGISTRY_NAME}, got {exc.strerror}") from exc
-    except ValueError as exc:
-        raise ArtifactInvalid(f"expected JSON in {models / REGISTRY_NAME}") from exc
-    if not isinstance(names, dict):
-        raise ArtifactInvalid(f"expected an object in {models / REGISTRY_NAME}")
-    return names
+        draft.unlink(missing_ok=True)
+        raise DiskFull(f"{models / REGISTRY_NAME} cannot be written: {exc.strerror}") from exc
+
+
+def _folder(parent: Path, name: str | None, *, what: str) -> Path:
+    if name is None or Path(name).name != name or not (parent / name).is_dir():
+        raise ArtifactInvalid(f"expected {what} to name a folder of {parent}, got {name!r}")
+    return parent / name
+
+
+def _name(head: str | None) -> str:
+    return "the artifact" if head is None else f"head {head!r}"

@@ -94,7 +94,7 @@ class Desk:
         )
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
-        if accepted.bell:
+        if accepted.bell and order.queue.rung:
             self._bells.ring(order.queue)
         return accepted
 

@@ -46,7 +46,7 @@ class Bells:
         Raises:
             Unavailable: the broker did not take a message.
         """
-        waiting = [queue for queue, count in due.items() if count]
+        waiting = [queue for queue, count in due.items() if count and queue.rung]
         try:
             return [queue for queue in waiting if self._ring(queue)]
         except (OperationalError, RedisError, OSError) as exc:

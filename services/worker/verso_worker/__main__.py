@@ -37,6 +37,7 @@ from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
 
 _IDLE_POLL_S = 5.0
+_QUEUES = tuple(queue for queue in Queue if queue.rung)
 _log = logging.getLogger("verso_worker")
 
 
@@ -114,7 +115,7 @@ def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
 def _look_around(desk: Desk, over: threading.Event) -> None:
     """Claim from time to time without a bell, until the worker closes."""
     while not over.wait(_IDLE_POLL_S):
-        for queue in Queue:
+        for queue in _QUEUES:
             try:
                 desk.drain(queue)
             except VersoError as error:
@@ -149,8 +150,8 @@ def _consume(settings: WorkerSettings, desk: Desk) -> None:
     worker = app.Worker(
         pool="threads",
         # One thread more for each queue: a bell that finds all hands full leaves at once.
-        concurrency=hands + len(Queue),
-        queues=[queue.celery_name for queue in Queue],
+        concurrency=hands + len(_QUEUES),
+        queues=[queue.celery_name for queue in _QUEUES],
         hostname=f"verso@{settings.worker_name}",
         loglevel=settings.log_level,
         without_gossip=True,

@@ -23,6 +23,7 @@ from verso_core.errors import (
     CollectionUnknown,
     DocumentUnknown,
     PatchCorrupt,
+    RequestInvalid,
     VectorInvalid,
     VersoError,
     error_body,
@@ -100,6 +101,8 @@ class Pipeline:
                 outcome = Outcome(self._stats(work))
             case Kind.SCRUB:
                 outcome = Outcome(self._scrub_buckets(work))
+            case _:
+                raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
         outcome.result.timings_ms.update(timings.spent)
         return outcome
 

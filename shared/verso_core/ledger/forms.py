@@ -40,6 +40,8 @@ STAGE_BYTES = 4 << 20
 that one step never holds the server for long."""
 STAGED_FOR_MS = 600_000
 IDEMPOTENCY_S = 24 * 3600
+SERVING_S = 60.0
+"""A worker without a beat for so long, seconds, serves nothing."""
 
 Arg = bytes | str | int | float
 
@@ -144,7 +146,10 @@ def event(row: Sequence[Any]) -> Event:
     """Read one entry of an events stream."""
     fields = {text(name): text(value) for name, value in dict(row[1]).items()}
     data: dict[str, Any] = {"status": fields.pop("status")}
+    told = fields.pop("progress", None)
     data |= {name: int(value) for name, value in fields.items()}
+    if told is not None:
+        data["progress"] = json.loads(told)
     return Event(id=text(row[0]), data=data)
 
 
@@ -211,11 +216,25 @@ def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:
 def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:
     """Read the signs of life."""
     beats = [int(value) for name, value in rows.items() if name.startswith(b"beat:")]
+    trainers = [int(value) for name, value in rows.items() if name.startswith(b"trainer:")]
     embed = rows.get(b"embed")
     return Health(
         last_embed_age_s=None if embed is None else max(0.0, now_s - int(embed) / 1000),
         worker_beat_age_s=None if not beats else max(0.0, now_s - max(beats) / 1000),
+        trainer_beat_age_s=None if not trainers else max(0.0, now_s - max(trainers) / 1000),
     )
+
+
+def serving(
+    rows: Mapping[bytes, bytes], signs: Mapping[bytes, bytes], now_s: float
+) -> dict[str, dict[str, Any]]:
+    """Read what the workers serve that beat lately."""
+    found = {}
+    for name, row in sorted(rows.items()):
+        beat = signs.get(b"beat:" + name)
+        if beat is not None and now_s - int(beat) / 1000 < SERVING_S:
+            found[text(name)] = json.loads(row)
+    return found
 
 
 def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:

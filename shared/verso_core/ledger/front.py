@@ -224,6 +224,16 @@ class AsyncLedger:
                 rows, clock = await pipe.execute()
         return forms.health(rows, forms.server_seconds(clock))
 
+    async def serving(self) -> dict[str, dict[str, Any]]:
+        """Give what each living worker said it serves, by its name."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("serving"))
+                pipe.hgetall(key("health"))
+                pipe.time()
+                rows, signs, clock = await pipe.execute()
+        return forms.serving(rows, signs, forms.server_seconds(clock))
+
     async def depths(self) -> dict[Queue, Depth]:
         """Give what waits and runs in each queue."""
         return forms.depths(await self._run("depths", list(Queue)))

@@ -18,7 +18,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     drop        -                    sorted set: verified payloads, by the time they may be deleted
     load        -                    hash: unfinished slices and bytes, drain rate, for each queue
     totals      -                    hash: counters since the ledger was made
-    health      -                    hash: last real embed, last beat of each worker
+    health      -                    hash: last real embed, last beat of each worker and trainer
+    serving     -                    hash: worker -> what it serves, JSON
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events
     wake        {queue}              channel: new work came, for the hands that are awake
@@ -49,7 +50,7 @@ _ONE_FOR_EACH: Final = (
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
-    "collections", "uids", "gc", "dropped", "scrub", "damaged",
+    "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

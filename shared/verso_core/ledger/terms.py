@@ -117,7 +117,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of a job: status, done, slices, items, ok, err. ``id`` orders events."""
+    """One step of a job: status, done, slices, items, ok, err, and what its worker told of its
+    ``progress``. ``id`` orders events."""
 
     id: str
     data: dict[str, Any]
@@ -233,3 +234,4 @@ class Health:
 
     last_embed_age_s: float | None
     worker_beat_age_s: float | None
+    trainer_beat_age_s: float | None = None

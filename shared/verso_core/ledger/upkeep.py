@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from verso_core.jobs import Queue
 from verso_core.ledger import forms, scrub
@@ -58,8 +60,24 @@ class Upkeep(Steps):
 
     def forget_worker(self, worker: str) -> None:
         """Remove a worker that stopped in good order from the signs of life."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            pipe.hdel(key("health"), f"beat:{worker}")
+            pipe.hdel(key("serving"), worker)
+            pipe.execute()
+
+    def note_serving(self, worker: str, state: Mapping[str, Any]) -> None:
+        """Record what a worker serves, for whoever asks which models do."""
         with translated():
-            self._redis.hdel(key("health"), f"beat:{worker}")
+            self._redis.hset(key("serving"), worker, json.dumps(state))
+
+    def note_trainer(self, trainer: str) -> None:
+        """Record that a trainer is alive and can reach the ledger."""
+        self._note(f"trainer:{trainer}")
+
+    def forget_trainer(self, trainer: str) -> None:
+        """Remove a trainer that stopped in good order from the signs of life."""
+        with translated():
+            self._redis.hdel(key("health"), f"trainer:{trainer}")
 
     def health(self) -> Health:
         """Give the signs of life."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import redis
 from redis.backoff import ExponentialBackoff
@@ -136,6 +137,11 @@ class Ledger(Documents, Upkeep):
         for lease in leases:
             args += [lease.slice_id, lease.fence]
         return {forms.text(name) for name in self._run("beat", args)} if len(args) > 1 else set()
+
+    def progress(self, lease: Lease, state: Mapping[str, Any]) -> Commit:
+        """Tell whoever follows the job how far a slice is."""
+        args: list[forms.Arg] = [lease.slice_id, lease.fence, json.dumps(state)]
+        return Commit(forms.text(self._run("progress", args)))
 
     def commit(
         self,

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable, QueueFull
 from verso_core.jobs import Collection, Queue, Status
-from verso_core.ledger import AsyncLedger, Ledger, Limits, NewJob
+from verso_core.ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -188,3 +188,38 @@ async def test_a_waiter_outlives_a_restart_of_the_server(
     assert (await waiting).status is Status.SUCCEEDED
     await front.close()
     ledger.close()
+
+
+async def test_what_a_slice_tells_of_its_progress_is_an_event(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job())).job_id
+    [lease] = ledger.claim(Q, owner="w")
+    assert ledger.progress(lease, {"epoch": 1, "loss": 0.5}) is Commit.DONE
+    ledger.commit(lease, b"r", ok=2, errors=0)
+    assert ledger.progress(lease, {"epoch": 2}) is Commit.STALE
+    told = [event.data async for event in front.follow(job_id)]
+    assert [one.get("progress") for one in told] == [None, {"epoch": 1, "loss": 0.5}, None]
+    assert [one["status"] for one in told] == ["running", "running", "succeeded"]
+
+
+async def test_what_serves_is_told_by_workers_that_live(front: AsyncLedger, ledger: Ledger) -> None:
+    ledger.note_serving("a", {"stable": "x"})
+    assert await front.serving() == {}  # it never beat
+    ledger.note_beat("a")
+    assert await front.serving() == {"a": {"stable": "x"}}
+    ledger.forget_worker("a")
+    ledger.note_beat("a")
+    assert await front.serving() == {}
+
+
+async def test_a_trainer_is_known_by_its_beat_and_is_no_worker(
+    front: AsyncLedger, ledger: Ledger
+) -> None:
+    ledger.note_trainer("t")
+    health = await front.health()
+    assert health.trainer_beat_age_s is not None
+    assert health.trainer_beat_age_s < 5
+    assert health.worker_beat_age_s is None
+    ledger.forget_trainer("t")
+    assert (await front.health()).trainer_beat_age_s is None

@@ -141,8 +141,8 @@ class Hand:
                 return {"name": work.params["name"]}
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
-            case Kind.SCRUB:
-                raise AssertionError("the keeper asks for scrubs, the gateway never does")
+            case _:
+                raise AssertionError(f"the gateway never asks a worker for {work.kind}")
 
     def _hit(self, document: str, result: Result) -> dict[str, Any]:
         if document == "corrupt":

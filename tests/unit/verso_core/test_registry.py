@@ -1,34 +1,148 @@
-"""A channel names one artifact folder, or is a clear error."""
+"""A channel names one folder, or is a clear error; promote and rollback are inverses."""
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from verso_core.errors import ArtifactInvalid
-from verso_core.registry import REGISTRY_NAME, Channel, assign, resolve
+from verso_core import registry
+from verso_core.errors import ArtifactInvalid, HeadUnknown, RequestInvalid
+from verso_core.registry import REGISTRY_NAME, Channel, assign, channel_of, resolve
 
 
-def test_a_channel_resolves_to_what_was_assigned(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    assign(tmp_path, Channel.STABLE, "one")
-    assign(tmp_path, Channel.CANARY, "two")
-    assert resolve(tmp_path) == tmp_path / "one"
-    assert resolve(tmp_path, Channel.CANARY) == tmp_path / "two"
-    assign(tmp_path, Channel.CANARY, None)
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    for name in ("one", "two", "heads/mood/v1", "heads/mood/v2"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path
+
+
+def test_a_channel_resolves_to_what_was_assigned(models: Path) -> None:
+    assign(models, Channel.STABLE, "one")
+    assign(models, Channel.CANARY, "two")
+    assert resolve(models) == models / "one"
+    assert resolve(models, Channel.CANARY) == models / "two"
+    assign(models, Channel.CANARY, None)
     with pytest.raises(ArtifactInvalid, match="canary"):
-        resolve(tmp_path, Channel.CANARY)
+        resolve(models, Channel.CANARY)
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"stable": "missing"}', '{"stable": "../x"}'])
-def test_a_registry_that_names_no_folder_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / REGISTRY_NAME).write_text(content)
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", '{"stable": "missing"}', '{"stable": "../x"}', '{"stable": "one", "canari": null}'],
+)
+def test_a_registry_that_names_no_folder_is_refused(models: Path, content: str) -> None:
+    (models / REGISTRY_NAME).write_text(content)
     with pytest.raises(ArtifactInvalid):
-        resolve(tmp_path)
+        resolve(models)
 
 
 def test_no_registry_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ArtifactInvalid, match=REGISTRY_NAME):
         resolve(tmp_path)
+
+
+def test_a_file_from_before_there_were_heads_reads(models: Path) -> None:
+    (models / REGISTRY_NAME).write_text('{"stable": "one", "canary": null}')
+    assert registry.read(models).heads == {}
+    assign(models, Channel.CANARY, "v1", head="mood", share=0.5)
+    assert resolve(models) == models / "one"
+    content = json.loads((models / REGISTRY_NAME).read_text())
+    assert content == {
+        "stable": "one",
+        "canary": None,
+        "heads": {"mood": {"canary": "v1", "share": 0.5}},
+    }
+
+
+def test_only_a_folder_that_is_there_can_be_assigned(models: Path) -> None:
+    with pytest.raises(ArtifactInvalid):
+        assign(models, Channel.STABLE, "three")
+    with pytest.raises(ArtifactInvalid):
+        assign(models, Channel.STABLE, "v3", head="mood")
+    with pytest.raises(ArtifactInvalid):
+        assign(models, Channel.STABLE, "one", head="../..")
+
+
+@pytest.mark.parametrize(("head", "old", "new"), [(None, "one", "two"), ("mood", "v1", "v2")])
+def test_a_canary_is_promoted_and_rolled_back(
+    models: Path, head: str | None, old: str, new: str
+) -> None:
+    assign(models, Channel.STABLE, old, head=head)
+    assign(models, Channel.CANARY, new, head=head, share=0.25)
+    registry.promote(models, head=head)
+    now = registry.read(models).rollout(head)
+    assert (now.stable, now.canary, now.previous, now.share) == (new, None, old, 0.25)
+    registry.rollback(models, head=head)
+    now = registry.read(models).rollout(head)
+    assert (now.stable, now.previous) == (old, new)
+    registry.rollback(models, head=head)  # and forth again
+    assert registry.read(models).rollout(head).stable == new
+
+
+def test_a_rollback_takes_a_canary_first(models: Path) -> None:
+    assign(models, Channel.STABLE, "v1", head="mood")
+    assign(models, Channel.CANARY, "v2", head="mood")
+    registry.rollback(models, head="mood", reason="worse")
+    now = registry.read(models).rollout("mood")
+    assert (now.stable, now.canary) == ("v1", None)
+    assert now.withdrawn is not None
+    assert (now.withdrawn.version, now.withdrawn.reason) == ("v2", "worse")
+    with pytest.raises(RequestInvalid, match="earlier"):
+        registry.rollback(models, head="mood")
+
+
+def test_only_the_canary_that_failed_is_withdrawn(models: Path) -> None:
+    assign(models, Channel.CANARY, "v2", head="mood")
+    registry.withdraw(models, "v1", head="mood", reason="late news of an older one")
+    assert registry.read(models).rollout("mood").canary == "v2"
+    registry.withdraw(models, "v2", head="mood", reason="failed")
+    assert registry.read(models).rollout("mood").canary is None
+
+
+def test_what_is_not_there_is_not_promoted(models: Path) -> None:
+    assign(models, Channel.STABLE, "one")
+    with pytest.raises(RequestInvalid, match="canary"):
+        registry.promote(models)
+    with pytest.raises(HeadUnknown):
+        registry.promote(models, head="mood")
+    with pytest.raises(HeadUnknown):
+        registry.head(models, "mood")
+    assign(models, Channel.STABLE, "v1", head="mood")
+    assert registry.head(models, "mood") == models / "heads" / "mood" / "v1"
+    with pytest.raises(HeadUnknown, match="canary"):
+        registry.head(models, "mood", Channel.CANARY)
+
+
+def test_changes_made_at_once_are_all_kept(models: Path) -> None:
+    names = [f"head-{n}" for n in range(16)]
+    for name in names:
+        (models / "heads" / name / "v").mkdir(parents=True)
+    threads = [
+        threading.Thread(target=assign, args=(models, Channel.STABLE, "v"), kwargs={"head": name})
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(registry.read(models).heads) == sorted(names)
+
+
+@given(st.text(), st.floats(0, 1))
+def test_a_jobs_channel_never_changes_and_grows_with_the_share(job: str, share: float) -> None:
+    assert channel_of(job, share) is channel_of(job, share)
+    assert channel_of(job, 0) is Channel.STABLE
+    assert channel_of(job, 1) is Channel.CANARY
+    if channel_of(job, share) is Channel.CANARY:
+        assert channel_of(job, min(1.0, share * 1.5)) is Channel.CANARY
+
+
+def test_a_share_is_about_that_share() -> None:
+    chosen = sum(channel_of(f"job-{n}", 0.1) is Channel.CANARY for n in range(10_000))
+    assert 800 < chosen < 1200

@@ -4,10 +4,11 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local function emit(job)
+-- Tells of a job's state; `told` is what a worker says of its progress, JSON.
+local function emit(job, told)
   local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err')
   redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
-    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6])
+    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(told and { 'progress', told } or {}))
   redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
 end
 
