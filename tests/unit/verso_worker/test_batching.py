@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -116,6 +117,25 @@ def test_a_closed_pool_ends_a_waiting_taker() -> None:
     pool.close()
     thread.join(10)
     assert ended.is_set()
+
+
+def test_one_request_gives_work_to_every_taker_that_waits() -> None:
+    pool: Pool[int] = Pool()
+    together = threading.Barrier(2, timeout=10)
+
+    def take() -> None:
+        pool.take_batch(budget=1, rows=1)
+        together.wait()  # the first batch is not over before the second was taken
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(pool._changed._waiters) < 2:  # type: ignore[attr-defined]
+        time.sleep(0.001)
+    pool.put([1, 2], [1, 1])
+    for thread in threads:
+        thread.join(10)
+    assert not together.broken
 
 
 @given(costs=_COSTS, padding=st.integers(0, 100))

@@ -172,4 +172,6 @@ class Pool(Generic[Work]):
             item.request.served += max(1, item.cost)
             if not waiting:
                 del self._by_request[item.request]
+        if self._items:
+            self._changed.notify()  # one call of put wakes one taker, and has work for more
         return taken

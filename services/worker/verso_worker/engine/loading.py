@@ -50,19 +50,31 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
             codec.profile.onnxruntime,
             ort.__version__,
         )
-    sessions = {
-        name: open_session(
+
+    def session(name: str, cores: int) -> ort.InferenceSession:
+        return open_session(
             artifact.data[name],
             name,
-            threads=threads,
+            threads=cores,
             device=device,
             optimisation=codec.profile.optimisation,
         )
-        for name in ("encoder.onnx", "memory.onnx", "decoder.onnx")
-    }
+
+    lanes = threads if device is Device.CPU else 1
     service = Service(
-        Encoder(sessions["encoder.onnx"], artifact.data["encoder_tokenizer.json"], space),
-        Decoder(sessions["memory.onnx"], sessions["decoder.onnx"], codec, dim=space.dim),
+        Encoder(
+            session("encoder.onnx", threads),
+            artifact.data["encoder_tokenizer.json"],
+            space,
+            narrow=session("encoder.onnx", 1) if lanes > 1 else None,
+            lanes=lanes,
+        ),
+        Decoder(
+            session("memory.onnx", threads),
+            session("decoder.onnx", threads),
+            codec,
+            dim=space.dim,
+        ),
         vocabulary=Vocabulary(
             artifact.data["decoder_tokenizer.json"], size=codec.vocab, max_tokens=codec.max_tokens
         ),

@@ -75,6 +75,7 @@ class Service:
             budget=ENCODE_BUDGET,
             rows=BATCH_ROWS,
             padding=PADDING,
+            threads=encoder.lanes,
         )
         self._code: Lane[Codable, bytes] = Lane(
             "code",
