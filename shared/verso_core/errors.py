@@ -8,7 +8,7 @@
     │   ├── SpaceMismatch              └── QuestionTooLong
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
-    │   └── HeadUnknown
+    │   ├── HeadUnknown                └── WebhookUnknown
     ├── CollectionExists
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
@@ -146,6 +146,12 @@ class JobUnknown(NotFound):
     """Raised when no job has the given id, or it has expired."""
 
     code = "job_unknown"
+
+
+class WebhookUnknown(NotFound):
+    """Raised when no webhook of the caller has the given id."""
+
+    code = "webhook_unknown"
 
 
 class HeadUnknown(NotFound):

@@ -41,6 +41,7 @@ STATUSES: dict[str, int] = {
     "collection_unknown": 404,
     "document_unknown": 404,
     "job_unknown": 404,
+    "webhook_unknown": 404,
     "head_unknown": 404,
     "collection_exists": 409,
     "record_corrupt": 500,
