@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.ports import Vectors
+from verso_worker.rollout import Follower
 from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
+from verso_worker.trials import Trials
 from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
 
@@ -60,7 +63,11 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             settings.data / "artifacts", run, threads=settings.threads, device=settings.device
         )
         stack.callback(shelf.close)
-        shelf.open(settings.artifact)
+        metrics = Metrics(registry)
+        follower = Follower(
+            settings.models, shelf, metrics, tell=partial(ledger.note_serving, owner)
+        )
+        follower.open()
         pipeline = Pipeline(shelf, vectors, ledger)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = Heart(
@@ -69,6 +76,9 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         heart.beat()
         heart.start()
         stack.callback(heart.stop)
+        follower.step()
+        follower.start()
+        stack.callback(follower.stop)
         if settings.metrics_port:
             server, thread = start_http_server(settings.metrics_port, registry=registry)
             stack.callback(thread.join)
@@ -77,7 +87,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             ledger,
             pipeline,
             heart,
-            Metrics(registry),
+            metrics,
             owner=owner,
             hands={
                 Queue.INTERACTIVE: settings.interactive_slices,
@@ -89,6 +99,12 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             raw_grace_s=settings.raw_grace_s,
             ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
             linger_s=settings.linger_s,
+            trials=Trials(
+                shelf,
+                metrics,
+                make=lambda models: Pipeline(models, vectors, ledger),
+                withdraw=follower.withdraw,
+            ),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from verso_core.jobs import Kind, Result
 from verso_core.record import Codec
@@ -10,6 +10,8 @@ from verso_core.record import Codec
 # From a search of a few milliseconds to a bulk slice on one busy core.
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 OUTCOMES = ("done", "stale", "verified", "rewritten", "retried", "failed")
+
+SWAPS = ("taken_up", "refused", "withdrawn")
 
 
 class Metrics:
@@ -52,6 +54,20 @@ class Metrics:
             ["status"],
             registry=registry,
         )
+        self._swaps = Counter(
+            "verso_model_swaps",
+            "Artifacts and heads that were published, by what came of them",
+            ["status"],
+            registry=registry,
+        )
+        self._trials = Counter(
+            "verso_canary_slices", "Slices done with a canary", ["status"], registry=registry
+        )
+        self.engines = Gauge("verso_engines", "Engine processes that run", registry=registry)
+        for status in SWAPS:
+            self._swaps.labels(status)
+        for status in ("passed", "failed"):
+            self._trials.labels(status)
         for kind in Kind:
             for phase in ("work", "verify") if kind is Kind.INGEST else ("work",):
                 self._seconds.labels(kind, phase)
@@ -80,6 +96,14 @@ class Metrics:
                     self._patch.inc(item["bytes_patch"])
                     for codec, records in item["codecs"].items():
                         self._records.labels(codec).inc(records)
+
+    def swap(self, status: str) -> None:
+        """Count something published that was taken up, refused or withdrawn."""
+        self._swaps.labels(status).inc()
+
+    def trial(self, status: str) -> None:
+        """Count a slice done with a canary: passed or failed."""
+        self._trials.labels(status).inc()
 
     def verified(self, *, sound: int, rewritten: int) -> None:
         """Count documents that an independent verify looked at."""

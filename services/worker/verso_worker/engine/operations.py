@@ -126,6 +126,11 @@ class EngineClient:
     def __init__(self, socket_path: Path, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._client = Client(socket_path, timeout_s)
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last call ended; 0 while one runs."""
+        return self._client.idle_s
+
     def info(self) -> dict[str, Any]:
         """Give what the engine serves: artifact, space and codec ids, device, versions."""
         return self._client.call("info")[0]
