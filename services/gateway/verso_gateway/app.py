@@ -31,14 +31,28 @@ from verso_gateway.routes import (
     jobs,
     openai,
     reconstruct,
+    registry,
     scrub,
     search,
+    train,
 )
 from verso_gateway.settings import Settings
 from verso_gateway.submit import Desk
 
 _CLOSE_S = 2.0
-_GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs, scrub)
+_GUARDED = (
+    ingest,
+    embed,
+    openai,
+    search,
+    reconstruct,
+    documents,
+    collections,
+    jobs,
+    scrub,
+    registry,
+    train,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:

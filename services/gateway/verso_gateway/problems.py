@@ -36,6 +36,7 @@ STATUSES: dict[str, int] = {
     "idempotency_conflict": 422,
     "space_mismatch": 422,
     "question_too_long": 422,
+    "training_data_invalid": 422,
     "unauthorized": 401,
     "not_found": 404,
     "collection_unknown": 404,
@@ -53,6 +54,7 @@ STATUSES: dict[str, int] = {
     "job_ended": 500,
     "attempts_exhausted": 500,
     "cancelled": 409,
+    "labels_changed": 409,
     "deadline_expired": 504,
     "queue_full": 429,
     "unavailable": 503,
@@ -60,6 +62,7 @@ STATUSES: dict[str, int] = {
     "vectors_unavailable": 503,
     "engine_unavailable": 503,
     "not_ready": 503,
+    "trainer_unavailable": 503,
     "durability_missing": 503,
     "disk_full": 507,
 }

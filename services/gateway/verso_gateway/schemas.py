@@ -38,6 +38,18 @@ class IngestRequest(Wire):
     documents: list[Document]
 
 
+class RegistryView(BaseModel):
+    """Which models serve, as ``/v1/registry`` shows it."""
+
+    artifact: dict[str, Any] = Field(
+        description="stable, canary, share, previous, withdrawn (version, reason, time)"
+    )
+    heads: dict[str, dict[str, Any]] = Field(description="the same for each head, by name")
+    workers: list[dict[str, Any]] = Field(
+        description="what each worker serves, and what it refused and why"
+    )
+
+
 class ErrorView(BaseModel):
     """An error of one item or of a job."""
 

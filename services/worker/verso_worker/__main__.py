@@ -32,6 +32,7 @@ from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.ports import Vectors
+from verso_worker.releases import Releases
 from verso_worker.rollout import Follower
 from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
@@ -68,7 +69,8 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             settings.models, shelf, metrics, tell=partial(ledger.note_serving, owner)
         )
         follower.open()
-        pipeline = Pipeline(shelf, vectors, ledger)
+        releases = Releases(settings.models)
+        pipeline = Pipeline(shelf, vectors, ledger, releases=releases)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = Heart(
             ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
@@ -102,7 +104,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             trials=Trials(
                 shelf,
                 metrics,
-                make=lambda models: Pipeline(models, vectors, ledger),
+                make=lambda models: Pipeline(models, vectors, ledger, releases=releases),
                 withdraw=follower.withdraw,
             ),
         )

@@ -28,8 +28,10 @@ from verso_core.record import Entry, point_ids
 from verso_worker.collections import Collections
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
+from verso_worker.labelled import Labelled
 from verso_worker.ports import Documents, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Reader
+from verso_worker.releases import Releases
 from verso_worker.restore import Restore
 from verso_worker.scrub import COUNTED, Scrub
 from verso_worker.search import Search
@@ -46,14 +48,23 @@ class Pipeline:
         vectors: the vector store.
         documents: entries and collections.
         buckets: number of buckets of a new collection.
+        releases: changes which models are served; None where that cannot be asked for.
     """
 
     def __init__(
-        self, models: Models, vectors: Vectors, documents: Documents, *, buckets: int = 4096
+        self,
+        models: Models,
+        vectors: Vectors,
+        documents: Documents,
+        *,
+        buckets: int = 4096,
+        releases: Releases | None = None,
     ) -> None:
         self._models = models
         self._vectors = vectors
         self._documents = documents
+        self._releases = releases
+        self._labelled = Labelled(vectors, documents)
         self._reader = Reader(models, vectors, documents)
         self._collections = Collections(models, vectors, documents, buckets)
         self._search = Search(models, vectors, self._reader)
@@ -91,6 +102,10 @@ class Pipeline:
                 outcome = Outcome(self._collections.stats(self._collection(work, param="name")))
             case Kind.SCRUB:
                 outcome = Outcome(self._scrub_buckets(work))
+            case Kind.ROWS:
+                outcome = Outcome(self._labelled.run(work, self._collection(work)))
+            case Kind.MODELS if self._releases is not None:
+                outcome = Outcome(self._releases.run(work))
             case _:
                 raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
         outcome.result.timings_ms.update(timings.spent)

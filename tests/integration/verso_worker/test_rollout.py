@@ -48,8 +48,10 @@ class Place:
                 graph.write(b"\xff" * 64)
         return folder.name
 
-    def assign(self, name: str | None, channel: Channel = Channel.STABLE, **share: float) -> None:
-        registry.assign(self.models, channel, name, **share)
+    def assign(
+        self, name: str, channel: Channel = Channel.STABLE, *, share: float | None = None
+    ) -> None:
+        registry.assign(self.models, channel, name, share=share)
 
     def serves(self) -> str:
         state = self.follower.state()["artifact"]["stable"]
