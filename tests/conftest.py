@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 import redis
+
+from verso_core import manifest
 
 FLAGS = {
     "bind": "127.0.0.1",
@@ -41,6 +44,33 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+ARTIFACT = Path(__file__).parent / "data" / "artifact-tiny"
+
+
+def make_variant(folder: Path, number: int, *, source: Path = ARTIFACT) -> Path:
+    """Write an artifact that differs from another in its codec's id and in nothing else.
+
+    A note at the end of the decoder's file (field 6 of ONNX's ModelProto, ``doc_string``) changes
+    its hash and none of its numbers.
+    """
+    shutil.copytree(source, folder)
+    note = f"variant {number}".encode()
+    with (folder / "decoder.onnx").open("ab") as graph:
+        graph.write(b"\x32" + bytes([len(note)]) + note)
+    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
+    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
+    parsed = manifest.Manifest.model_validate(content)
+    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
+    (folder / manifest.MANIFEST_NAME).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def variant() -> Callable[..., Path]:
+    """Make artifacts of one space with codecs of their own: ``variant(folder, 1)``."""
+    return make_variant
 
 
 class ValkeyServer:

@@ -5,11 +5,11 @@
     │   ├── TextNotEncodable           ├── TextTooLarge        ├── DuplicateId
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
-    │   ├── SpaceMismatch              └── QuestionTooLong
+    │   ├── SpaceMismatch              ├── QuestionTooLong     └── TrainingDataInvalid
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
-    │   └── HeadUnknown
-    ├── CollectionExists
+    │   ├── HeadUnknown                └── WebhookUnknown
+    ├── CollectionExists               ├── LabelsChanged
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
@@ -20,7 +20,7 @@
     └── Unavailable                    try again later
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
-        └── DurabilityMissing
+        ├── DurabilityMissing          └── TrainerUnavailable
 
 An error has a stable ``code`` (part of the API: never renamed), says whether trying again can help
 (``retryable``), and a message that tells what was expected and what came. It knows nothing of HTTP;
@@ -124,6 +124,12 @@ class QuestionTooLong(RequestInvalid):
     code = "question_too_long"
 
 
+class TrainingDataInvalid(RequestInvalid):
+    """Raised when labelled rows, questions or pairs cannot be trained on as they are."""
+
+    code = "training_data_invalid"
+
+
 class NotFound(VersoError):
     """Raised when a named thing does not exist."""
 
@@ -148,6 +154,12 @@ class JobUnknown(NotFound):
     code = "job_unknown"
 
 
+class WebhookUnknown(NotFound):
+    """Raised when no webhook of the caller has the given id."""
+
+    code = "webhook_unknown"
+
+
 class HeadUnknown(NotFound):
     """Raised when no head has the given name, or none that does what was asked."""
 
@@ -158,6 +170,12 @@ class CollectionExists(VersoError):
     """Raised when a collection is created again with other settings."""
 
     code = "collection_exists"
+
+
+class LabelsChanged(VersoError):
+    """Raised when a head is trained for other labels than its stable version has."""
+
+    code = "labels_changed"
 
 
 class RecordCorrupt(VersoError):
@@ -259,6 +277,12 @@ class DiskFull(Unavailable):
     """Raised when a store has no room and refuses before anything is harmed."""
 
     code = "disk_full"
+
+
+class TrainerUnavailable(Unavailable):
+    """Raised when no trainer runs that could train a head."""
+
+    code = "trainer_unavailable"
 
 
 class DurabilityMissing(Unavailable):

@@ -145,6 +145,15 @@ def resolve(models: Path, channel: Channel = Channel.STABLE) -> Path:
     return _folder(models, read(models).artifact.serves(channel), what=channel)
 
 
+def artifact_folder(models: Path, name: str | None) -> Path:
+    """Find the folder of an artifact.
+
+    Raises:
+        ArtifactInvalid: there is no such folder.
+    """
+    return _folder(models, name, what="the registry")
+
+
 def head(models: Path, name: str, channel: Channel = Channel.STABLE) -> Path:
     """Find the folder of the version of a head that a channel serves.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,10 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, from_body
 from verso_core.jobs import Item, Kind, Queue, SliceSpec, cut
 from verso_core.ledger import Accepted, JobRecord
-from verso_gateway import prefer, results, submit, views
+from verso_gateway import prefer, ratelimit, results, submit, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
+from verso_gateway.placement import placement_of
 from verso_gateway.submit import Ended, Order
 
 SLICE_ALL = 1 << 30
@@ -48,8 +50,21 @@ def order_of(
     slices: list[SliceSpec],
     queue: Queue = Queue.INTERACTIVE,
 ) -> Order:
-    """Make the order of a request whose body, if it had one, is not needed as its fingerprint."""
-    return Order(kind=kind, queue=queue, slices=slices, tenant=request.state.tenant)
+    """Make the order of a request, placed as its headers say.
+
+    Raises:
+        RequestInvalid: a header of its placement cannot be read.
+    """
+    asked = placement_of(request)
+    return Order(
+        kind=kind,
+        queue=queue,
+        slices=slices,
+        tenant=request.state.tenant,
+        deadline_s=asked.deadline_s,
+        urgency=asked.urgency,
+        webhook=asked.webhook,
+    )
 
 
 async def repeatable(request: Request, order: Order) -> Order:
@@ -98,6 +113,7 @@ async def respond(
     def accepted(placed: Accepted) -> None:
         request.state.job_id = placed.job_id  # an error from here on names the job
         headers.update(_headers(placed, applied=preference.applied(wait_s)))
+        headers.update(ratelimit.headers(order.queue, settings, placed))
 
     outcome = await context.desk.carry(order, wait_s=wait_s, accepted=accepted)
     if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
@@ -117,8 +133,9 @@ async def finish(request: Request, order: Order) -> Ended:
     context = context_of(request)
     preference = prefer.parse(request.headers.getlist("prefer"))
     wait_s = preference.wait(context.settings.wait_default_s, max_s=context.settings.wait_max_s)
+    deadline_s = min(max(wait_s, 1.0), order.deadline_s or math.inf)
     return await context.desk.finish(
-        replace(order, deadline_s=max(wait_s, 1.0)), timeout_s=max(wait_s, 1.0)
+        replace(order, deadline_s=deadline_s), timeout_s=max(wait_s, 1.0)
     )
 
 

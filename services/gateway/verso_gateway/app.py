@@ -31,14 +31,28 @@ from verso_gateway.routes import (
     jobs,
     openai,
     reconstruct,
+    registry,
     scrub,
     search,
+    train,
 )
 from verso_gateway.settings import Settings
 from verso_gateway.submit import Desk
 
 _CLOSE_S = 2.0
-_GUARDED = (ingest, embed, openai, search, reconstruct, documents, collections, jobs, scrub)
+_GUARDED = (
+    ingest,
+    embed,
+    openai,
+    search,
+    reconstruct,
+    documents,
+    collections,
+    jobs,
+    scrub,
+    registry,
+    train,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -51,7 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
     metrics = Metrics()
     gate = auth.Gate()
     if settings.api_keys_file is not None:
-        gate = auth.Gate(auth.read_keys(settings.api_keys_file))
+        gate = auth.Gate(auth.KeysFile(settings.api_keys_file))
     app = FastAPI(
         title="Verso",
         version="1",
@@ -91,13 +105,22 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
         ledger = AsyncLedger.from_url(settings.redis_url)
         bells = Bells(settings.broker_url, metrics=metrics)
         limits = Limits(
-            max_slices=settings.queue_limit_slices, max_bytes=settings.queue_limit_bytes
+            max_slices=settings.queue_limit_slices,
+            max_bytes=settings.queue_limit_bytes,
+            tenant_share=settings.tenant_part,
         )
         app.state.context = Context(
             settings=settings,
             ledger=ledger,
             catalogue=Catalogue(ledger),
-            desk=Desk(ledger, bells, metrics=metrics, limits=limits, closing=closing),
+            desk=Desk(
+                ledger,
+                bells,
+                metrics=metrics,
+                limits=limits,
+                keep_s=settings.keep_s,
+                closing=closing,
+            ),
             metrics=metrics,
             gate=gate,
             closing=closing,

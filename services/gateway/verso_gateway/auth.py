@@ -5,6 +5,10 @@ the SHA-256 of the whole key in hex, so that the file gives no key away; ``#`` s
 
     laptop 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
+The file is looked at again every second while requests come, so keys come and go without a restart.
+A file that cannot be read then changes nothing: the keys read before stay good. Two lines of one
+name are two keys of one tenant, which is how a key is changed without a gap.
+
 A random key of 256 bits needs no slow hash: there is no dictionary to try.
 """
 
@@ -12,8 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +30,9 @@ from starlette.requests import HTTPConnection
 from verso_core.errors import Unauthorized
 
 TENANT_DEFAULT = "default"
+LOOK_S = 1.0
+"""Age at which what is known of the keys file is looked at again, seconds."""
+_log = logging.getLogger(__name__)
 _LINE = re.compile(r"^(?P<name>[A-Za-z0-9_.-]{1,64})\s+(?P<digest>[0-9a-f]{64})$")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -61,11 +71,54 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     return tuple(keys)
 
 
+class KeysFile:
+    """The keys of a file, as it is now.
+
+    Args:
+        path: the file.
+        clock: seconds that never go back.
+
+    Raises:
+        ValueError: the file is no keys file, at the start.
+        OSError: it cannot be read, at the start.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._looked_s = clock()
+        self._stamp = _stamp(path)
+        self._keys = read_keys(path)
+
+    def __call__(self) -> tuple[Key, ...]:
+        """Give the keys; the file is read again when it has changed."""
+        if self._clock() - self._looked_s >= LOOK_S:
+            self._looked_s = self._clock()
+            try:
+                stamp = _stamp(self._path)
+                if stamp != self._stamp:
+                    self._stamp, self._keys = stamp, read_keys(self._path)
+                    _log.info("API keys are read again", extra={"count": len(self._keys)})
+            except (OSError, ValueError) as error:
+                # the message of a ValueError names a line and quotes none of it
+                _log.error("the API keys stay as they are: %s", error)
+        return self._keys
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def _no_keys() -> tuple[Key, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Decides who a caller is. Without keys only this machine's own programs may call."""
 
-    keys: tuple[Key, ...] = ()
+    known: Callable[[], tuple[Key, ...]] = _no_keys
 
     def tenant(self, connection: HTTPConnection) -> str:
         """Name the caller's tenant.
@@ -74,7 +127,8 @@ class Gate:
             Unauthorized: no known key came with the request, or, where no keys are in use, the
                 request looks like one that a web page of another site made a browser send.
         """
-        if not self.keys:
+        keys = self.known()
+        if not keys:
             _check_not_a_web_page(connection)
             return TENANT_DEFAULT
         presented = _presented(connection)
@@ -82,7 +136,7 @@ class Gate:
             raise Unauthorized("expected an API key: 'Authorization: Bearer vk_...' or X-API-Key")
         digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
         found = None
-        for key in self.keys:  # no early end: the time must not tell which key is close
+        for key in keys:  # no early end: the time must not tell which key is close
             if hmac.compare_digest(key.digest, digest):
                 found = key.name
         if found is None:

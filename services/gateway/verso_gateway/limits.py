@@ -20,6 +20,8 @@ from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoErro
 from verso_gateway import problems
 
 NDJSON = "application/x-ndjson"
+UPLOADS = frozenset({NDJSON, "text/csv"})
+"""Media types whose bodies may be as long as an upload."""
 _DISCARD_BYTES = 64 * 1024 * 1024
 
 
@@ -48,7 +50,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        upload = headers.get("content-type", "").partition(";")[0].strip().lower() == NDJSON
+        upload = headers.get("content-type", "").partition(";")[0].strip().lower() in UPLOADS
         body = _Body(
             receive,
             limit_bytes=self._upload_bytes if upload else self._body_bytes,

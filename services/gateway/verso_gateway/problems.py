@@ -36,11 +36,13 @@ STATUSES: dict[str, int] = {
     "idempotency_conflict": 422,
     "space_mismatch": 422,
     "question_too_long": 422,
+    "training_data_invalid": 422,
     "unauthorized": 401,
     "not_found": 404,
     "collection_unknown": 404,
     "document_unknown": 404,
     "job_unknown": 404,
+    "webhook_unknown": 404,
     "head_unknown": 404,
     "collection_exists": 409,
     "record_corrupt": 500,
@@ -52,6 +54,7 @@ STATUSES: dict[str, int] = {
     "job_ended": 500,
     "attempts_exhausted": 500,
     "cancelled": 409,
+    "labels_changed": 409,
     "deadline_expired": 504,
     "queue_full": 429,
     "unavailable": 503,
@@ -59,6 +62,7 @@ STATUSES: dict[str, int] = {
     "vectors_unavailable": 503,
     "engine_unavailable": 503,
     "not_ready": 503,
+    "trainer_unavailable": 503,
     "durability_missing": 503,
     "disk_full": 507,
 }
@@ -90,7 +94,6 @@ def answer(scope: Scope, error: BaseException) -> Response:
     body = error_body(error)
     openai = scope["path"].startswith(_OPENAI_PATHS)
     status = STATUSES[body["code"]]
-    scope.setdefault("state", {})["code"] = body["code"]  # for whoever counts
     pointer = scope.get("state", {}).get("pointer")
     if openai and status == 422:
         status = 400  # the protocol knows no 422

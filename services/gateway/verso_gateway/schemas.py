@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from verso_core.jobs import Kind, Name, Precision, Scalar, Status, TextPolicy, Wire
+from verso_core.ledger import Phase
 
 
 class Document(Wire):
@@ -37,6 +38,18 @@ class IngestRequest(Wire):
     documents: list[Document]
 
 
+class RegistryView(BaseModel):
+    """Which models serve, as ``/v1/registry`` shows it."""
+
+    artifact: dict[str, Any] = Field(
+        description="stable, canary, share, previous, withdrawn (version, reason, time)"
+    )
+    heads: dict[str, dict[str, Any]] = Field(description="the same for each head, by name")
+    workers: list[dict[str, Any]] = Field(
+        description="what each worker serves, and what it refused and why"
+    )
+
+
 class ErrorView(BaseModel):
     """An error of one item or of a job."""
 
@@ -57,12 +70,50 @@ class JobView(BaseModel):
     slices: int = Field(description="parts the job is worked on in")
     slices_done: int
     attempts: int = Field(description="most times one slice was begun")
+    urgency: int = Field(description="of RFC 9218: 0 first, 7 last")
     created: datetime
     started: datetime | None
     finished: datetime | None
+    deadline: datetime | None = Field(description="work not begun by then never is")
     error: ErrorView | None
     results: list[dict[str, Any]] | None = None
     next_cursor: str | None = None
+
+
+class JobList(BaseModel):
+    """A page of jobs, the newest first."""
+
+    jobs: list[JobView]
+    next_cursor: str | None
+
+
+class DeadLetterView(BaseModel):
+    """A slice that crashed or failed too often."""
+
+    job_id: str
+    slice: int
+    kind: Kind
+    phase: Phase
+    items: int
+    bytes: int
+    crashes: int
+    errors: int
+    error: ErrorView
+    died: datetime
+
+
+class DeadLetterList(BaseModel):
+    """A page of dead letters, the newest first."""
+
+    dead_letters: list[DeadLetterView]
+    next_cursor: str | None
+
+
+class Replayed(BaseModel):
+    """Which jobs got new attempts."""
+
+    jobs: list[str]
+    more: bool = Field(description="more dead letters fit: ask again")
 
 
 class BatchView(JobView):

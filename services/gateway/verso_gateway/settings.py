@@ -44,10 +44,22 @@ class Settings(BaseSettings):
     queue_limit_bytes: int = Field(
         default=1024 * _MIB, ge=1, description="payload bytes that may wait in the ledger"
     )
+    tenant_share: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        description="part of those limits that one API key's work may take; the rest is for others",
+    )
+    keep_s: int = Field(
+        default=24 * 3600, ge=60, description="jobs and results stay so long after their end"
+    )
     wait_default_s: float = Field(
         default=10.0, ge=0, description="how long an interactive request waits for its result"
     )
     wait_max_s: float = Field(default=60.0, ge=0, description="longest wait a caller may ask for")
+    ready_beat_age_s: float = Field(
+        default=15.0, gt=0, description="ready only if a worker's heart beat this lately"
+    )
     ready_embed_age_s: float = Field(
         default=30.0, gt=0, description="ready only if a worker embedded a text this lately"
     )
@@ -66,6 +78,11 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+    @property
+    def tenant_part(self) -> float:
+        """Give the part of a queue that one tenant may fill; without keys there is but one."""
+        return 1.0 if self.api_keys_file is None else self.tenant_share
 
     @model_validator(mode="after")
     def _keys_beyond_loopback(self) -> Settings:

@@ -24,7 +24,7 @@ from verso_core.errors import (
     from_body,
 )
 from verso_core.jobs import Kind, Queue, Result, SliceSpec, Status
-from verso_core.ledger import Accepted, AsyncLedger, JobRecord, Limits, NewJob, Outcome
+from verso_core.ledger import URGENCY, Accepted, AsyncLedger, JobRecord, Limits, NewJob, Outcome
 from verso_gateway.bells import Bells
 from verso_gateway.metrics import Metrics
 
@@ -35,6 +35,8 @@ class Order:
 
     Args:
         deadline_s: drop the work when nobody has begun it after so many seconds.
+        urgency: 0 first, 7 last among the tenant's jobs.
+        webhook: id of the webhook that is told of the end.
     """
 
     kind: Kind
@@ -43,6 +45,8 @@ class Order:
     tenant: str
     idempotency: tuple[str, str] | None = None
     deadline_s: float | None = None
+    urgency: int = URGENCY
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,14 @@ class Desk:
         *,
         metrics: Metrics,
         limits: Limits,
+        keep_s: int,
         closing: asyncio.Event,
     ) -> None:
         self._ledger = ledger
         self._bells = bells
         self._metrics = metrics
         self._limits = limits
+        self._keep_s = keep_s
         self._closing = closing
 
     async def place(self, order: Order, *, job_id: str | None = None) -> Accepted:
@@ -89,7 +95,10 @@ class Desk:
                 idempotency=order.idempotency,
                 deadline_s=order.deadline_s,
                 limits=self._limits,
+                keep_s=self._keep_s,
                 job_id=job_id,
+                urgency=order.urgency,
+                webhook=order.webhook,
             )
         )
         if not accepted.replayed:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.jobs import Collection, Kind, Result
-from verso_core.ledger import JobRecord, Scrub
+from verso_core.ledger import DeadLetter, JobRecord, Scrub
 from verso_gateway import results
 from verso_gateway.submit import Ended
 
@@ -24,10 +24,28 @@ def job(record: JobRecord) -> dict[str, Any]:
         "slices": record.slices,
         "slices_done": record.done,
         "attempts": record.attempts,
+        "urgency": record.urgency,
         "created": _moment(record.created),
         "started": _moment(record.started),
         "finished": _moment(record.finished),
+        "deadline": _moment(record.deadline),
         "error": record.error,
+    }
+
+
+def dead_letter(letter: DeadLetter) -> dict[str, Any]:
+    """Describe a dead letter; its text is not shown."""
+    return {
+        "job_id": letter.job_id,
+        "slice": letter.number,
+        "kind": letter.kind,
+        "phase": letter.phase,
+        "items": letter.items,
+        "bytes": letter.size_bytes,
+        "crashes": letter.crashes,
+        "errors": letter.errors,
+        "error": letter.error,
+        "died": _moment(letter.died),
     }
 
 

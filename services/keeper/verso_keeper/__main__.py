@@ -16,11 +16,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 
 from verso_core import telemetry
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
-from verso_core.ledger import Ledger, check_durability, server
+from verso_core.ledger import Ledger, check_durability
 from verso_core.ledger.work import connect
 from verso_keeper.bells import Bells
 from verso_keeper.collector import LedgerCollector
@@ -100,16 +100,14 @@ def drop(ledger: Ledger) -> None:
 
 def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
     # A client of its own that gives up soon: a scrape must not wait for a ledger that is away.
-    client = connect(settings.redis_url, timeout_s=2.0, retries=0)
-    counts = Ledger(client)
+    counts = Ledger(connect(settings.redis_url, timeout_s=2.0, retries=0))
     stack.callback(counts.close)
     registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    registry.register(LedgerCollector(counts, server=lambda: server.ask(client)))
-    pages, thread = start_http_server(settings.metrics_port, registry=registry)
-    stack.callback(pages.server_close)
+    registry.register(LedgerCollector(counts))
+    server, thread = start_http_server(settings.metrics_port, registry=registry)
+    stack.callback(server.server_close)
     stack.callback(thread.join)
-    stack.callback(pages.shutdown)
+    stack.callback(server.shutdown)
 
 
 def _await_ledger(settings: KeeperSettings, over: threading.Event) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from verso_core.errors import VersoError
 from verso_standalone import demo as demonstration
+from verso_standalone.models import artifact_of
 from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
 Artifact = Annotated[
@@ -61,6 +62,7 @@ def up(
                 port=port,
                 api_keys_file=api_keys,
                 threads=threads or usable_cores(),
+                pinned=artifact is not None,
             )
         )
         with console.status("starting"):
@@ -144,7 +146,7 @@ def _table(stack: Stack) -> Table:
     for process in stack.processes:
         table.add_row(process.name, str(process.pid or "-"), process.where, str(process.log_path))
     table.add_row("data", "", str(stack.folder.root), "")
-    table.add_row("artifact", "", str(stack.config.artifact), "")
+    table.add_row("artifact", "", artifact_of(stack.folder.models), "")
     return table
 
 

@@ -4,6 +4,7 @@
     DIR/valkey/         ledger and patches (append-only file), configuration
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
+    DIR/models/         artifacts and heads that are served, with their registry
     DIR/...             what the worker keeps, above all the vectors
 
 The lock is inherited by every child process. When the supervisor is killed, the kernel kills its
@@ -43,6 +44,10 @@ class DataFolder:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
 
     def prepare(self) -> None:
         """Make the folder and its parts; nobody but the owner may look inside."""

@@ -31,6 +31,7 @@ from verso_core.errors import (
     from_body,
 )
 from verso_standalone.folder import DataFolder
+from verso_standalone.models import adopt
 from verso_standalone.process import Process
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
@@ -54,6 +55,7 @@ class StackConfig:
         threads: threads of the engine.
         ready_timeout_s: seconds until /readyz must be true.
         settings: more ``VERSO_*`` settings, given to every process.
+        pinned: serve this artifact even where one that was trained here was promoted.
     """
 
     data: Path
@@ -64,6 +66,7 @@ class StackConfig:
     threads: int = 2
     ready_timeout_s: float = 180.0
     settings: Mapping[str, str] = field(default_factory=dict)
+    pinned: bool = True
 
 
 def loopback(host: str) -> bool:
@@ -134,6 +137,7 @@ class Stack:
         self.folder.prepare()
         self._lock = self.folder.lock()
         try:
+            adopt(self.config.artifact, self.folder.models, pinned=self.config.pinned)
             valkey = Valkey(
                 find_program(), self.folder.valkey, port=free_port(), password=self.folder.secret()
             )
@@ -193,7 +197,7 @@ class Stack:
             "VERSO_BROKER_URL": valkey.url(1),
             "VERSO_DATA": str(self.folder.root),
             "VERSO_RUN": str(self.folder.run_folder()),
-            "VERSO_ARTIFACT": str(config.artifact.resolve()),
+            "VERSO_MODELS": str(self.folder.models),
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),
             "VERSO_THREADS": str(config.threads),

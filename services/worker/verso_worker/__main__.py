@@ -14,11 +14,12 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
@@ -31,9 +32,11 @@ from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.ports import Vectors
+from verso_worker.releases import Releases
+from verso_worker.rollout import Follower
 from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
-from verso_worker.usage import Usage
+from verso_worker.trials import Trials
 from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
 
@@ -61,8 +64,13 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             settings.data / "artifacts", run, threads=settings.threads, device=settings.device
         )
         stack.callback(shelf.close)
-        shelf.open(settings.artifact)
-        pipeline = Pipeline(shelf, vectors, ledger)
+        metrics = Metrics(registry)
+        follower = Follower(
+            settings.models, shelf, metrics, tell=partial(ledger.note_serving, owner)
+        )
+        follower.open()
+        releases = Releases(settings.models)
+        pipeline = Pipeline(shelf, vectors, ledger, releases=releases)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = Heart(
             ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
@@ -70,11 +78,18 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         heart.beat()
         heart.start()
         stack.callback(heart.stop)
-        desk = Desk(
+        follower.step()
+        follower.start()
+        stack.callback(follower.stop)
+        if settings.metrics_port:
+            server, thread = start_http_server(settings.metrics_port, registry=registry)
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+        yield Desk(
             ledger,
             pipeline,
             heart,
-            Metrics(registry),
+            metrics,
             owner=owner,
             hands={
                 Queue.INTERACTIVE: settings.interactive_slices,
@@ -86,21 +101,13 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             raw_grace_s=settings.raw_grace_s,
             ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
             linger_s=settings.linger_s,
+            trials=Trials(
+                shelf,
+                metrics,
+                make=lambda models: Pipeline(models, vectors, ledger, releases=releases),
+                withdraw=follower.withdraw,
+            ),
         )
-        if settings.metrics_port:
-            ProcessCollector(registry=registry)
-            registry.register(
-                Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
-            )
-            _serve_metrics(settings.metrics_port, registry, stack)
-        yield desk
-
-
-def _serve_metrics(port: int, registry: CollectorRegistry, stack: ExitStack) -> None:
-    server, thread = start_http_server(port, registry=registry)
-    stack.callback(server.server_close)
-    stack.callback(thread.join)
-    stack.callback(server.shutdown)
 
 
 @contextmanager

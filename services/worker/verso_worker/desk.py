@@ -21,13 +21,14 @@ from contextlib import ExitStack
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
-from verso_core.jobs import Kind, Queue, read_slice
+from verso_core.jobs import Kind, Queue, Slice, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Ear, End, Lease, Ledger, Phase
 from verso_worker.hands import Hands
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.ports import Outcome, Write
+from verso_worker.trials import Trials
 
 _RETRY_S = 1.0
 _GC_BATCH = 64
@@ -52,6 +53,7 @@ class Desk:
         raw_grace_s: from a passed verify to the drop of the text, seconds.
         ears: where a hand hears of new work; a queue without one has hands that do not linger.
         linger_s: how long a hand listens before it goes back to sleep, seconds.
+        trials: where a canary gets its share of the jobs; None where there is never one.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Desk:
         raw_grace_s: float,
         ears: Mapping[Queue, Ear] | None = None,
         linger_s: float = 0.0,
+        trials: Trials | None = None,
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
@@ -77,6 +80,7 @@ class Desk:
         self._hands = {queue: Hands(n) for queue, n in hands.items()}
         self._ears = dict(ears or {})
         self._linger_s = linger_s
+        self._trials = trials
         self._noted = 0.0
         self._lease_s = lease_s
         self._settle_s = settle_s
@@ -86,10 +90,6 @@ class Desk:
     def close(self) -> None:
         """Claim nothing from now on; what is in hand is finished."""
         self._closing.set()
-
-    def hands(self) -> dict[Queue, tuple[int, int]]:
-        """Give how many hands of each queue are at work, and how many there may be."""
-        return {queue: (hands.at_work, hands.most) for queue, hands in self._hands.items()}
 
     def drain(self, queue: Queue, *, call: Callable[[], None] | None = None) -> int:
         """Work through a queue, listen for more, and leave when none comes; count the slices.
@@ -157,8 +157,6 @@ class Desk:
 
     def _hold_all(self, leases: Sequence[Lease]) -> None:
         """Work on what was claimed: embeds together, and alone what that did not end."""
-        for lease in leases:
-            self._metrics.claimed(lease.queue, waited_s=lease.waited_ms / 1e3)
         if len(leases) > 1:
             leases = self._embed_together(leases)
         for lease in leases:
@@ -224,7 +222,7 @@ class Desk:
         work = read_slice(lease.payload)
         if lease.phase is Phase.VERIFY:
             return self._verify(lease)
-        outcome = self._pipeline.run(work, seq=lease.seq)
+        outcome = self._run(lease, work)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = outcome.result.pack()
         collection = str(work.params.get("collection", ""))
@@ -239,10 +237,24 @@ class Desk:
         if committed is Commit.STALE:
             return "stale"
         self._metrics.result(work.kind, outcome.result)
-        self._metrics.written(outcome.writes)
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
             self._note_embed()
         return "done"
+
+    def _run(self, lease: Lease, work: Slice) -> Outcome:
+        """Run a slice: with the canary in its turn; what that fails, with the stable artifact."""
+        trials = self._trials
+        if trials is not None and (trial := trials.pipeline(lease.job_id)) is not None:
+            try:
+                outcome = trial.run(work, seq=lease.seq)
+            except Exception as error:
+                if not trials.failed(error):
+                    raise
+                _log.warning("%s is done without the canary: %s", work.kind, type(error).__name__)
+            else:
+                trials.passed()
+                return outcome
+        return self._pipeline.run(work, seq=lease.seq)
 
     def _verify(self, lease: Lease) -> str:
         work = read_slice(lease.payload)
@@ -260,6 +272,8 @@ class Desk:
         self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
         if verdict.rewritten:
             _log.error("records did not read back", extra={"count": len(verdict.rewritten)})
+            if self._trials is not None and self._trials.pipeline(lease.job_id) is not None:
+                self._trials.misread(len(verdict.rewritten))
             return "rewritten"
         return "verified"
 

@@ -24,8 +24,8 @@ class WorkerSettings(BaseSettings):
     run: Path | None = Field(
         default=None, description="folder of sockets; paths there must stay under 100 characters"
     )
-    artifact: Path = Field(
-        default=Path("models/default"), description="the artifact that new collections use"
+    models: Path = Field(
+        default=Path("models"), description="folder of artifacts and heads, with their registry"
     )
     qdrant_url: str | None = Field(
         default=None, description="a Qdrant server; unset, vectors are kept in data/vectors"

@@ -5,29 +5,70 @@ does with an artifact is to copy it into the data folder, under its id, where it
 refers to it; a new release of the default artifact then never makes an old record unreadable.
 
 Each artifact runs in an engine process of its own. The current one is started with the worker, the
-others when the first record of theirs is to be read.
+others when the first record of theirs is to be read. A swap has no gap:
+
+1. :meth:`Shelf.load` starts a fresh engine; it runs the golden samples, which also warms it up.
+   Until it is ready, and if it never is, everything goes on as before.
+2. :meth:`Shelf.serve` lets the next call go to it.
+3. :meth:`Shelf.tidy` ends an engine that nothing serves any more once its last call is a while ago:
+   ONNX Runtime gives memory back to nobody but the kernel, and only with the process.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 import threading
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from verso_core.errors import EngineUnavailable
+from verso_core.errors import DiskFull, EngineUnavailable
 from verso_core.jobs import Collection
 from verso_core.manifest import MANIFEST_NAME, Artifact, Manifest, load
+from verso_core.registry import Channel, channel_of
 from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.child import Child
 from verso_worker.engine.operations import EngineClient
-from verso_worker.ports import Model
+from verso_worker.ports import Model, Models
 from verso_worker.records import Recorder
-from verso_worker.usage import Running
+
+IDLE_S = 20.0
+"""An engine that is not served ends when nobody has called it, or asked for it, for so long."""
 
 _READY_TIMEOUT_S = 120.0
 _HANG_S = 120.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """An artifact with its engine process."""
+
+    model: Model
+    child: Child
+    client: EngineClient
+    asked: float = field(default_factory=time.monotonic)
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since someone last asked for the model or called its engine."""
+        return min(self.client.idle_s, time.monotonic() - self.asked)
+
+    def end(self) -> None:
+        """End the engine; the calls in hand are finished first."""
+        self.child.stop()
+        self.client.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Codecs that the channels serve."""
+
+    stable: str
+    canary: str | None = None
+    share: float = 0.0
 
 
 class Shelf:
@@ -38,36 +79,67 @@ class Shelf:
         run: folder of the engines' sockets.
         threads: threads of one graph run.
         device: ``cpu`` or ``cuda``.
+        idle_s: when an engine that is not served ends, seconds.
     """
 
-    def __init__(self, keep: Path, run: Path, *, threads: int, device: str) -> None:
+    def __init__(
+        self, keep: Path, run: Path, *, threads: int, device: str, idle_s: float = IDLE_S
+    ) -> None:
         self._keep = keep
         self._run = run
         self._threads = threads
         self._device = device
+        self._idle_s = idle_s
         self._lock = threading.Lock()
-        self._models: dict[str, Model] = {}
-        self._engines: dict[str, tuple[Child, EngineClient]] = {}
-        self._ids: dict[str, str] = {}
-        self._current: str | None = None
+        self._starts: dict[str, threading.Lock] = {}
+        self._numbers = itertools.count()
+        self._running: dict[str, _Running] = {}
+        self._served: _Served | None = None
 
     def open(self, folder: Path) -> Model:
-        """Verify an artifact, keep a copy, start its engine and make it the current one.
+        """Load an artifact and make it the current one.
 
         Raises:
             ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
         """
-        artifact = load(self._kept(load(folder)))
-        with self._lock:
-            model = self._start(artifact)
-            self._current = model.codec
+        model = self.load(folder)
+        self.serve(model.codec)
         return model
+
+    def load(self, folder: Path) -> Model:
+        """Verify an artifact, keep a copy and start its engine; what is served stays as it is.
+
+        Raises:
+            ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
+            EngineUnavailable: its engine ended or was not ready in time.
+        """
+        artifact = load(self._kept(load(folder)))
+        return self._start(artifact.manifest.codec.id, artifact)
+
+    def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
+        """Let the next calls go to these codecs, which must be loaded.
+
+        Args:
+            stable: codec of the current artifact.
+            canary: codec that a share of the jobs writes with.
+            share: part of all jobs, in [0, 1].
+        """
+        with self._lock:
+            for codec in (stable, canary):
+                if codec is not None and codec not in self._running:
+                    raise EngineUnavailable(f"the artifact with codec {codec} is not loaded")
+            self._served = _Served(stable, canary, share)
 
     def current(self) -> Model:
         """Give the artifact that new collections use."""
-        if self._current is None:
-            raise EngineUnavailable("no artifact has been opened yet")
-        return self._models[self._current]
+        return self.get(self._now().stable)
+
+    def canary(self, job_id: str) -> Models | None:
+        """Give the artifacts as a job of the canary's share sees them; None for any other job."""
+        served = self._now()
+        if served.canary is None or channel_of(job_id, served.share) is Channel.STABLE:
+            return None
+        return _Trial(self, served.canary)
 
     def writing(self, collection: Collection) -> Model:
         """Give the artifact that writes into a collection.
@@ -84,32 +156,45 @@ class Shelf:
             EngineUnavailable: no artifact with this codec is kept here.
         """
         with self._lock:
-            if codec not in self._models:
-                self._start(load(self._find(codec)))
-            return self._models[codec]
+            running = self._running.get(codec)
+            if running is not None:
+                running.asked = time.monotonic()
+                return running.model
+        return self._start(codec)
 
-    def running(self) -> dict[str, Running]:
-        """Give the engines that run, by codec id."""
-        return {
-            codec: Running(self._ids[codec], codec == self._current, engine.pid, engine.restarts)
-            for codec, (engine, _) in self._engines.copy().items()
-        }
+    def running(self) -> tuple[str, ...]:
+        """Give the codecs whose engines run."""
+        with self._lock:
+            return tuple(self._running)
 
-    def figures(self, codec: str) -> dict[str, dict[str, float]]:
-        """Give what each lane of a running engine has done.
-
-        Raises:
-            EngineUnavailable: it does not answer.
-        """
-        return self._engines[codec][1].figures()
+    def tidy(self) -> int:
+        """End the engines that are neither served nor used; give how many ended."""
+        with self._lock:
+            served = self._served
+            kept = () if served is None else (served.stable, served.canary)
+            old = [
+                codec
+                for codec, running in self._running.items()
+                if codec not in kept and running.idle_s >= self._idle_s
+            ]
+            ended = [self._running.pop(codec) for codec in old]
+        for running in ended:
+            running.end()
+        return len(ended)
 
     def close(self) -> None:
         """End all engines."""
         with self._lock:
-            for engine, client in self._engines.values():
-                client.close()
-                engine.stop()
-            self._engines.clear()
+            ended = list(self._running.values())
+            self._running.clear()
+            self._served = None
+        for running in ended:
+            running.end()
+
+    def _now(self) -> _Served:
+        if self._served is None:
+            raise EngineUnavailable("no artifact has been opened yet")
+        return self._served
 
     def _find(self, codec: str) -> Path:
         for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
@@ -124,13 +209,11 @@ class Shelf:
             return place
         draft = self._keep / f".{artifact.id}.{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
-        for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
-            with (draft / name).open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        try:
+            _copy(artifact, draft)
+        except OSError as exc:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise DiskFull(f"{self._keep} does not take an artifact: {exc.strerror}") from exc
         try:
             draft.rename(place)
         except OSError:
@@ -138,11 +221,24 @@ class Shelf:
             shutil.rmtree(draft)
         return place
 
-    def _start(self, artifact: Artifact) -> Model:
+    def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
+        """Start an engine, once however many ask; what runs already is not held up meanwhile."""
+        with self._lock:
+            starting = self._starts.setdefault(codec, threading.Lock())
+        with starting:
+            with self._lock:
+                if (running := self._running.get(codec)) is not None:
+                    running.asked = time.monotonic()
+                    return running.model
+            running = self._launch(artifact or load(self._find(codec)))
+            with self._lock:
+                self._running[codec] = running
+            return running.model
+
+    def _launch(self, artifact: Artifact) -> _Running:
         codec = artifact.manifest.codec.id
-        if codec in self._models:
-            return self._models[codec]
-        socket = self._run / f"engine-{codec}.sock"
+        # A number, since one that ends removes its socket when the next of its codec may listen.
+        socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
         engine = Child(
             f"engine-{codec}",
             [
@@ -159,10 +255,41 @@ class Shelf:
         client = EngineClient(socket)
         model = _model(artifact, client)
         engine.start()
-        self._ids[codec] = artifact.id
-        self._engines[codec] = (engine, client)
-        self._models[codec] = model
-        return model
+        return _Running(model, engine, client)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The artifacts of a job that tries the canary: it writes with it where the space is the same.
+
+    Implements :class:`verso_worker.ports.Models`.
+    """
+
+    shelf: Shelf
+    codec: str
+
+    def current(self) -> Model:
+        """Give the canary."""
+        return self.shelf.get(self.codec)
+
+    def writing(self, collection: Collection) -> Model:
+        """Give the canary, or what usually writes where the collection's space is another."""
+        model = self.current()
+        return model if model.space == collection.space else self.shelf.writing(collection)
+
+    def get(self, codec: str) -> Model:
+        """Give the artifact with this codec id."""
+        return self.shelf.get(codec)
+
+
+def _copy(artifact: Artifact, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
+    for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
+        with (folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _model(artifact: Artifact, engine: EngineClient) -> Model:

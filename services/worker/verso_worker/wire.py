@@ -176,6 +176,14 @@ class Client:
         self._unavailable = unavailable
         self._idle: list[socket.socket] = []
         self._lock = threading.Lock()
+        self._calls = 0
+        self._ended = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last call ended, or since there is a client; 0 while one runs."""
+        with self._lock:
+            return 0.0 if self._calls else time.monotonic() - self._ended
 
     def call(
         self,
@@ -193,8 +201,16 @@ class Client:
             VersoError: what the handler raised, as the class it raised.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit_s
         request = _bounded(pack({"op": op, "header": header or {}}, blobs))
+        with self._counted():
+            answer = self._exchange(op, request, limit_s=limit_s)
+        message, reply = unpack(answer)
+        if "error" in message:
+            raise from_body(message["error"])
+        return message.get("header", {}), reply
+
+    def _exchange(self, op: str, request: bytes, *, limit_s: float) -> bytes:
+        deadline = time.monotonic() + limit_s
         try:
             connection = self._connection(deadline)
         except OSError as exc:
@@ -211,10 +227,18 @@ class Client:
             connection.close()
             raise self._unavailable(f"connection lost during {op!r}: {_reason(exc)}") from exc
         self._keep(connection)
-        message, reply = unpack(answer)
-        if "error" in message:
-            raise from_body(message["error"])
-        return message.get("header", {}), reply
+        return answer
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._ended = time.monotonic()
 
     def close(self) -> None:
         """Close the idle connections; calls under way end as they would."""

@@ -21,12 +21,14 @@ does nothing the second time it is run: a client whose reply was lost may simply
 from verso_core.ledger.durability import check_durability
 from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
+from verso_core.ledger.listing import Page
 from verso_core.ledger.scrub import Damage, Move, Scrub
-from verso_core.ledger.server import Server
 from verso_core.ledger.terms import (
+    URGENCY,
     Accepted,
     Backlog,
     Commit,
+    DeadLetter,
     Depth,
     Discarded,
     DocumentDelete,
@@ -47,11 +49,13 @@ from verso_core.ledger.work import BEAT_S, LEASE_S, Ledger
 __all__ = [
     "BEAT_S",
     "LEASE_S",
+    "URGENCY",
     "Accepted",
     "AsyncLedger",
     "Backlog",
     "Commit",
     "Damage",
+    "DeadLetter",
     "Depth",
     "Discarded",
     "DocumentDelete",
@@ -67,10 +71,10 @@ __all__ = [
     "Move",
     "NewJob",
     "Outcome",
+    "Page",
     "Phase",
     "Policy",
     "Scrub",
-    "Server",
     "Watch",
     "check_durability",
 ]

@@ -17,9 +17,11 @@ from verso_core.errors import (
     LedgerUnavailable,
     QueueFull,
     VersoError,
+    WebhookUnknown,
 )
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.ledger.terms import (
+    URGENCY,
     Accepted,
     Depth,
     DocumentDelete,
@@ -73,6 +75,8 @@ def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
     args: list[Arg] = [
         job_id, job.kind, job.queue, job.tenant, key, body_hash, deadline_ms, job.keep_s,
         job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
+        job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
+        round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
     ]  # fmt: skip
     for part in job.slices:
         args += [part.items, len(part.payload), b"" if staged else part.payload]
@@ -86,8 +90,11 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         IdempotencyConflict: the key was used with another body.
         QueueFull: the queue holds as much as it may.
         LedgerUnavailable: staged payloads expired before the job was accepted.
+        WebhookUnknown: the tenant has no webhook of the id given.
     """
     word = text(reply[0])
+    if word == "nohook":
+        raise WebhookUnknown("expected the id of one of your webhooks")
     if word == "conflict":
         raise IdempotencyConflict("expected the same body as this key's first request, got another")
     if word == "full":
@@ -98,6 +105,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         job_id=text(reply[1]),
         replayed=word == "dup",
         bell=word != "dup" and (len(reply) < 3 or bool(reply[2])),
+        left=int(reply[3]) if len(reply) > 3 else None,
+        drained_s=int(reply[4]) if len(reply) > 4 else None,
     )
 
 
@@ -127,6 +136,7 @@ def job_record(job_id: str, fields: Mapping[bytes, bytes]) -> JobRecord:
         done=int(row["done"]),
         attempts=int(row["att"]),
         error=_error(row.get("code"), row.get("detail", "")),
+        urgency=int(row.get("u", URGENCY)),
     )
 
 
@@ -268,8 +278,11 @@ def _seconds(ms: str | None) -> float | None:
     return value / 1000 if value else None
 
 
-def _error(code: str | None, detail: str) -> ErrorBody | None:
-    if code is None:
-        return None
+def error(code: str, detail: str) -> ErrorBody:
+    """Give an error as it was noted."""
     known = CLASSES.get(code, VersoError)
     return {"code": code, "detail": detail, "retryable": known.retryable}
+
+
+def _error(code: str | None, detail: str) -> ErrorBody | None:
+    return None if code is None else error(code, detail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
@@ -12,15 +12,17 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from verso_core.jobs import Collection, Queue, Status
-from verso_core.ledger import forms, scrub
+from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.ledger import forms, listing, scrub
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
+from verso_core.ledger.listing import Page
 from verso_core.ledger.news import News
 from verso_core.ledger.scripts import source
 from verso_core.ledger.scrub import Scrub
 from verso_core.ledger.terms import (
     Accepted,
+    DeadLetter,
     Depth,
     Event,
     Health,
@@ -125,6 +127,27 @@ class AsyncLedger:
                 "Any", self._redis.hmget(key("result", job_id), list(map(str, range(first, last))))
             )
         return cast("list[bytes | None]", rows)
+
+    async def jobs(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int = 50,
+        statuses: Iterable[Status] = (),
+        kinds: Iterable[Kind] = (),
+    ) -> Page[JobRecord]:
+        """Give a tenant's jobs, the newest first; see :func:`verso_core.ledger.listing.jobs`."""
+        return await listing.jobs(
+            self._redis, tenant, after=after, limit=limit,
+            statuses=frozenset(statuses), kinds=frozenset(kinds),
+        )  # fmt: skip
+
+    async def dead(
+        self, tenant: str, *, after: str | None = None, limit: int = 50
+    ) -> Page[DeadLetter]:
+        """Give a tenant's dead letters, the newest first."""
+        return await listing.dead(self._redis, tenant, after=after, limit=limit)
 
     async def cancel(self, job_id: str) -> Status:
         """End a job, unless it has ended; gives the status it has now.

@@ -10,13 +10,23 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     events      {job}                stream of state and progress
     idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
     claim       {token}              string: slices given out to one call of claim
-    ready       {queue}              sorted set: slices that wait, by the time they are due
+    ready       {queue}              sorted set: slices that wait for their time, by that time
+    lane        {queue}:{tenant}     sorted set: one tenant's due slices, by urgency and age
+    turns       {queue}              sorted set: tenants with due slices, by when their turn starts
+    served      {queue}              hash: tenant -> when its last turn finished, in virtual time
     leased      {queue}              sorted set: slices that run, by the end of their lease
     dead        -                    sorted set: slices that crashed or failed too often, by time
     deadlines   -                    sorted set: unfinished jobs that have a deadline, by it
     pending     -                    sorted set: unfinished writes and deletes, by sequence number
     drop        -                    sorted set: verified payloads, by the time they may be deleted
-    load        -                    hash: unfinished slices and bytes, drain rate, for each queue
+    load        -                    hash: unfinished slices and bytes of each queue and of each
+                                     tenant in it; drain rate and virtual time of each queue
+    jobs        {tenant}             sorted set: a tenant's jobs, by sequence number
+    tenants     -                    set: tenants that ever had a job
+    walk        -                    hash: tenant -> how far its list of jobs is tidied
+    webhooks    {tenant}             hash: id -> a webhook of this tenant as JSON
+    hooks       -                    sorted set: webhook messages to send, by due time
+    hookitem    {token}              hash: one message: webhook, job, state, attempts
     totals      -                    hash: counters since the ledger was made
     health      -                    hash: last real embed, last beat of each worker and trainer
     serving     -                    hash: worker -> what it serves, JSON
@@ -46,11 +56,13 @@ PREFIX: Final = "verso:"
 
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
-    "docs", "long", "text", "gcitem", "wake",
+    "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs", "webhooks",
+    "hookitem",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
-    "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving",
+    "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
+    "hooks",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from verso_core.errors import ErrorBody
 from verso_core.jobs import Kind, Queue, SliceSpec, Status
 
+URGENCY = 3
+"""Urgency of a job whose caller did not say (RFC 9218, section 4.1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -35,22 +38,29 @@ class Policy:
     """Events kept for each job, about."""
     sweep_buckets: int = 256
     """Buckets of a deleted collection swept in one step."""
+    turn_bytes: int = 128 * 1024
+    """Payload bytes that make a slice's turn twice as long as that of an empty one."""
+    mature: int = 64
+    """Slices laid into their lanes by one claim; the keeper lays more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much unfinished work a queue may hold."""
+    """How much unfinished work a queue may hold, and what part of it may be one tenant's."""
 
     max_slices: int = 100_000
     max_bytes: int = 1 << 30
+    tenant_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A request, cut into slices, that asks to be accepted.
 
-    ``idempotency`` is the caller's key and the hash of the body it came with. ``job_id`` is chosen
-    by the caller of :meth:`accept` when it wants the call itself to be repeatable.
+    ``idempotency`` is the caller's key and the hash of the body it came with. ``urgency`` is that
+    of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is told
+    of the job's end. ``job_id`` is chosen by the caller of :meth:`accept` when it wants the call
+    itself to be repeatable.
     """
 
     kind: Kind
@@ -62,6 +72,8 @@ class NewJob:
     limits: Limits = field(default_factory=Limits)
     keep_s: int = 24 * 3600
     job_id: str | None = None
+    urgency: int = URGENCY
+    webhook: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +81,16 @@ class Accepted:
     """A job that is on disk.
 
     ``replayed``: an earlier request with the same key made it. ``bell``: no hand is awake to hear
-    of it and no bell was rung for work before it, so one must be.
+    of it and no bell was rung for work before it, so one must be. ``left``: slices that the tenant
+    may still bring; ``drained_s``: when the queue will be empty at the present rate, seconds from
+    now; both None where the job was there before.
     """
 
     job_id: str
     replayed: bool
     bell: bool = True
+    left: int | None = field(default=None, compare=False)
+    drained_s: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,28 @@ class JobRecord:
     done: int
     attempts: int
     error: ErrorBody | None
+    urgency: int = URGENCY
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A slice that crashed or failed too often and waits for a replay; it never shows a text.
+
+    ``phase`` verify means that the slice's texts are stored, and held, but could not be verified.
+    ``died`` is in Unix seconds of the server's clock.
+    """
+
+    job_id: str
+    number: int
+    tenant: str
+    kind: Kind
+    phase: Phase
+    items: int
+    size_bytes: int
+    crashes: int
+    errors: int
+    error: ErrorBody
+    died: float
 
 
 @dataclass(frozen=True, slots=True)

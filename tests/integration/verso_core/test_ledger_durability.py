@@ -56,7 +56,7 @@ def test_every_accepted_job_is_there_after_the_server_was_killed(
             record = ledger.job(job_id)
             assert (record.status, record.slices) == (Status.QUEUED, 3)
             assert raw.exists(*(key("payload", f"{job_id}.{n}") for n in range(3))) == 3
-        known = {name.decode() for name in raw.zrange(key("ready", Queue.BULK), 0, -1)}
+        known = {name.decode() for name in raw.zrange(key("lane", Queue.BULK, "default"), 0, -1)}
     assert {f"{job_id}.{n}" for job_id in accepted for n in range(3)} <= known
     ledger.close()
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Gateway, Hand
+from tests.integration.verso_gateway.conftest import Gateway, Hand, post
 
-from verso_core.errors import VectorsUnavailable
+from verso_core.errors import VectorsUnavailable, VersoError
+from verso_gateway.auth import mint
 
 LATER = {"Prefer": "respond-async"}
 WAIT = {"Prefer": "wait=10"}
@@ -149,3 +153,89 @@ def test_open_streams_are_counted(gateway: Gateway, hand: Hand) -> None:
         while "verso_event_streams 1.0" not in gateway.client.get("/metrics").text:
             assert time.monotonic() < until
             time.sleep(0.01)
+
+
+def test_a_list_shows_the_callers_jobs_by_state_and_kind(client: httpx2.Client) -> None:
+    made = [post(client, "/v1/embed", {"texts": [f"t{n}"]}).json()["id"] for n in range(5)]
+    post(client, "/v1/search", {"query": "t"})
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        params = {"kind": "embed", "status": "succeeded", "limit": "2"}
+        page = client.get("/v1/jobs", params=params | ({"cursor": cursor} if cursor else {})).json()
+        found += [row["id"] for row in page["jobs"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == made[::-1]
+    assert client.get("/v1/jobs?status=dead").json()["jobs"] == []
+    assert client.get("/v1/jobs?cursor=x").json()["code"] == "request_invalid"
+    assert client.get("/v1/jobs?status=odd").status_code == 422
+
+
+def test_another_tenants_job_is_unknown(
+    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway], tmp_path: Path
+) -> None:
+    keys = dict(mint(name) for name in ("ann", "bob"))
+    path = tmp_path / "keys"
+    path.write_text("\n".join(keys.values()))
+    served = start_gateway(valkey_url, api_keys_file=path)
+    ann, bob = ({"X-API-Key": key} for key in keys)
+    job = served.client.post("/v1/embed", json={"texts": ["mine"]}, headers=ann).json()["id"]
+    assert served.client.get(f"/v1/jobs/{job}", headers=ann).status_code == 200
+    for method, path_of in (("GET", ""), ("DELETE", ""), ("GET", "/events"), ("POST", "/replay")):
+        answer = served.client.request(method, f"/v1/jobs/{job}{path_of}", headers=bob)
+        assert (answer.status_code, answer.json()["code"]) == (404, "job_unknown")
+    assert served.client.get("/v1/jobs", headers=bob).json()["jobs"] == []
+    assert len(served.client.get("/v1/jobs", headers=ann).json()["jobs"]) == 1
+
+
+def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, hand: Hand) -> None:
+    hand.fail = VersoError("no")
+    post(client, "/v1/ingest", {"documents": [{"text": "kept"}]}, Prefer="wait=5")
+    post(client, "/v1/ingest", {"documents": [{"text": "kept too"}]}, Prefer="wait=5")
+    page = client.get("/v1/dead-letters?limit=1").json()
+    [letter] = page["dead_letters"]
+    assert (letter["kind"], letter["items"], letter["error"]["code"]) == ("ingest", 1, "internal")
+    assert "kept" not in str(letter)
+    rest = client.get("/v1/dead-letters", params={"cursor": page["next_cursor"]}).json()
+    assert [row["job_id"] for row in rest["dead_letters"]] != [letter["job_id"]]
+    hand.fail = None
+    assert client.post("/v1/dead-letters/replay?kind=embed").json()["jobs"] == []
+    again = client.post("/v1/dead-letters/replay?code=internal").json()
+    assert len(again["jobs"]) == 2
+    for job in again["jobs"]:
+        answer = client.get(f"/v1/jobs/{job}", headers={"Prefer": "wait=5"}).json()
+        assert answer["status"] == "succeeded"
+    assert client.get("/v1/dead-letters").json()["dead_letters"] == []
+
+
+def test_an_answer_says_how_much_more_may_come(
+    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+) -> None:
+    served = start_gateway(valkey_url, queue_limit_slices=3)
+    hand.gate.clear()
+    documents = {"documents": [{"text": "a"}]}
+    first = served.client.post("/v1/ingest", json=documents)
+    assert first.headers["RateLimit-Policy"] == '"bulk";q=3;qu="slices"'
+    assert re.fullmatch(r'"bulk";r=2;t=\d+', first.headers["RateLimit"])
+    for _ in range(2):
+        assert served.client.post("/v1/ingest", json=documents).status_code == 202
+    full = served.client.post("/v1/ingest", json=documents)
+    assert (full.status_code, full.json()["code"]) == (429, "queue_full")
+    assert int(full.headers["Retry-After"]) >= 1
+
+
+def test_a_job_past_its_callers_deadline_is_never_run(client: httpx2.Client, hand: Hand) -> None:
+    hand.gate.clear()
+    placed = post(
+        client, "/v1/ingest", {"documents": [{"text": "late"}]}, Verso_Deadline="0.05",
+        Priority="u=1",
+    ).json()  # fmt: skip
+    assert placed["urgency"] == 1
+    assert placed["deadline"] is not None
+    time.sleep(0.1)
+    hand.gate.set()
+    answer = client.get(f"/v1/jobs/{placed['id']}", headers={"Prefer": "wait=5"}).json()
+    assert (answer["status"], answer["error"]["code"]) == ("expired", "deadline_expired")
+    assert post(client, "/v1/embed", {"texts": ["a"]}, Verso_Deadline="x").status_code == 422

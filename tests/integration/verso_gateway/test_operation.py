@@ -31,6 +31,10 @@ def test_alive_is_not_ready(client: httpx2.Client, hand: Hand) -> None:
     before = client.get("/readyz")
     assert (before.status_code, before.json()["code"]) == (503, "not_ready")
     hand.ledger.note_embed()
+    unheard = client.get("/readyz")
+    assert (unheard.status_code, unheard.json()["code"]) == (503, "not_ready")
+    assert "beat" in unheard.json()["detail"]
+    hand.ledger.note_beat("w")
     assert client.get("/readyz").json()["ready"] is True
 
 
@@ -38,6 +42,7 @@ def test_an_old_embed_is_not_enough(
     valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
 ) -> None:
     client = start_gateway(valkey_url, ready_embed_age_s=0.2).client
+    hand.ledger.note_beat("w")
     hand.ledger.note_embed()
     assert client.get("/readyz").status_code == 200
     time.sleep(0.4)

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from verso_core.errors import Unauthorized
-from verso_gateway.auth import Gate, Key, mint, read_keys
+from verso_gateway.auth import LOOK_S, Gate, Key, KeysFile, mint, read_keys
 
 
 def _connection(**headers: str) -> HTTPConnection:
@@ -18,14 +18,15 @@ def _connection(**headers: str) -> HTTPConnection:
 
 
 def _gate(key: str) -> Gate:
-    return Gate((Key(name="ops", digest=hashlib.sha256(key.encode()).digest()),))
+    keys = (Key(name="ops", digest=hashlib.sha256(key.encode()).digest()),)
+    return Gate(lambda: keys)
 
 
 def test_a_minted_key_is_admitted_under_its_name(tmp_path: Path) -> None:
     key, line = mint("ops")
     path = tmp_path / "keys"
     path.write_text(f"# people\n\n{line}  # night shift\n")
-    gate = Gate(read_keys(path))
+    gate = Gate(KeysFile(path))
     assert key.startswith("vk_")
     assert key not in path.read_text()
     assert gate.tenant(_connection(authorization=f"Bearer {key}")) == "ops"
@@ -75,3 +76,35 @@ def test_without_keys_this_machine_is_admitted(host: str) -> None:
 def test_without_keys_a_web_page_of_another_site_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthorized):
         Gate().tenant(_connection(**headers))
+
+
+def test_keys_come_and_go_with_their_file_and_a_broken_file_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "keys"
+    (old, old_line), (new, new_line) = mint("ops"), mint("ops")
+    path.write_text(old_line + "\n")
+    now = [0.0]
+    gate = Gate(KeysFile(path, clock=lambda: now[0]))
+
+    def knows(key: str) -> bool:
+        try:
+            return gate.tenant(_connection(authorization=f"Bearer {key}")) == "ops"
+        except Unauthorized:
+            return False
+
+    assert (knows(old), knows(new)) == (True, False)
+    path.write_text(f"{old_line}\n{new_line}\n")  # both, so that a change has no gap
+    assert not knows(new)
+    now[0] += LOOK_S
+    assert (knows(old), knows(new)) == (True, True)
+    path.write_text("not a key\n")
+    now[0] += LOOK_S
+    assert (knows(old), knows(new)) == (True, True)
+    assert "line 1" in caplog.text
+    path.unlink()
+    now[0] += LOOK_S
+    assert knows(new)
+    path.write_text(f"{new_line}\n# gone: {old_line}\n")
+    now[0] += LOOK_S
+    assert (knows(old), knows(new)) == (False, True)

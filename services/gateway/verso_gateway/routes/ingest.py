@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,6 @@ from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.limits import NDJSON
 from verso_gateway.schemas import BatchView, IngestRequest
-from verso_gateway.submit import Order
 from verso_gateway.upload import Upload
 
 router = APIRouter(tags=["documents"])
@@ -59,13 +59,9 @@ async def ingest(
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)
-    order = Order(
-        kind=Kind.INGEST,
-        queue=Queue.BULK,
-        slices=upload.finish(),
-        tenant=request.state.tenant,
-        idempotency=None if key is None else (key, fingerprint.hex()),
-    )
+    order = answers.order_of(request, Kind.INGEST, slices=upload.finish(), queue=Queue.BULK)
+    if key is not None:
+        order = replace(order, idempotency=(key, fingerprint.hex()))
     return await answers.respond(
         request, order, body=lambda ended: views.batch(Kind.INGEST, ended), wait_default_s=0.0
     )

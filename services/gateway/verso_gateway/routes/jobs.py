@@ -1,4 +1,7 @@
-"""``/v1/jobs/{id}``: look at a job, follow it, cancel it, run a dead one again."""
+"""``/v1/jobs``: list, look, follow, cancel; ``/v1/dead-letters``: see and run dead ones again.
+
+A caller sees the jobs of its own tenant; others are unknown to it, however it came by their ids.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,79 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from verso_core.jobs import Queue, Result
+from verso_core.errors import JobUnknown
+from verso_core.jobs import Kind, Queue, Result, Status
 from verso_gateway import answers, events, openapi, prefer, views
 from verso_gateway.context import context_of
-from verso_gateway.schemas import JobView
+from verso_gateway.schemas import DeadLetterList, JobList, JobView, Replayed
 
 router = APIRouter(tags=["jobs"])
 
 _PAGE_SLICES = 16
+
+
+@router.get("/v1/jobs", name="jobs", operation_id="listJobs", responses=openapi.responses(JobList))
+async def listed(
+    request: Request,
+    status: Annotated[list[Status] | None, Query(description="only in these states")] = None,
+    kind: Annotated[list[Kind] | None, Query(description="only of these kinds")] = None,
+    cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """List the caller's jobs, the newest first.
+
+    A filter that fits few jobs may give a short page, even an empty one: the list has ended when
+    ``next_cursor`` is null.
+    """
+    page = await context_of(request).ledger.jobs(
+        request.state.tenant, after=cursor, limit=limit, statuses=status or (), kinds=kind or ()
+    )
+    jobs = [views.job(record) for record in page.rows]
+    return answers.json_response({"jobs": jobs, "next_cursor": page.cursor})
+
+
+@router.get(
+    "/v1/dead-letters",
+    name="dead_letters",
+    operation_id="listDeadLetters",
+    responses=openapi.responses(DeadLetterList),
+)
+async def dead_letters(
+    request: Request,
+    cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """List what crashed or failed too often, the newest first: why, and never the text."""
+    page = await context_of(request).ledger.dead(request.state.tenant, after=cursor, limit=limit)
+    letters = [views.dead_letter(letter) for letter in page.rows]
+    return answers.json_response({"dead_letters": letters, "next_cursor": page.cursor})
+
+
+@router.post(
+    "/v1/dead-letters/replay",
+    name="dead_letters_replay",
+    operation_id="replayDeadLetters",
+    responses=openapi.responses(Replayed),
+)
+async def replay_all(
+    request: Request,
+    kind: Annotated[list[Kind] | None, Query(description="only of these kinds")] = None,
+    code: Annotated[str | None, Query(description="only those that died of this error")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="letters looked at")] = 1000,
+) -> Response:
+    """Give dead jobs a new budget of attempts, the newest first."""
+    context = context_of(request)
+    page = await context.ledger.dead(request.state.tenant, limit=limit)
+    chosen = dict.fromkeys(
+        letter.job_id
+        for letter in page.rows
+        if (not kind or letter.kind in kind) and (code is None or letter.error["code"] == code)
+    )
+    for job_id in chosen:
+        await context.ledger.replay(job_id)
+    for queue in Queue:
+        context.desk.ring(queue)
+    return answers.json_response({"jobs": list(chosen), "more": page.cursor is not None})
 
 
 @router.get(
@@ -40,6 +108,7 @@ async def get(
     context = context_of(request)
     preference = prefer.parse(request.headers.getlist("prefer"))
     wait_s = preference.wait(0.0, max_s=context.settings.wait_max_s)
+    await _own(request, job_id)
     record = await context.desk.wait(job_id, wait_s)
     found = await context.ledger.results(job_id, first=cursor, count=limit)
     page = [Result.unpack(data) for data in takewhile(lambda data: data is not None, found) if data]
@@ -64,7 +133,7 @@ async def follow(
 ) -> Response:
     """Follow a job: server-sent events of its state and progress, the last one is ``end``."""
     context = context_of(request)
-    await context.ledger.job(job_id)  # an unknown job is a 404, not an empty stream
+    await _own(request, job_id)  # an unknown job is a 404, not an empty stream
     after = events.checked_id(last_event_id)
 
     async def body() -> AsyncIterator[bytes]:
@@ -80,6 +149,7 @@ async def follow(
 async def cancel(request: Request, job_id: str) -> Response:
     """Cancel a job: what has not begun never will. A job that has ended stays as it is."""
     ledger = context_of(request).ledger
+    await _own(request, job_id)
     await ledger.cancel(job_id)
     return answers.json_response(views.job(await ledger.job(job_id)))
 
@@ -88,8 +158,20 @@ async def cancel(request: Request, job_id: str) -> Response:
 async def replay(request: Request, job_id: str) -> Response:
     """Give a dead job a new budget of attempts."""
     context = context_of(request)
+    await _own(request, job_id)
     await context.ledger.replay(job_id)
     for queue in (Queue.INTERACTIVE, Queue.BULK):
         context.desk.ring(queue)
     record = await context.ledger.job(job_id)
     return answers.deferred(record, headers={"Verso-Job-Id": job_id})
+
+
+async def _own(request: Request, job_id: str) -> None:
+    """Check that a job is the caller's.
+
+    Raises:
+        JobUnknown: it is not, or there is none.
+    """
+    record = await context_of(request).ledger.job(job_id)
+    if record.tenant != request.state.tenant:
+        raise JobUnknown(f"no job has the id {job_id[:64]!a}")

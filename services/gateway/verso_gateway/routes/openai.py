@@ -67,8 +67,10 @@ async def embeddings(request: Request) -> Response:
 
 @router.get("/v1/models", name="openai_models", operation_id="listModels")
 async def models(request: Request) -> Response:
-    """List the one model that serves embeddings."""
-    return answers.json_response({"object": "list", "data": [await _model(request)]})
+    """List the one model that serves embeddings, and what each worker serves."""
+    serving = await context_of(request).ledger.serving()
+    content = {"object": "list", "data": [await _model(request)], "serving": serving}
+    return answers.json_response(content)
 
 
 @router.get("/v1/models/{model}", name="openai_model", operation_id="retrieveModel")

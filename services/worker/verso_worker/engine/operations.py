@@ -2,7 +2,6 @@
 
     op       header                    blobs               reply header              reply blobs
     info     -                         -                   artifact, device, ...     -
-    figures  -                         -                   lanes: {name: counts}     -
     encode   -                         texts               tokens                    vectors
     code     -                         vectors, texts      coded: [bool]             payloads
     read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
@@ -31,7 +30,6 @@ from verso_worker.wire import Client, Handler
 CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""
 
-_FIGURES_S = 2.0  # a scrape must not wait for an engine that hangs
 _LITTLE = np.dtype("<f4")
 
 
@@ -64,10 +62,6 @@ class Model(Protocol):
         self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int, timings: Timings
     ) -> list[Guess]:
         """Give guesses."""
-        ...
-
-    def figures(self) -> dict[str, dict[str, float]]:
-        """Give what each lane has done."""
         ...
 
 
@@ -115,7 +109,6 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
 
     return {
         "info": lambda _header, _blobs: (info, []),
-        "figures": lambda _header, _blobs: ({"lanes": model.figures()}, []),
         "encode": encode,
         "code": code,
         "read": read,
@@ -133,16 +126,14 @@ class EngineClient:
     def __init__(self, socket_path: Path, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._client = Client(socket_path, timeout_s)
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last call ended; 0 while one runs."""
+        return self._client.idle_s
+
     def info(self) -> dict[str, Any]:
         """Give what the engine serves: artifact, space and codec ids, device, versions."""
         return self._client.call("info")[0]
-
-    def figures(self) -> dict[str, dict[str, float]]:
-        """Give what each lane has done since the engine was started."""
-        lanes: dict[str, dict[str, float]] = self._client.call("figures", timeout_s=_FIGURES_S)[0][
-            "lanes"
-        ]
-        return lanes
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
         """Give each text's vector; what passes the encoder's window is not seen."""

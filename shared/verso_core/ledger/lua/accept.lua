@@ -1,9 +1,13 @@
 -- Takes a job in: job, slices and idempotency key in one step.
 -- ARGV: job, kind, queue, tenant, idempotency key ('' none), body hash, deadline in ms from now
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
--- 1 if the payloads were staged, count; then for each slice: items, bytes, payload.
+-- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
+-- ('' none); then for each slice: items, bytes, payload.
+-- Gives: new, job, 1 if a bell is needed, slices the tenant may still bring, seconds until the queue
+-- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
+local FIRST = 18
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local staged, count = ARGV[12] == '1', tonumber(ARGV[13])
+local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
 local idem = K.idem .. tenant .. ':' .. ARGV[5]
@@ -14,20 +18,30 @@ if ARGV[5] ~= '' then
     return { 'conflict', v[1] }
   end
 end
+if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then return { 'nohook' } end
 
 local items, bytes = 0, 0
 for n = 0, count - 1 do
-  items = items + tonumber(ARGV[14 + n * 3])
-  bytes = bytes + tonumber(ARGV[15 + n * 3])
+  items = items + tonumber(ARGV[FIRST + n * 3])
+  bytes = bytes + tonumber(ARGV[FIRST + 1 + n * 3])
   if staged and redis.call('EXISTS', K.payload .. job .. '.' .. n) == 0 then return { 'missing', n } end
 end
-local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':bytes')
-local slices_now, bytes_now = tonumber(v[1]) or 0, tonumber(v[2]) or 0
-local over = slices_now + count - tonumber(ARGV[9])
-local over_bytes = bytes_now + bytes - tonumber(ARGV[10])
-if over > 0 or over_bytes > 0 then
+local mine = queue .. ':' .. tenant
+local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':bytes', mine .. ':slices', mine .. ':bytes')
+for i = 1, 4 do v[i] = tonumber(v[i]) or 0 end
+local rate = math.max(drain_rate(queue), 1 / P.drain_s)
+
+-- Slices that must end before so much fits under the limits; 0 or less when it fits now.
+local function over(slices_now, bytes_now, max_slices, max_bytes)
   local mean_bytes = slices_now > 0 and math.max(1, bytes_now / slices_now) or 1
-  local wait_s = math.max(over, over_bytes / mean_bytes, 1) / math.max(drain_rate(queue), 1 / P.drain_s)
+  return math.max(slices_now + count - max_slices, (bytes_now + bytes - max_bytes) / mean_bytes)
+end
+local all = over(v[1], v[2], tonumber(ARGV[9]), tonumber(ARGV[10]))
+local own = over(v[3], v[4], tonumber(ARGV[15]), tonumber(ARGV[16]))
+if all > 0 or own > 0 then
+  -- a tenant's own slices end at its share of the rate
+  local tenants = math.max(1, redis.call('ZCARD', K.turns .. queue))
+  local wait_s = math.max(all, own * tenants, 1) / rate
   return { 'full', math.ceil(math.min(300, math.max(1, wait_s))) }
 end
 
@@ -38,29 +52,39 @@ if deadline > 0 then
 end
 redis.call('HSET', K.job .. job, 'kind', kind, 'queue', queue, 'tenant', tenant, 'st', 'queued',
   'made', now, 'deadline', deadline, 'keep', ARGV[8], 'slices', count, 'items', items,
-  'ok', 0, 'err', 0, 'done', 0, 'att', 0)
+  'ok', 0, 'err', 0, 'done', 0, 'att', 0, 'u', urgency)
+if hook ~= '' then redis.call('HSET', K.job .. job, 'hook', hook) end
 if ARGV[5] ~= '' then
   redis.call('HSET', idem, 'job', job, 'hash', ARGV[6])
   redis.call('EXPIRE', idem, ARGV[11])
 end
-local seq = redis.call('INCRBY', K.seq, count) - count
-local waiting = redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, 1)
+local numbers = math.max(1, count) -- a job without slices has a place in the list as well
+local seq = redis.call('INCRBY', K.seq, numbers) - numbers
+redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
+redis.call('SADD', K.tenants, tenant)
+local waiting = redis.call('EXISTS', K.turns .. queue)
 for n = 0, count - 1 do
-  local sid, size = job .. '.' .. n, ARGV[15 + n * 3]
+  local at = FIRST + n * 3
+  local sid, size = job .. '.' .. n, ARGV[at + 1]
   redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
-    'items', ARGV[14 + n * 3], 'bytes', size, 'seq', seq + n + 1, 'st', 'queued', 'ph', 'work',
-    'att', 0, 'due', now)
+    'items', ARGV[at], 'bytes', size, 'seq', seq + n + 1, 'st', 'queued', 'ph', 'work',
+    'att', 0, 'due', now, 'ten', tenant, 'u', urgency)
   if staged then
     redis.call('PERSIST', K.payload .. sid)
   else
-    redis.call('SET', K.payload .. sid, ARGV[16 + n * 3])
+    redis.call('SET', K.payload .. sid, ARGV[at + 2])
   end
-  redis.call('ZADD', K.ready .. queue, now, sid)
+  lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
   if promised(kind) then redis.call('ZADD', K.pending, seq + n + 1, sid) end
 end
-load_add(queue, count, bytes)
-if count == 0 then end_job(job, 'succeeded') end
+if count == 0 then
+  end_job(job, 'succeeded')
+else
+  load_add(queue, count, bytes)
+  tenant_add(queue, tenant, count, bytes)
+end
 -- A hand that is awake hears this. A bell is needed only to wake one: when none heard, and when
 -- nothing waited that was rung for already.
 local heard = redis.call('PUBLISH', K.wake .. queue, '')
-return { 'new', job, (heard == 0 and #waiting == 0) and 1 or 0 }
+local left = math.max(0, math.min(tonumber(ARGV[9]) - v[1], tonumber(ARGV[15]) - v[3]) - count)
+return { 'new', job, (heard == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }

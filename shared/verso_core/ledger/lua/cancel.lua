@@ -9,11 +9,11 @@ for n = 0, tonumber(v[2]) - 1 do
   local sid = id .. '.' .. n
   local s = read_slice(sid)
   if s and s.ph == 'work' and not terminal(s.st) then
-    redis.call('ZREM', K.ready .. s.q, sid)
+    unqueue(sid, s)
     redis.call('ZREM', K.leased .. s.q, sid)
     redis.call('ZREM', K.pending, sid)
     redis.call('HSET', K.slice .. sid, 'st', 'cancelled', 'ok', 0, 'err', s.items)
-    load_add(s.queue, -1, -s.bytes)
+    burden(s, -1)
     forget(sid)
     items, ended = items + s.items, ended + 1
   end

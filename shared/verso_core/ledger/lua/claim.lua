@@ -57,22 +57,32 @@ local function joins(sid, leases)
     or (leases[1][5] == together and redis.call('HGET', K.slice .. sid, 'kind') == together)
 end
 
-local leases, names, budget, apart = {}, {}, n + 64, false
-while #leases < n and budget > 0 and not apart do
-  local due = redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, n - #leases)
-  if #due == 0 then break end
-  for _, sid in ipairs(due) do
-    budget = budget - 1
-    if not joins(sid, leases) then
-      apart = true
-      break
-    end
-    redis.call('ZREM', K.ready .. queue, sid)
-    local lease_row = take(sid)
-    if lease_row then
-      leases[#leases + 1] = lease_row
-      names[#names + 1] = sid
-    end
+-- Ends a tenant's turn: its next one starts when this one is over.
+local function turn_over(tenant, start, size)
+  local finish = start + 1 + size / P.turn_bytes
+  redis.call('HSET', K.load, queue .. ':virtual', string.format('%.6f', start))
+  redis.call('HSET', K.served .. queue, tenant, string.format('%.6f', finish))
+  if redis.call('ZSCORE', K.turns .. queue, tenant) then
+    redis.call('ZADD', K.turns .. queue, finish, tenant)
+  end
+end
+
+mature(queue, P.mature)
+local leases, names, budget = {}, {}, n + 64
+while #leases < n and budget > 0 do
+  budget = budget - 1
+  local turn = redis.call('ZRANGE', K.turns .. queue, 0, 0, 'WITHSCORES')
+  if #turn == 0 then break end
+  local tenant, start = turn[1], tonumber(turn[2])
+  local lane = K.lane .. queue .. ':' .. tenant
+  local sid = redis.call('ZRANGE', lane, 0, 0)[1] or ''
+  if not joins(sid, leases) then break end
+  lane_remove(sid, { q = queue, tenant = tenant })
+  local lease_row = take(sid)
+  if lease_row then
+    turn_over(tenant, start, string.len(lease_row[7]))
+    leases[#leases + 1] = lease_row
+    names[#names + 1] = sid
   end
 end
 if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end

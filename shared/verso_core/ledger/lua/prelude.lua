@@ -21,6 +21,22 @@ local function load_add(queue, slices, bytes)
   redis.call('HINCRBY', K.load, queue .. ':bytes', bytes)
 end
 
+-- What one tenant has unfinished in a queue; a tenant with nothing there has no fields.
+local function tenant_add(queue, tenant, slices, bytes)
+  local name = queue .. ':' .. tenant
+  if redis.call('HINCRBY', K.load, name .. ':slices', slices) == 0 then
+    redis.call('HDEL', K.load, name .. ':slices', name .. ':bytes')
+  else
+    redis.call('HINCRBY', K.load, name .. ':bytes', bytes)
+  end
+end
+
+-- Unfinished work of a slice, in the queue's sum and in its tenant's.
+local function burden(s, sign)
+  load_add(s.queue, sign, sign * s.bytes)
+  if s.counted then tenant_add(s.queue, s.tenant, sign, sign * s.bytes) end
+end
+
 -- Slices finished a second, as a mean that forgets with P.drain_s.
 local function drain_rate(queue)
   local v = redis.call('HMGET', K.load, queue .. ':rate', queue .. ':at')
@@ -48,11 +64,22 @@ local function promised(kind)
   return kind == 'ingest' or kind == 'delete'
 end
 
+-- The outbox of webhooks: written in the same step as what it tells of, sent by the keeper.
+local function announce(job, st, tenant, hook)
+  local token = redis.call('HINCRBY', K.totals, 'hooks', 1)
+  local v = redis.call('HMGET', K.job .. job, 'kind', 'items', 'ok', 'err', 'made', 'code', 'detail')
+  redis.call('HSET', K.hookitem .. token, 'hook', hook, 'tenant', tenant, 'job', job, 'st', st, 'at', now,
+    'kind', v[1], 'items', v[2], 'ok', v[3], 'err', v[4], 'made', v[5], 'code', v[6] or '',
+    'detail', v[7] or '', 'att', 0)
+  redis.call('ZADD', K.hooks, now, token)
+end
+
 local function end_job(job, st)
-  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep')
+  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook')
   redis.call('HSET', K.job .. job, 'st', st, 'end', now)
   redis.call('ZREM', K.deadlines, job)
   redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
+  if v[4] then announce(job, st, v[3], v[4]) end
   emit(job)
   if st ~= 'dead' then
     keep_job(job, v[2])
@@ -81,7 +108,7 @@ local function end_work(sid, s, st, ok, err, code, detail)
     redis.call('HSET', K.slice .. sid, 'code', code, 'detail', detail)
     if redis.call('HSETNX', job, 'code', code) == 1 then redis.call('HSET', job, 'detail', detail) end
   end
-  load_add(s.queue, -1, -s.bytes)
+  burden(s, -1)
   note_drained(s.queue)
   if st ~= 'dead' then redis.call('ZREM', K.pending, sid) end
   local done = redis.call('HINCRBY', job, 'done', 1)
@@ -100,11 +127,60 @@ end
 
 local function read_slice(sid)
   local v = redis.call('HMGET', K.slice .. sid, 'job', 'n', 'kind', 'queue', 'bytes', 'items', 'seq',
-    'st', 'ph', 'att', 'q', 'due')
+    'st', 'ph', 'att', 'q', 'due', 'ten', 'u')
   if not v[1] then return nil end
   return { job = v[1], n = v[2], kind = v[3], queue = v[4], bytes = tonumber(v[5]),
     items = tonumber(v[6]), seq = tonumber(v[7]), st = v[8], ph = v[9], att = tonumber(v[10]),
-    q = v[11], due = tonumber(v[12]) }
+    q = v[11], due = tonumber(v[12]), tenant = v[13] or 'default', counted = v[13],
+    urgency = tonumber(v[14] or 3) }
+end
+
+-- Lanes. The due slices of a queue wait in one lane for each tenant: the most urgent first, then the
+-- oldest. Whose turn it is follows start-time fair queueing (Goyal, Vin & Cheng 1996, section 2): a
+-- turn starts at the later of the queue's virtual time and the finish of the tenant's last turn,
+-- lasts as long as its work is large, and the earliest start goes next. So a tenant with a million
+-- slices and one with ten take turns, and who was idle has saved up nothing.
+local URGENCY = 2 ^ 48 -- sequence numbers stay below it
+
+local function lane_of(s) return K.lane .. s.q .. ':' .. s.tenant end
+
+local function lane_add(sid, s)
+  redis.call('ZADD', lane_of(s), s.urgency * URGENCY + s.seq, sid)
+  if not redis.call('ZSCORE', K.turns .. s.q, s.tenant) then
+    local virtual = tonumber(redis.call('HGET', K.load, s.q .. ':virtual') or 0)
+    local finish = tonumber(redis.call('HGET', K.served .. s.q, s.tenant) or 0)
+    redis.call('ZADD', K.turns .. s.q, math.max(virtual, finish), s.tenant)
+  end
+end
+
+local function lane_remove(sid, s)
+  if redis.call('ZREM', lane_of(s), sid) == 1 and redis.call('EXISTS', lane_of(s)) == 0 then
+    redis.call('ZREM', K.turns .. s.q, s.tenant)
+  end
+end
+
+-- Lays slices whose time has come into their lanes.
+local function mature(queue, n)
+  for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, n)) do
+    redis.call('ZREM', K.ready .. queue, sid)
+    local s = read_slice(sid)
+    if s and s.st == 'queued' then lane_add(sid, s) end
+  end
+end
+
+-- Counts the slices of a queue that are due.
+local function count_due(queue)
+  local due = redis.call('ZCOUNT', K.ready .. queue, '-inf', now)
+  for _, tenant in ipairs(redis.call('ZRANGE', K.turns .. queue, 0, -1)) do
+    due = due + redis.call('ZCARD', K.lane .. queue .. ':' .. tenant)
+  end
+  return due
+end
+
+-- Takes a slice out of waiting, wherever it waits.
+local function unqueue(sid, s)
+  redis.call('ZREM', K.ready .. s.q, sid)
+  lane_remove(sid, s)
 end
 
 -- The slice, if this fence still holds its lease.
@@ -118,13 +194,17 @@ local function make_ready(sid, s, delay_ms)
   redis.call('HSET', K.slice .. sid, 'st', 'queued', 'due', now + delay_ms, 'q', s.q)
   redis.call('HDEL', K.slice .. sid, 'own', 'lend')
   redis.call('ZREM', K.leased .. s.q, sid)
-  redis.call('ZADD', K.ready .. s.q, now + delay_ms, sid)
+  if delay_ms > 0 then
+    redis.call('ZADD', K.ready .. s.q, now + delay_ms, sid)
+  else
+    lane_add(sid, s)
+  end
 end
 
 -- A dead letter: crashed or failed too often. It keeps its payload and can be replayed.
 local function bury(sid, s, code, detail)
   redis.call('ZREM', K.leased .. s.q, sid)
-  redis.call('ZREM', K.ready .. s.q, sid)
+  unqueue(sid, s)
   redis.call('ZADD', K.dead, now, sid)
   redis.call('HINCRBY', K.totals, 'dead', 1)
   if s.ph == 'work' then

@@ -24,7 +24,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', K.deadlines, '-inf', now, 'LIMIT
     local sid = id .. '.' .. k
     local s = read_slice(sid)
     if s and s.ph == 'work' and s.st == 'queued' then
-      redis.call('ZREM', K.ready .. s.q, sid)
+      unqueue(sid, s)
       end_work(sid, s, 'expired', 0, s.items, 'deadline_expired', 'the deadline passed before it ran')
       forget(sid)
     elseif s and s.ph == 'work' and s.st == 'running' then
@@ -57,8 +57,19 @@ for i = 1, #signs, 2 do
   end
 end
 
+-- The lists of jobs: a page of each tenant's at a time loses what has expired.
+for _, tenant in ipairs(redis.call('SMEMBERS', K.tenants)) do
+  local from = redis.call('HGET', K.walk, tenant) or '0'
+  local page = redis.call('ZRANGEBYSCORE', K.jobs .. tenant, '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, n)
+  for i = 1, #page, 2 do
+    if redis.call('EXISTS', K.job .. page[i]) == 0 then redis.call('ZREM', K.jobs .. tenant, page[i]) end
+  end
+  redis.call('HSET', K.walk, tenant, #page < 2 * n and '0' or page[#page])
+end
+
 for i = 2, #ARGV do
+  mature(ARGV[i], n)
   counts[#counts + 1] = ARGV[i]
-  counts[#counts + 1] = redis.call('ZCOUNT', K.ready .. ARGV[i], '-inf', now)
+  counts[#counts + 1] = count_due(ARGV[i])
 end
 return counts

@@ -1,0 +1,77 @@
+"""``/v1/registry``: which models serve, promote a canary, roll back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.jobs import Item, Kind, Name, Wire
+from verso_gateway import answers, bodies, openapi
+from verso_gateway.context import context_of
+from verso_gateway.schemas import RegistryView
+from verso_gateway.submit import Ended
+
+router = APIRouter(tags=["models"])
+
+
+class ReleaseRequest(Wire):
+    """Body of ``POST /v1/registry/promote`` and ``/rollback``; without a head, the artifact."""
+
+    head: Name | None = None
+
+
+@router.get(
+    "/v1/registry",
+    name="registry",
+    operation_id="getRegistry",
+    responses=openapi.responses(RegistryView),
+)
+async def describe(request: Request) -> Response:
+    """Describe what the channels shall serve, and what each worker does serve, or why not."""
+    return await _change(request, "show", None)
+
+
+@router.post(
+    "/v1/registry/promote",
+    name="registry_promote",
+    operation_id="promote",
+    responses=openapi.responses(RegistryView),
+    openapi_extra=openapi.body(ReleaseRequest),
+)
+async def promote(request: Request) -> Response:
+    """Make a canary stable. Workers take it up within a second or two."""
+    return await _change(request, "promote", await _head(request))
+
+
+@router.post(
+    "/v1/registry/rollback",
+    name="registry_rollback",
+    operation_id="rollback",
+    responses=openapi.responses(RegistryView),
+    openapi_extra=openapi.body(ReleaseRequest),
+)
+async def rollback(request: Request) -> Response:
+    """Take a canary back; without one, go back to what was stable before."""
+    return await _change(request, "rollback", await _head(request))
+
+
+async def _head(request: Request) -> str | None:
+    value = await bodies.read_object(request)
+    return bodies.validate(request, value, model=ReleaseRequest).head
+
+
+async def _change(request: Request, change: str, head: str | None) -> Response:
+    params: dict[str, Any] = {"change": change, "head": head}
+    slices = answers.one_slice(Kind.MODELS, params, [Item({})])
+    order = answers.order_of(request, Kind.MODELS, slices=slices)
+    if change != "show":
+        order = await answers.repeatable(request, order)
+    serving = await context_of(request).ledger.serving()
+
+    def body(ended: Ended) -> dict[str, Any]:
+        workers = [{"worker": name, **state} for name, state in serving.items()]
+        return {**answers.sole(Kind.MODELS, ended), "workers": workers}
+
+    return answers.json_response(body(await answers.finish(request, order)))

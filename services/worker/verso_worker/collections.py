@@ -1,0 +1,117 @@
+"""Make, delete and describe collections."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from verso_core.errors import CollectionExists, PatchCorrupt
+from verso_core.jobs import Collection, CollectionRequest, Result
+from verso_core.record import Entry, Flag
+from verso_worker.ports import Documents, Models, Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The collections of this platform.
+
+    Args:
+        models: the loaded artifacts.
+        vectors: the vector store.
+        documents: entries and collections.
+        buckets: number of buckets of a new collection.
+    """
+
+    models: Models
+    vectors: Vectors
+    documents: Documents
+    buckets: int
+
+    def create(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Make a collection in the current artifact's space, or find the same one made before.
+
+        Raises:
+            CollectionExists: there is one of this name with other settings.
+        """
+        request = CollectionRequest.model_validate(params)
+        known = self.documents.collections().get(request.name)
+        if known is not None:
+            return _same(known, request)
+        model = self.models.current()
+        wanted = Collection(
+            name=request.name,
+            precision=request.precision,
+            text_policy=request.text_policy,
+            space=model.space,
+            dim=model.dim,
+            int8_scale=model.int8_scale,
+            artifacts=(model.codec,),
+            buckets=self.buckets,
+            checksum_key=secrets.token_hex(16),
+            created=datetime.now(UTC),
+        )
+        self.vectors.create(
+            wanted.name,
+            dim=wanted.dim,
+            precision=wanted.precision,
+            int8_scale=wanted.int8_scale,
+        )
+        return _same(self.documents.collection_put(wanted), request)
+
+    def delete(self, collection: Collection) -> Result:
+        """Delete a collection with all its documents and vectors."""
+        # Pointers first: a crash in between leaves orphan points, never pointers to nothing.
+        self.documents.collection_delete(collection.name)
+        self.vectors.drop(collection.name)
+        return Result([{"ok": True, "name": collection.name}])
+
+    def stats(self, collection: Collection) -> Result:
+        """Count what a collection holds, in its stores."""
+        counts: Counter[str] = Counter()
+        records: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for _, data in self.documents.entries(collection.name):
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                counts["unreadable"] += 1
+                continue
+            if entry.flags & Flag.DELETED:
+                continue
+            counts["documents"] += 1
+            counts["chunks"] += len(entry.records)
+            counts["bytes_text"] += entry.size_bytes
+            counts["bytes_entries"] += len(data)
+            counts["verified"] += bool(entry.flags & Flag.VERIFIED)
+            for record in entry.records:
+                records[record.codec.name.lower()] += 1
+                sizes[record.codec.name.lower()] += 1 + len(record.payload)
+        item = public(collection) | {
+            "ok": True,
+            **{name: counts[name] for name in _COUNTS},
+            "bytes_patches": sizes.total(),
+            "bytes_vectors": self.vectors.size_bytes(collection.name),
+            "points": self.vectors.count(collection.name),
+            "codecs": {name: {"records": records[name], "bytes": sizes[name]} for name in records},
+        }
+        return Result([item])
+
+
+_COUNTS = ("documents", "chunks", "bytes_text", "bytes_entries", "verified", "unreadable")
+
+
+def public(collection: Collection) -> dict[str, Any]:
+    """Describe a collection to its users; the checksum key is not for them."""
+    return collection.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def _same(known: Collection, request: CollectionRequest) -> dict[str, Any]:
+    if (known.precision, known.text_policy) != (request.precision, request.text_policy):
+        raise CollectionExists(
+            f"{known.name!r} exists with precision {known.precision}, text policy "
+            f"{known.text_policy}"
+        )
+    return public(known)
