@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -134,12 +134,15 @@ def export_decoder(decoder: Decoder, path: Path, *, storage: Storage) -> None:
     )
 
 
-def store(model: onnx.ModelProto, storage: Storage) -> onnx.ModelProto:
+def store(
+    model: onnx.ModelProto, storage: Storage, *, keep: Collection[str] = ()
+) -> onnx.ModelProto:
     """Replace every large float32 weight by a narrow one, widened by Cast and Mul.
 
     A weight is scaled per output channel: per row where rows are looked up (an embedding, also
     when its transpose gives the logits) or the product transposes it, else per column. What no
-    product and no lookup reads, such as the table of rotary angles, stays float32.
+    product and no lookup reads, such as the table of rotary angles, stays float32, and so does
+    what ``keep`` names.
     """
     graph = model.graph
     reduced_axis: dict[str, int] = {}
@@ -150,6 +153,8 @@ def store(model: onnx.ModelProto, storage: Storage) -> onnx.ModelProto:
             transposed = any(a.name == "transB" and a.i for a in node.attribute)
             reduced_axis.setdefault(node.input[1], 1 if transposed else 0)
     for initializer in list(graph.initializer):
+        if initializer.name in keep:
+            continue
         weight = numpy_helper.to_array(initializer)
         if weight.dtype != np.float32 or weight.ndim != 2 or weight.size < _SMALLEST:
             continue
@@ -210,7 +215,7 @@ def _export(
         check(plain, feeds, dict(zip(outputs, expected, strict=True)), tolerance=2e-4)
     if storage is not Storage.FLOAT32:
         model = store(model, storage)
-    _strip(model)
+    strip(model)
     onnx.save(model, path)
 
 
@@ -272,7 +277,7 @@ def _narrow(
         graph.node.insert(0, node)
 
 
-def _strip(model: onnx.ModelProto) -> None:
+def strip(model: onnx.ModelProto) -> None:
     """Drop what the exporter noted about its own source: it is half of a small file."""
     del model.metadata_props[:]
     model.doc_string = ""

@@ -1,0 +1,138 @@
+"""Heads from rows to a folder: trained, written, loaded and run as a worker does."""
+
+import json
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from verso_core import heads
+from verso_core.errors import Cancelled, DiskFull, HeadInvalid
+from verso_core.heads import Reads
+from verso_training import graphs
+from verso_training.heads import backbone, graph, lora, recipe, shipping, training
+from verso_training.heads.modules import SpanReader
+from verso_training.heads.rows import Row
+from verso_training.heads.shipping import Provenance
+from verso_training.heads.spans import SpanHead, SpanLayers
+from verso_training.heads.training import HeadReport
+from verso_training.heads.vectors import Progress
+
+TINY = Path(__file__).parents[2] / "data" / "artifact-tiny"
+DATA = Provenance(("made up",), "Apache-2.0", "pytest")
+
+
+def rows(count: int = 40) -> list[Row]:
+    rng = np.random.default_rng(0)
+    words = {"fire": ("timed out", "was refused"), "calm": ("was loaded", "has answered")}
+    return [
+        Row(label, f"gateway {rng.integers(1_000_000)}: the worker {rng.choice(said)} {i}")
+        for label, said in words.items()
+        for i in range(count)
+    ]
+
+
+def train(out: Path, **more: Any) -> HeadReport:
+    options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False} | more
+    values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20}}
+    return training.train_head(
+        recipe.parse(values), rows(), out, artifact=TINY, provenance=DATA, **options
+    )
+
+
+def test_a_head_is_trained_written_and_checked(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    report = train(tmp_path, on_progress=seen.append)
+    loaded = heads.load(report.folder)
+    assert loaded.head.labels == ("calm", "fire")
+    assert loaded.head.metrics["accuracy"] > 0.8
+    assert report.folder == tmp_path / "mood" / loaded.head.version
+    assert [p.share for p in seen] == sorted(p.share for p in seen)
+    assert seen[-1].share == 1.0
+    assert {p.name for p in (tmp_path / "mood").iterdir()} == {loaded.head.version}
+
+
+def test_the_same_rows_and_recipe_give_the_same_head(tmp_path: Path) -> None:
+    assert train(tmp_path / "a").head.metrics == train(tmp_path / "b").head.metrics
+
+
+def test_a_cancelled_training_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(Cancelled):
+        train(tmp_path, should_stop=lambda: True)
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(DiskFull):
+            train(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert not list((tmp_path / "mood").iterdir())
+
+
+def test_an_altered_golden_sample_is_found(tmp_path: Path) -> None:
+    folder = train(tmp_path).folder
+    lines = (folder / heads.GOLDEN).read_text().splitlines()
+    sample = json.loads(lines[0])
+    sample["outputs"]["logits"][0] += 0.01
+    (folder / heads.GOLDEN).write_text("\n".join([json.dumps(sample), *lines[1:]]) + "\n")
+    with pytest.raises(HeadInvalid):
+        shipping.check(folder, artifact=TINY)
+
+
+def test_the_backbone_is_the_encoder_that_is_served() -> None:
+    text = "the gateway restarted 17 workers"
+    base = backbone.load(TINY)
+    ids = torch.tensor([base.tokenizer.encode(text).ids])
+    states = base.bert(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    # The tiny encoder widens its mean by a projection, which heads do not read.
+    constants = {i.name: i for i in onnx.load(TINY / "encoder.onnx").graph.initializer}
+    projection = backbone.Source("projection.weight.narrow", "projection.weight.scale")
+    mean = states.mean(1).detach().numpy() @ projection.read(constants).T
+    served = graphs.EncoderGraph(TINY).encode([text])
+    assert mean / np.linalg.norm(mean) == pytest.approx(served, abs=1e-5)
+
+
+def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:
+    base = backbone.load(TINY)
+    torch.manual_seed(0)
+    bert = lora.adapt(base, rank=4, alpha=8.0)
+    for module in bert.modules():
+        if isinstance(module, lora.LoraLinear):
+            torch.nn.init.normal_(module.lora_b, std=0.05)
+    reader = SpanReader(bert, SpanHead(SpanLayers.GELU_4_SKIP, width=base.width)).eval()
+    ids = torch.randint(5, 100, (3, 9))
+    mask, types = torch.ones_like(ids), torch.zeros_like(ids)
+    mask[1, 6:], types[:, 4:] = 0, 1
+    written = graph.write(
+        reader,
+        tmp_path / "head.onnx",
+        reads=Reads.TOKEN_PAIR,
+        outputs=("start", "end"),
+        example=(ids, mask, types),
+        sources=base.sources,
+    )
+    words = "bert.embeddings.word_embeddings.weight"
+    products = [n for n in written.base if n.startswith("bert.encoder") and n.endswith("weight")]
+    assert words in written.base
+    assert len(products) >= 6
+    # A weight of another encoder gives another answer: it really is read from outside.
+    values = dict(graph.widened(TINY / "encoder.onnx", written.base))
+    columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+    feeds = {name: value.numpy() for name, value in columns.items()}
+    right = graph.session(written.path, values).run(None, feeds)[0]
+    turned = np.negative(values[words].astype(np.float32))
+    wrong = graph.session(written.path, values | {words: turned}).run(None, feeds)[0]
+    with torch.inference_mode():
+        assert right == pytest.approx(reader(ids, mask, types)[0].numpy(), abs=5e-3)
+    assert np.abs(right - wrong).max() > 0.01

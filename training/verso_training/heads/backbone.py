@@ -1,0 +1,177 @@
+"""The encoder that heads are trained on: the weights of an artifact's ``encoder.onnx``.
+
+A head is served on the weights that the artifact stores, which are int8 codes with a scale per
+channel, widened when the graph is loaded. So it is trained on exactly these: they are read back
+from the graph, not from the checkpoint that the graph was made of. An artifact alone is enough to
+train a head for it.
+
+The exporter keeps the names of biases and norms but renames transposed matrices and merges equal
+ones, so weights are found by their place: the n-th norm, the n-th product with a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import BertConfig, BertModel
+
+from verso_core.errors import ArtifactInvalid
+from verso_core.heads import PlainWeight, WidenedWeight
+
+_EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings")
+_PRODUCTS = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where ``encoder.onnx`` holds one weight: as a tensor, or as codes times a scale."""
+
+    tensor: str
+    scale: str | None = None
+
+    def read(self, constants: Mapping[str, onnx.TensorProto]) -> NDArray[np.float32]:
+        """The weight as it is served, float32."""
+        value: NDArray[np.float32] = numpy_helper.to_array(constants[self.tensor]).astype(
+            np.float32
+        )
+        if self.scale is not None:
+            value = value * numpy_helper.to_array(constants[self.scale])
+        return value
+
+    def weight(self) -> WidenedWeight | PlainWeight:
+        """As ``head.json`` states it."""
+        if self.scale is None:
+            return PlainWeight(tensor=self.tensor)
+        return WidenedWeight(codes=self.tensor, scale=self.scale)
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A frozen encoder and where each of its weights comes from.
+
+    Attributes:
+        bert: The transformer, weights as the artifact serves them, no gradient.
+        tokenizer: WordPiece without truncation and padding.
+        sources: By parameter name of ``bert``, with ``bert.`` before it.
+    """
+
+    bert: BertModel
+    tokenizer: Tokenizer
+    sources: Mapping[str, Source]
+
+    @property
+    def width(self) -> int:
+        """Of a token state."""
+        return int(self.bert.config.hidden_size)
+
+
+def load(artifact: Path) -> Backbone:
+    """Read the encoder of an artifact folder.
+
+    Raises:
+        ArtifactInvalid: the graph is no BERT as ``export_encoder`` writes it.
+    """
+    model = onnx.load(artifact / "encoder.onnx")
+    places = _places(model.graph)
+    constants = {i.name: i for i in model.graph.initializer}
+    weights = {name: source.read(constants) for name, source in places.items()}
+    words, width = weights["embeddings.word_embeddings.weight"].shape
+    layers = max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.")) + 1
+    config = BertConfig(
+        vocab_size=words,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // _head_dim(model.graph, constants),
+        intermediate_size=weights["encoder.layer.0.intermediate.dense.bias"].shape[0],
+        max_position_embeddings=weights["embeddings.position_embeddings.weight"].shape[0],
+        type_vocab_size=weights["embeddings.token_type_embeddings.weight"].shape[0],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    bert = BertModel(config, add_pooling_layer=False)
+    state: dict[str, Tensor] = {}
+    for name, value in weights.items():
+        product = value.ndim == 2 and name.startswith("encoder.")
+        state[name] = torch.from_numpy(value.T.copy() if product else value.copy())
+    missing, unknown = bert.load_state_dict(state, strict=False)
+    if missing or unknown:
+        raise ArtifactInvalid(f"encoder.onnx: no BERT: missing {missing}, unknown {unknown}")
+    bert.requires_grad_(requires_grad=False)
+    tokenizer = Tokenizer.from_file(str(artifact / "encoder_tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    bert.train(mode=False)
+    return Backbone(bert, tokenizer, {f"bert.{n}": s for n, s in places.items()})
+
+
+def _places(graph: onnx.GraphProto) -> dict[str, Source]:
+    """The source of every parameter, by its name in transformers' BertModel."""
+    known = {i.name for i in graph.initializer}
+
+    def source(name: str) -> Source | None:
+        if name in known:
+            return Source(name)
+        if f"{name}.narrow" not in known:
+            return None
+        scale = f"{name}.scale"
+        return Source(f"{name}.narrow", scale if scale in known else None)
+
+    places: dict[str, Source] = {}
+    for name in _EMBEDDINGS:
+        found = source(f"bert.embeddings.{name}.weight")
+        if found is None:
+            raise ArtifactInvalid(f"encoder.onnx: expected an initialiser for {name}")
+        places[f"embeddings.{name}.weight"] = found
+    norms, products = 0, 0
+    adders = {name: node for node in graph.node if node.op_type == "Add" for name in node.input}
+    for node in graph.node:
+        if node.op_type == "LayerNormalization":
+            module = _norm_name(norms)
+            norms += 1
+            places[f"{module}.weight"] = Source(node.input[1])
+            places[f"{module}.bias"] = Source(node.input[2])
+        elif node.op_type == "MatMul" and (found := source(node.input[1])) is not None:
+            module = f"encoder.layer.{products // 6}.{_PRODUCTS[products % 6]}"
+            products += 1
+            places[f"{module}.weight"] = found
+            adder = adders[node.output[0]]
+            (bias,) = [name for name in adder.input if name in known]
+            places[f"{module}.bias"] = Source(bias)
+    if products == 0 or products % 6 or norms != products // 3 + 1:
+        raise ArtifactInvalid(f"encoder.onnx: no BERT: {products} products, {norms} norms")
+    return places
+
+
+def _norm_name(index: int) -> str:
+    if index == 0:
+        return "embeddings.LayerNorm"
+    layer, second = divmod(index - 1, 2)
+    part = "output" if second else "attention.output"
+    return f"encoder.layer.{layer}.{part}.LayerNorm"
+
+
+def _head_dim(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> int:
+    """The width of an attention head: the last entry of the first shape that splits heads."""
+    made_by = {node.output[0]: node for node in graph.node}
+    for node in graph.node:
+        if node.op_type == "Reshape":
+            shape = made_by.get(node.input[1])
+            if shape is not None and shape.op_type == "Concat" and len(shape.input) == 4:
+                return int(numpy_helper.to_array(constants[shape.input[3]])[0])
+    raise ArtifactInvalid("encoder.onnx: expected a Reshape that splits attention heads")

@@ -1,0 +1,177 @@
+"""Export a head's module as ``head.onnx``, without the encoder's weights.
+
+What the head owns is stored as float16 and widened when the graph is loaded. Every weight of the
+encoder stays a name: marked as external data in a file that does not exist, to be handed to the
+session by whoever holds the encoder (``verso_core.heads``). The graph was exported only if it then
+gives what the module gives.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from torch import Tensor, nn
+
+from verso_core.errors import HeadInvalid
+from verso_core.heads import BASE_LOCATION, GOLDEN_TOLERANCE, Reads
+from verso_training import export
+from verso_training.config import Storage
+from verso_training.heads.backbone import Source
+from verso_training.heads.lora import LoraLinear
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+INPUTS: Mapping[Reads, tuple[str, ...]] = {
+    Reads.VECTOR: ("vector",),
+    Reads.VECTOR_PAIR: ("u", "v"),
+    Reads.TOKENS: ("input_ids", "attention_mask"),
+    Reads.TOKEN_PAIR: ("input_ids", "attention_mask", "token_type_ids"),
+}
+
+
+@dataclass(frozen=True)
+class HeadGraph:
+    """A written graph and the encoder's weights that it lacks.
+
+    Attributes:
+        path: Of ``head.onnx``.
+        base: Which tensor of ``encoder.onnx`` each missing initialiser is.
+    """
+
+    path: Path
+    base: Mapping[str, Source]
+
+
+def write(
+    module: nn.Module,
+    path: Path,
+    *,
+    reads: Reads,
+    outputs: Sequence[str],
+    example: Sequence[Tensor],
+    sources: Mapping[str, Source],
+) -> HeadGraph:
+    """Write the graph of ``module`` and compare it with the module on ``example``.
+
+    Args:
+        module: Takes and gives tuples of tensors, as ``verso_core.heads`` states for ``reads``.
+        path: Of ``head.onnx``.
+        reads: Names the inputs.
+        outputs: Their names.
+        example: At least two rows; tokens padded in one of them.
+        sources: From ``Backbone.sources``; may be empty for a head on vectors.
+
+    Raises:
+        HeadInvalid: the graph does not give what the module gives.
+    """
+    module.eval()
+    names = INPUTS[reads]
+    dynamic = dict.fromkeys((0, 1) if reads.tokens else (0,), torch.export.Dim.DYNAMIC)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # The exporter warns about coming changes of its own; nothing here can act on them.
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            tuple(example),
+            input_names=list(names),
+            output_names=list(outputs),
+            dynamic_shapes=tuple(dict(dynamic) for _ in names),
+            opset_version=export.OPSET,
+            dynamo=True,
+            optimize=True,
+            verbose=False,
+        )
+        assert program is not None
+        program.save(str(Path(folder) / "plain.onnx"), external_data=False)
+        model = onnx.load(Path(folder) / "plain.onnx")
+    shared = _shared(module, model.graph, sources)
+    values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer if i.name in shared}
+    export.store(model, Storage.FLOAT16, keep=shared.keys())
+    for initializer in model.graph.initializer:
+        if initializer.name in shared:
+            _empty(initializer)
+    export.strip(model)
+    onnx.save(model, path)
+    feeds = {name: value.numpy() for name, value in zip(names, example, strict=True)}
+    with torch.inference_mode():
+        expected = module(*example)
+    _compare(session(path, values), feeds, dict(zip(outputs, expected, strict=True)))
+    return HeadGraph(path, shared)
+
+
+def session(path: Path, base: Arrays, *, threads: int = 1) -> ort.InferenceSession:
+    """Open a head's graph with the encoder's weights given to it, as a worker does.
+
+    The values must live as long as the session: it reads them where they are.
+    """
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for v in base.values()]
+    if values:
+        options.add_external_initializers(list(base), values)
+    made = ort.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    made.base_values = values
+    return made
+
+
+def widened(encoder: Path, base: Mapping[str, Source]) -> Arrays:
+    """The weights that ``base`` names, read from ``encoder.onnx``, float32."""
+    constants = {i.name: i for i in onnx.load(encoder).graph.initializer}
+    return {name: source.read(constants) for name, source in base.items()}
+
+
+def _shared(
+    module: nn.Module, graph: onnx.GraphProto, sources: Mapping[str, Source]
+) -> dict[str, Source]:
+    """The initialisers that are weights of the encoder, checked by name and by value."""
+    own = dict(module.named_parameters()) | dict(module.named_buffers())
+    transposed = {
+        f"{name}.weight" for name, m in module.named_modules() if isinstance(m, LoraLinear)
+    }
+    shared = {}
+    for initializer in graph.initializer:
+        name = initializer.name
+        if name not in sources:
+            continue
+        if name.startswith("bert.encoder.") and name.endswith("dense.weight"):
+            assert name in transposed, f"{name}: only adapted layers keep the layout"
+        if np.array_equal(numpy_helper.to_array(initializer), own[name].detach().numpy()):
+            shared[name] = sources[name]
+    return shared
+
+
+def _empty(initializer: onnx.TensorProto) -> None:
+    """Keep name, type and shape; say that the values are elsewhere."""
+    initializer.ClearField("raw_data")
+    initializer.ClearField("float_data")
+    initializer.data_location = onnx.TensorProto.EXTERNAL
+    del initializer.external_data[:]
+    entry = initializer.external_data.add()
+    entry.key, entry.value = "location", BASE_LOCATION
+
+
+def _compare(graph: ort.InferenceSession, feeds: Arrays, expected: Mapping[str, Tensor]) -> None:
+    names = [output.name for output in graph.get_outputs()]
+    if names != list(expected):
+        raise HeadInvalid(f"head.onnx: expected outputs {list(expected)}, got {names}")
+    for name, value in zip(names, graph.run(None, dict(feeds)), strict=True):
+        want = expected[name].detach().numpy()
+        if value.shape != want.shape:
+            raise HeadInvalid(f"head.onnx: {name}: expected shape {want.shape}, got {value.shape}")
+        # float16 keeps eleven bits: a head with large logits may differ by a share of them.
+        error = float(np.abs(value - want).max() / max(1.0, float(np.abs(want).max())))
+        if not error <= 5 * GOLDEN_TOLERANCE:
+            raise HeadInvalid(f"head.onnx: {name}: differs from the module by {error:.1e}")

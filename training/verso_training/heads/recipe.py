@@ -1,0 +1,169 @@
+"""What a head's training depends on, from a TOML file or a request.
+
+An unknown key is an error, as in the recipes of decoders. A recipe has one table of settings for
+the task it names: ``[classify]``, ``[answer]`` or ``[score]``; the others keep their defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from verso_core.heads import READS, Reads, Task
+from verso_training.config import RECIPES, RecipeInvalid
+from verso_training.heads.spans import SpanLayers
+
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClassWeights(StrEnum):
+    """How much a label's rows count in the loss, by how many rows it has."""
+
+    NONE = "none"
+    SQRT = "sqrt"
+    """1 / sqrt(n): rare labels count more, but not as much as common ones together."""
+    BALANCED = "balanced"
+    """1 / n: every label counts alike."""
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class ClassifyConfig:
+    """A classifier on vectors (fitted at once) or on tokens (an adapter, trained by steps).
+
+    Attributes:
+        hidden: Width of a hidden layer; 0 for one linear layer. Vectors only.
+        l2: Penalties tried; validation decides. Vectors only.
+        iterations: Of L-BFGS, for each penalty. Vectors only.
+        patience: Rounds of ten iterations, or epochs, without a better validation loss.
+        epochs: Over the rows. Tokens only.
+        minutes: Of processor time at most. Tokens only.
+        max_tokens: Of a text. Tokens only.
+    """
+
+    hidden: int = 0
+    l2: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
+    iterations: int = 200
+    patience: int = 3
+    class_weights: ClassWeights = ClassWeights.SQRT
+    epochs: int = 6
+    minutes: float = 30.0
+    rate: float = 8e-4
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.1
+    tokens_per_step: int = 2048
+    max_tokens: int = 128
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class AnswerConfig:
+    """A reader; see ``verso_training.heads.reader``."""
+
+    layers: SpanLayers = SpanLayers.GELU_4_SKIP
+    minutes: float = 65.0
+    rate: float = 8e-4
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.1
+    tokens_per_step: int = 3072
+    max_tokens: int = 256
+    stride: int = 96
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class ScoreConfig:
+    """A scorer of pairs read together."""
+
+    epochs: int = 4
+    minutes: float = 20.0
+    rate: float = 8e-4
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.1
+    tokens_per_step: int = 2048
+    max_tokens: int = 128
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class HeadRecipe:
+    """One complete training of a head.
+
+    Attributes:
+        name: Of the head; its folder's name.
+        none_label: A label that means "out of scope".
+        validation_share: Of rows without a split: for choices and calibration.
+        test_share: Of rows without a split: for the reported figures.
+    """
+
+    name: str
+    task: Task = Task.CLASSIFY
+    reads: Reads = Reads.VECTOR
+    none_label: str | None = None
+    validation_share: float = 0.15
+    test_share: float = 0.15
+    seed: int = 0
+    threads: int = 1
+    data: dict[str, Any] = field(default_factory=dict)
+    """For the command line: which of the public data sets to read."""
+    classify: ClassifyConfig = ClassifyConfig()
+    answer: AnswerConfig = AnswerConfig()
+    score: ScoreConfig = ScoreConfig()
+
+    def __post_init__(self) -> None:
+        if self.reads not in READS[self.task]:
+            known = ", ".join(READS[self.task])
+            raise RecipeInvalid(f"expected a head for {self.task} to read {known}")
+        if not 0 < self.validation_share < 0.5 or not 0 < self.test_share < 0.5:
+            raise RecipeInvalid("expected validation_share and test_share in (0, 0.5)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values, without the tables of other tasks; ``parse`` reads it back."""
+        values: dict[str, Any] = TypeAdapter(HeadRecipe).dump_python(self, mode="json")
+        others = {str(task) for task in Task} - {str(self.task)}
+        return {key: value for key, value in values.items() if key not in others}
+
+
+def parse(values: Mapping[str, Any]) -> HeadRecipe:
+    """Build a recipe from plain values.
+
+    Raises:
+        RecipeInvalid: an unknown key, or a value that does not fit.
+    """
+    try:
+        return TypeAdapter(HeadRecipe).validate_python(dict(values))
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "recipe"
+        raise RecipeInvalid(f"{where}: {first['msg']}") from exc
+
+
+def load(name_or_path: str) -> HeadRecipe:
+    """Read a recipe by name (``intents``, ``log-failures``, ...) or from a TOML file.
+
+    Raises:
+        RecipeInvalid: no such recipe, or one that does not fit.
+    """
+    path = Path(name_or_path)
+    if path.suffix != ".toml":
+        path = RECIPES / "heads" / f"{name_or_path}.toml"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as exc:
+        raise RecipeInvalid(f"expected a readable recipe at {path}: {exc}") from exc
+    return parse({"name": path.stem, **values})
+
+
+def replaced(recipe: HeadRecipe, **changes: Any) -> HeadRecipe:
+    """The recipe with other top-level values."""
+    return dataclasses.replace(recipe, **changes)

@@ -1,0 +1,249 @@
+"""Write a trained head as a folder that can be served, and only if it passes its own check.
+
+Steps:
+
+1. the graph is written into a draft folder and compared with the module (``graph.write``);
+2. golden samples: inputs with what the written graph gives for them;
+3. signals, card, and last ``head.json`` with the hash of every file and the version they make;
+4. the draft is loaded as a worker loads it and its golden samples are run again;
+5. one rename gives it its name: a reader sees no head, or a whole one. Whatever goes wrong before
+   leaves nothing behind; a full disk is ``DiskFull``.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from verso_core import heads, manifest
+from verso_core.errors import DiskFull, HeadInvalid
+from verso_core.heads import Calibration, Head, Lineage, Reads, Task
+from verso_training.heads import graph
+from verso_training.heads.backbone import Source
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.signals import Fitted
+
+_GOLDEN = 12
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a head's data come from and what made it.
+
+    Attributes:
+        data: Names of the data sets.
+        licence: Under which the head may be passed on.
+        command: That made it.
+        data_sha256: Of the rows.
+    """
+
+    data: tuple[str, ...]
+    licence: str
+    command: str
+    data_sha256: str = "0" * 64
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A head that was trained and measured, ready to be written.
+
+    Attributes:
+        module: Takes and gives what the graph will.
+        outputs: Their names.
+        samples: Inputs of the golden samples, by input name, without the batch axis.
+        card: Figures and whatever else the card shall tell, Markdown.
+        sources: Of the encoder's weights, for heads that read tokens.
+    """
+
+    recipe: HeadRecipe
+    module: nn.Module
+    outputs: tuple[str, ...]
+    samples: Sequence[Mapping[str, NDArray[np.generic]]]
+    provenance: Provenance
+    card: str
+    labels: tuple[str, ...] = ()
+    calibration: Calibration = field(default_factory=Calibration)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    fitted: Fitted | None = None
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    max_tokens: int | None = None
+    stride: int | None = None
+
+
+def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
+    """Write a head below ``out_dir`` as ``NAME/VERSION`` and return that folder.
+
+    Raises:
+        HeadInvalid: the written graph or folder does not do what the module did.
+        DiskFull: there was no room for it.
+    """
+    parent = out_dir / trained.recipe.name
+    draft = parent / f".draft-{os.getpid()}"
+    try:
+        draft.mkdir(parents=True)
+        head = _write(trained, artifact=artifact, draft=draft)
+        check(draft, artifact=artifact)
+        folder = parent / head.version
+        if folder.exists():
+            # The same rows, recipe and machine give the same files: the head is already there.
+            return folder
+        for path in (*draft.iterdir(), draft):
+            _sync(path)
+        draft.rename(folder)
+        _sync(parent)
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFull(f"no room for head {trained.recipe.name}: {exc.strerror}") from exc
+        raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def check(folder: Path, *, artifact: Path) -> None:
+    """Load a head as a worker does and run its golden samples.
+
+    Raises:
+        HeadInvalid: a file is not what ``head.json`` says, or an output is not the golden one.
+    """
+    loaded = heads.load(folder)
+    base = {
+        name: Source(getattr(weight, "codes", getattr(weight, "tensor", "")), _scale(weight))
+        for name, weight in loaded.head.base_weights.items()
+    }
+    values = graph.widened(artifact / "encoder.onnx", base) if base else {}
+    session = graph.session(folder / heads.GRAPH, values)
+    types = {i.name: np.int64 if "int64" in i.type else np.float32 for i in session.get_inputs()}
+    names = [o.name for o in session.get_outputs()]
+    lines = loaded.data[heads.GOLDEN].decode().splitlines()
+    if len(lines) < heads.GOLDEN_LINES:
+        raise HeadInvalid(f"expected {heads.GOLDEN_LINES} golden samples, got {len(lines)}")
+    for number, line in enumerate(lines):
+        sample = json.loads(line)
+        feeds = {n: np.array([v], types[n]) for n, v in sample["inputs"].items()}
+        for name, value in zip(names, session.run(None, feeds), strict=True):
+            strayed = np.abs(value[0] - np.array(sample["outputs"][name], np.float32))
+            if not float(strayed.max()) <= heads.GOLDEN_TOLERANCE:
+                raise HeadInvalid(f"golden sample {number}: {name} differs by {strayed.max():.1e}")
+
+
+def _scale(weight: object) -> str | None:
+    found: str | None = getattr(weight, "scale", None)
+    return found
+
+
+def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
+    recipe = trained.recipe
+    written = graph.write(
+        trained.module,
+        draft / heads.GRAPH,
+        reads=recipe.reads,
+        outputs=trained.outputs,
+        example=_example(trained.samples, recipe.reads),
+        sources=trained.sources,
+    )
+    values = graph.widened(artifact / "encoder.onnx", written.base) if written.base else {}
+    session = graph.session(draft / heads.GRAPH, values)
+    with (draft / heads.GOLDEN).open("w") as stream:
+        for sample in trained.samples[:_GOLDEN]:
+            found = session.run(None, {name: value[None] for name, value in sample.items()})
+            outputs = {n: v[0].tolist() for n, v in zip(trained.outputs, found, strict=True)}
+            inputs = {name: value.tolist() for name, value in sample.items()}
+            stream.write(json.dumps({"inputs": inputs, "outputs": outputs}) + "\n")
+    if trained.fitted is not None:
+        arrays: dict[str, Any] = trained.fitted.arrays()
+        np.savez_compressed(draft / heads.SIGNALS, **arrays)
+    created = datetime.now(UTC).replace(microsecond=0)
+    (draft / "CARD.md").write_text(_card(trained, created), encoding="utf-8")
+    base = manifest.load(artifact)
+    files = {path.name: manifest.describe(path) for path in sorted(draft.iterdir())}
+    head = heads.named(
+        Head(
+            name=recipe.name,
+            created=created,
+            task=recipe.task,
+            reads=recipe.reads,
+            space=base.manifest.space.id,
+            labels=trained.labels,
+            none_label=recipe.none_label if recipe.none_label in trained.labels else None,
+            max_tokens=trained.max_tokens,
+            stride=trained.stride,
+            calibration=trained.calibration,
+            metrics={k: float(v) for k, v in trained.metrics.items() if np.isfinite(v)},
+            lineage=Lineage(
+                data_sha256=trained.provenance.data_sha256,
+                data=trained.provenance.data,
+                licence=trained.provenance.licence,
+                recipe=recipe.to_dict(),
+                base_artifact=base.id,
+                command=trained.provenance.command,
+                machine=machine(),
+                created=created,
+            ),
+            base_weights={name: source.weight() for name, source in written.base.items()},
+            files=files,
+        )
+    )
+    text = head.model_dump_json(indent=2) + "\n"
+    (draft / heads.HEAD_NAME).write_text(text, encoding="utf-8")
+    return head
+
+
+def machine() -> str:
+    """What this runs on, in a line."""
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, onnxruntime {ort.__version__}"
+    )
+
+
+def _example(
+    samples: Sequence[Mapping[str, NDArray[np.generic]]], reads: Reads
+) -> tuple[Tensor, ...]:
+    """Three samples as one batch, shorter rows padded with zeros."""
+    chosen = samples[:3]
+    columns = []
+    for name in graph.INPUTS[reads]:
+        length = max(len(sample[name]) for sample in chosen)
+        rows = [np.pad(sample[name], (0, length - len(sample[name]))) for sample in chosen]
+        columns.append(torch.from_numpy(np.stack(rows)))
+    return tuple(columns)
+
+
+def _card(trained: Trained, created: datetime) -> str:
+    recipe, provenance = trained.recipe, trained.provenance
+    task = {Task.CLASSIFY: "classifies", Task.ANSWER: "answers", Task.SCORE: "scores pairs"}
+    return f"""# {recipe.name}
+
+A head that {task[recipe.task]}, reading `{recipe.reads}`.
+
+- Data: {", ".join(provenance.data)} (SHA-256 of the rows `{provenance.data_sha256[:16]}`)
+- Licence: {provenance.licence}
+- Command: `{provenance.command}`
+- Machine: {machine()}
+- Date: {created:%Y-%m-%d}
+
+{trained.card.strip()}
+"""
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
