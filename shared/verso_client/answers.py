@@ -22,7 +22,7 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
-from verso_core.jobs import Kind, Precision, Scalar, Status, TextPolicy
+from verso_core.jobs import Kind, Precision, Scalar, SearchMode, Status, TextPolicy
 
 
 class Answer(BaseModel):
@@ -101,7 +101,9 @@ class Hit(Text):
     id: str = Field(description="of the record: document#chunk")
     document: str
     chunk: int
-    score: float = Field(description="dot product of unit vectors, -1..1")
+    score: float = Field(
+        description="dense: cosine, -1..1; sparse: BM25, > 0; hybrid: both joined, 0..1"
+    )
     metadata: dict[str, Scalar] = Field(default_factory=dict)
     time: float | None = None
     error: ItemError | None = None
@@ -132,6 +134,7 @@ class CollectionInfo(Answer):
     dim: int
     artifacts: tuple[str, ...] = ()
     created: datetime | None = None
+    search: SearchMode = SearchMode.DENSE
 
 
 class CodecShare(Answer):
@@ -152,10 +155,12 @@ class Statistics(Answer):
     points: int
     bytes_text: int
     bytes_vectors: int
+    bytes_terms: int = 0
     bytes_patches: int
     bytes_entries: int
     codecs: dict[str, CodecShare]
     precision: Precision | None = None
+    search: SearchMode | None = None
     space: str | None = None
     dim: int | None = None
 

@@ -29,7 +29,7 @@ from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_e
 from verso_client.operations import Progress, Query
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
-from verso_core.jobs import Filter, Precision, TextPolicy
+from verso_core.jobs import Filter, Precision, SearchMode, SearchSetting, TextPolicy
 
 T = TypeVar("T")
 
@@ -104,6 +104,7 @@ class AsyncClient:
         id: str | None = None,  # noqa: A002 - the API's own word
         collection: str = "default",
         limit: int = 10,
+        mode: SearchMode | None = None,
         filter: Filter | None = None,  # noqa: A002 - the API's own word
         with_text: bool = True,
     ) -> Found:
@@ -114,6 +115,7 @@ class AsyncClient:
             id=id,
             collection=collection,
             limit=limit,
+            mode=mode,
             filter=filter,
             with_text=with_text,
         )
@@ -192,10 +194,15 @@ class AsyncClient:
         *,
         precision: Precision = Precision.FLOAT16,
         text_policy: TextPolicy = TextPolicy.PATCH,
+        search: SearchSetting = SearchMode.DENSE,
     ) -> CollectionInfo:
         """Make a collection, or find the one that exists with the same settings."""
         steps = operations.create_collection(
-            name, self._retries, precision=precision, text_policy=text_policy
+            name,
+            self._retries,
+            precision=precision,
+            text_policy=text_policy,
+            search=search,
         )
         return await self._run(steps)
 

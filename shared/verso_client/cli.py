@@ -31,7 +31,7 @@ from verso_client.operations import Progress as IngestProgress
 from verso_client.retries import Retries
 from verso_client.sources import Format
 from verso_core.errors import RequestInvalid, VersoError
-from verso_core.jobs import Filter, Precision, Scalar, Status, TextPolicy
+from verso_core.jobs import Filter, Precision, Scalar, SearchMode, Status, TextPolicy
 
 PLUGINS = "verso.commands"
 _PATIENCE_S = 10.0
@@ -130,6 +130,10 @@ def search(
     until: Annotated[
         datetime | None, typer.Option(help="Only texts before this time (UTC).")
     ] = None,
+    mode: Annotated[
+        SearchMode | None,
+        typer.Option(help="Compare vectors, words, or both; default: what the collection keeps."),
+    ] = None,
     text: Annotated[bool, typer.Option(help="Read the hits' texts back.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +142,7 @@ def search(
     with _client(context) as client:
         started = time.monotonic()
         found = client.search(
-            query, collection=collection, limit=limit, filter=chosen, with_text=text
+            query, collection=collection, limit=limit, mode=mode, filter=chosen, with_text=text
         )
         took_ms = (time.monotonic() - started) * 1000
     if as_json:
@@ -254,11 +258,19 @@ def create_collection(
     text_policy: Annotated[
         TextPolicy, typer.Option(help="patch drops the texts, both keeps them too.")
     ] = TextPolicy.PATCH,
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="Keep words too, and search by both.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a collection."""
     with _client(context) as client:
-        made = client.create_collection(name, precision=precision, text_policy=text_policy)
+        made = client.create_collection(
+            name,
+            precision=precision,
+            text_policy=text_policy,
+            search=SearchMode.HYBRID if hybrid else SearchMode.DENSE,
+        )
     _print_json(made) if as_json else render.collections(_out(), [made])
 
 

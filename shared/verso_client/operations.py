@@ -38,7 +38,15 @@ from verso_client.documents import Document, uploads
 from verso_client.exchange import Call, Reply, Steps
 from verso_client.retries import Retries, perform
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
-from verso_core.jobs import CollectionRequest, Filter, Precision, Status, TextPolicy
+from verso_core.jobs import (
+    CollectionRequest,
+    Filter,
+    Precision,
+    SearchMode,
+    SearchSetting,
+    Status,
+    TextPolicy,
+)
 
 _OPEN_UPLOADS = 3
 _LONGEST_WAIT_S = 20.0
@@ -63,6 +71,7 @@ class Query:
     id: str | None = None
     collection: str = "default"
     limit: int = 10
+    mode: SearchMode | None = None
     filter: Filter | None = None
     with_text: bool = True
 
@@ -79,6 +88,8 @@ class Query:
             body["vector"] = [float(value) for value in self.vector]
         if self.id is not None:
             body["id"] = self.id
+        if self.mode is not None:
+            body["mode"] = self.mode.value
         if self.filter is not None:
             body["filter"] = self.filter.model_dump(exclude_none=True)
         return body
@@ -254,14 +265,19 @@ def collections(retries: Retries) -> Steps[list[CollectionInfo]]:
 
 
 def create_collection(
-    name: str, retries: Retries, *, precision: Precision, text_policy: TextPolicy
+    name: str,
+    retries: Retries,
+    *,
+    precision: Precision,
+    text_policy: TextPolicy,
+    search: SearchSetting,
 ) -> Steps[CollectionInfo]:
     """Make a collection, or find the one that exists with the same settings.
 
     Raises:
         CollectionExists: it exists with other settings.
     """
-    body = CollectionRequest(name=name, precision=precision, text_policy=text_policy)
+    body = CollectionRequest(name=name, precision=precision, text_policy=text_policy, search=search)
     row = yield from _answer(_post("/v1/collections", body.model_dump(mode="json")), retries)
     if "results" in row:
         row = _sole(row["results"])

@@ -87,12 +87,12 @@ def statistics(console: Console, found: Statistics) -> None:
     table.columns[1].justify = "right"
     for name in (
         "documents", "chunks", "verified", "points",
-        "bytes_text", "bytes_vectors", "bytes_patches", "bytes_entries",
+        "bytes_text", "bytes_vectors", "bytes_terms", "bytes_patches", "bytes_entries",
     ):  # fmt: skip
         table.add_row(name.replace("_", " of "), f"{getattr(found, name):,}")
     for codec, share in sorted(found.codecs.items()):
         table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
-    for name in ("precision", "space"):
+    for name in ("precision", "search", "space"):
         if (value := getattr(found, name)) is not None:
             table.add_row(name, str(value))
     console.print(table)
@@ -100,10 +100,13 @@ def statistics(console: Console, found: Statistics) -> None:
 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
     """Show collections."""
-    table = Table("name", "precision", "text policy", "dim", "space", "created")
+    table = Table("name", "precision", "text policy", "search", "dim", "space", "created")
     for one in found:
         created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
-        table.add_row(one.name, one.precision, one.text_policy, str(one.dim), one.space, created)
+        table.add_row(
+            *(one.name, one.precision, one.text_policy, one.search),
+            *(str(one.dim), one.space, created),
+        )
     console.print(table)
 
 

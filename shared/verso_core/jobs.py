@@ -111,6 +111,19 @@ class TextPolicy(StrEnum):
     BOTH = "both"
 
 
+class SearchMode(StrEnum):
+    """What a search compares: vectors, or the words of the text as well.
+
+    As a collection's setting ``hybrid`` keeps each chunk's words beside its vector.
+    """
+
+    DENSE = "dense"
+    SPARSE = "sparse"
+    HYBRID = "hybrid"
+
+
+SearchSetting = Literal[SearchMode.DENSE, SearchMode.HYBRID]
+
 Scalar = str | int | float | bool
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
 
@@ -137,6 +150,7 @@ class Collection(Wire):
     buckets: int
     checksum_key: str = Field(description="hex; keys the checksums of this collection's texts")
     created: datetime
+    search: SearchSetting = SearchMode.DENSE
 
 
 class CollectionRequest(Wire):
@@ -145,6 +159,10 @@ class CollectionRequest(Wire):
     name: Name
     precision: Precision = Precision.FLOAT16
     text_policy: TextPolicy = TextPolicy.PATCH
+    search: SearchSetting = Field(
+        default=SearchMode.DENSE,
+        description="hybrid keeps the words of each chunk beside its vector, and searches by both",
+    )
 
 
 class Filter(Wire):
@@ -163,6 +181,9 @@ class SearchRequest(Wire):
     vector: list[float] | None = None
     id: str | None = Field(default=None, description="a document or record id: more like this one")
     limit: int = Field(default=10, ge=1, le=1000)
+    mode: SearchMode | None = Field(
+        default=None, description="by default as the collection's setting says"
+    )
     filter: Filter | None = None
     with_text: bool = True
 

@@ -11,7 +11,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from verso_core.jobs import Kind, Name, Precision, Scalar, Status, TextPolicy, Wire
+from verso_core.jobs import (
+    Kind,
+    Name,
+    Precision,
+    Scalar,
+    SearchSetting,
+    Status,
+    TextPolicy,
+    Wire,
+)
 from verso_core.ledger import Phase
 
 
@@ -169,6 +178,7 @@ class CollectionView(BaseModel):
     artifacts: list[str]
     buckets: int
     created: datetime
+    search: SearchSetting
 
 
 class CollectionList(BaseModel):
@@ -194,6 +204,7 @@ class StatsView(CollectionView):
     points: int
     bytes_text: int
     bytes_vectors: int
+    bytes_terms: int = Field(description="words kept for hybrid search, without their index")
     bytes_patches: int
     bytes_entries: int
     codecs: dict[str, CodecView]

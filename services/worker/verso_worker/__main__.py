@@ -36,6 +36,7 @@ from verso_worker.releases import Releases
 from verso_worker.rollout import Follower
 from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
+from verso_worker.terms import Bm25
 from verso_worker.trials import Trials
 from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
@@ -70,7 +71,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         )
         follower.open()
         releases = Releases(settings.models)
-        pipeline = Pipeline(shelf, vectors, ledger, releases=releases)
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), releases=releases)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = Heart(
             ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file

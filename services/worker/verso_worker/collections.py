@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.errors import CollectionExists, PatchCorrupt
-from verso_core.jobs import Collection, CollectionRequest, Result
+from verso_core.jobs import Collection, CollectionRequest, Result, SearchMode
 from verso_core.record import Entry, Flag
 from verso_worker.ports import Documents, Models, Vectors
 
@@ -52,12 +52,14 @@ class Collections:
             buckets=self.buckets,
             checksum_key=secrets.token_hex(16),
             created=datetime.now(UTC),
+            search=request.search,
         )
         self.vectors.create(
             wanted.name,
             dim=wanted.dim,
             precision=wanted.precision,
             int8_scale=wanted.int8_scale,
+            terms=wanted.search is SearchMode.HYBRID,
         )
         return _same(self.documents.collection_put(wanted), request)
 
@@ -94,6 +96,7 @@ class Collections:
             **{name: counts[name] for name in _COUNTS},
             "bytes_patches": sizes.total(),
             "bytes_vectors": self.vectors.size_bytes(collection.name),
+            "bytes_terms": self.vectors.terms_bytes(collection.name),
             "points": self.vectors.count(collection.name),
             "codecs": {name: {"records": records[name], "bytes": sizes[name]} for name in records},
         }
@@ -109,9 +112,10 @@ def public(collection: Collection) -> dict[str, Any]:
 
 
 def _same(known: Collection, request: CollectionRequest) -> dict[str, Any]:
-    if (known.precision, known.text_policy) != (request.precision, request.text_policy):
+    asked = (request.precision, request.text_policy, request.search)
+    if (known.precision, known.text_policy, known.search) != asked:
         raise CollectionExists(
             f"{known.name!r} exists with precision {known.precision}, text policy "
-            f"{known.text_policy}"
+            f"{known.text_policy}, search {known.search}"
         )
     return public(known)

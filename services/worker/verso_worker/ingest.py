@@ -3,6 +3,7 @@
 The order of an ingest is the order of its promises:
 
 1. Cut each text into chunks, encode them, round the vectors to what the store will give back.
+   Where the collection is searched by words as well, count them now: the text will be gone.
 2. Make a record of each chunk against *that* vector, and decode it (:mod:`verso_worker.records`).
 3. Put the vectors; the store has flushed them when it returns. Read them back, compare the bytes.
 4. Give the entries to the ledger, which commits them and the result in one step. The raw text stays
@@ -21,10 +22,19 @@ from typing import Any
 import numpy as np
 
 from verso_core.errors import VectorInvalid, VectorsUnavailable
-from verso_core.jobs import Collection, Item, Result, Slice, TextPolicy
+from verso_core.jobs import Collection, Item, Result, SearchMode, Slice, TextPolicy
 from verso_core.record import Entry, Record, point_id, total_payload
-from verso_worker.points import LOST, Point
-from verso_worker.ports import Documents, Model, Models, Outcome, Vectors, Verdict, Write
+from verso_worker.points import LOST, NO_TERMS, Point, Terms
+from verso_worker.ports import (
+    Documents,
+    Lexicon,
+    Model,
+    Models,
+    Outcome,
+    Vectors,
+    Verdict,
+    Write,
+)
 from verso_worker.reader import Reader
 from verso_worker.records import Stored
 from verso_worker.space import Space
@@ -54,6 +64,7 @@ class Ingest:
     vectors: Vectors
     documents: Documents
     reader: Reader
+    lexicon: Lexicon
 
     def run(self, work: Slice, collection: Collection, *, seq: int, timings: Timings) -> Outcome:
         """Take the documents of a slice in, up to the point where the ledger can commit them.
@@ -119,6 +130,7 @@ class Ingest:
         seq: int,
     ) -> None:
         points: dict[Any, Point] = {}
+        terms = self.terms(collection, [chunk for draft in drafts for chunk in draft.chunks])
         at = 0
         for draft in drafts:
             payload = _payload(draft.item)
@@ -130,13 +142,19 @@ class Ingest:
                     chunk=n,
                     vector=records[at].vector_hash,
                 )
-                points[name] = Point(name, stored[at], payload | {"n": n})
+                points[name] = Point(name, stored[at], payload | {"n": n}, terms[at])
                 at += 1
         self.vectors.put(collection.name, list(points.values()))
         found = self.vectors.get(collection.name, list(points))
         for name, point in points.items():
             if name not in found or not np.array_equal(found[name], point.stored):
                 raise VectorsUnavailable("the vector store gave back other bytes than it was given")
+
+    def terms(self, collection: Collection, chunks: Sequence[bytes]) -> list[Terms]:
+        """Give what a collection keeps of chunks' words: nothing, or their terms."""
+        if collection.search is SearchMode.DENSE:
+            return [NO_TERMS] * len(chunks)
+        return self.lexicon.documents(chunks)
 
     def verify(self, work: Slice, collection: Collection, *, seq: int) -> Verdict:
         """Compare what the stores give back with the raw text of a slice, document by document.

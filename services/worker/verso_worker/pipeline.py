@@ -29,7 +29,7 @@ from verso_worker.collections import Collections
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
 from verso_worker.labelled import Labelled
-from verso_worker.ports import Documents, Models, Outcome, Vectors, Verdict
+from verso_worker.ports import Documents, Lexicon, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Reader
 from verso_worker.releases import Releases
 from verso_worker.restore import Restore
@@ -47,6 +47,7 @@ class Pipeline:
         models: the loaded artifacts.
         vectors: the vector store.
         documents: entries and collections.
+        lexicon: finds words, for collections that are searched by them as well.
         buckets: number of buckets of a new collection.
         releases: changes which models are served; None where that cannot be asked for.
     """
@@ -57,6 +58,7 @@ class Pipeline:
         vectors: Vectors,
         documents: Documents,
         *,
+        lexicon: Lexicon,
         buckets: int = 4096,
         releases: Releases | None = None,
     ) -> None:
@@ -67,9 +69,9 @@ class Pipeline:
         self._labelled = Labelled(vectors, documents)
         self._reader = Reader(models, vectors, documents)
         self._collections = Collections(models, vectors, documents, buckets)
-        self._search = Search(models, vectors, self._reader)
+        self._search = Search(models, vectors, self._reader, lexicon)
         self._restore = Restore(models, vectors, self._reader)
-        self._ingest = Ingest(models, vectors, documents, self._reader)
+        self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._scrub = Scrub(models, vectors, documents, self._reader, self._ingest, self.collect)
 
     def run(self, work: Slice, *, seq: int) -> Outcome:

@@ -29,6 +29,12 @@ from verso_core.errors import CollectionUnknown, IdInvalid, MetadataInvalid, Vec
 from verso_core.jobs import Filter, Scalar
 from verso_worker.space import Space, Stored, Vector
 
+TERMS = "terms"
+"""Name that the engines know the sparse vectors by; the dense one has none."""
+
+DENSE = ""
+"""Name of the dense vector, where an engine must be told which one is meant."""
+
 BATCH = 256
 """Most points in one call to an engine: more makes the call long, fewer wins nothing."""
 
@@ -42,18 +48,46 @@ _INTEGER_MAX = (1 << 63) - 1  # what an engine keeps as an integer; larger ones 
 _EXACT_MAX = 1 << 53  # larger integers are not all float64 numbers, so no range may compare them
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The words of a chunk or of a query, as a sparse vector: ids, ascending, and their weights.
+
+    An id is a 31-bit hash of a word's stem, so there is no vocabulary to keep.
+    """
+
+    ids: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+
+NO_TERMS = Terms((), ())
+
+TERM_BYTES = 8
+"""Bytes of one term: an id and a float32 weight."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """A chunk's vector on its way into a store. Shape of ``stored``: (dim,)."""
+    """A chunk's vector on its way into a store. Shape of ``stored``: (dim,).
+
+    ``terms`` are kept only by a collection that has them.
+    """
 
     id: UUID
     stored: Stored
     payload: Mapping[str, Any]
+    terms: Terms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A point that a search found; ``score`` is the cosine to the query, in [-1, 1]."""
+    """A point that a search found.
+
+    ``score`` is the cosine to the query, in [-1, 1]; of a search by terms their BM25 weight, >= 0;
+    of one by both, what :mod:`verso_worker.fusion` makes of the two, in [0, 1].
+    """
 
     id: UUID
     score: float
@@ -62,11 +96,15 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """What an engine found, before exact scoring. Shape of ``stored``: (candidates, dim)."""
+    """What an engine found, before exact scoring. Shape of ``stored``: (candidates, dim).
+
+    ``scores`` are the engine's own; only those of a search by terms are used.
+    """
 
     ids: list[UUID]
     stored: Stored
     payloads: list[Mapping[str, Any]]
+    scores: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +217,12 @@ def ranked(space: Space, unit: Vector, *, found: Candidates, limit: int) -> list
     """
     if not found.ids:
         return []
-    scores = [float(score) for score in space.cosines(unit, found.stored)]
-    order = sorted(range(len(scores)), key=lambda n: (-scores[n], found.ids[n].bytes))
+    return best(found, space.cosines(unit, found.stored).tolist(), limit=limit)
+
+
+def best(found: Candidates, scores: Sequence[float], *, limit: int) -> list[Hit]:
+    """Give the candidates of the highest scores, one for each, and equal ones by id."""
+    order = sorted(range(len(found.ids)), key=lambda n: (-scores[n], found.ids[n].bytes))
     return [Hit(found.ids[n], scores[n], unpacked(found.payloads[n])) for n in order[:limit]]
 
 

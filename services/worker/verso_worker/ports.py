@@ -12,7 +12,7 @@ from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, Precision, Result
 from verso_worker.neural import Vector
-from verso_worker.points import Hit, Point
+from verso_worker.points import Hit, Point, Terms
 from verso_worker.records import Recorder, Stored
 
 
@@ -58,7 +58,9 @@ class Models(Protocol):
 class Vectors(Protocol):
     """A vector store. A put is durable, and a get gives the very bytes that were put."""
 
-    def create(self, name: str, *, dim: int, precision: Precision, int8_scale: float) -> None:
+    def create(
+        self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
+    ) -> None:
         """Make a collection; one that exists with the same settings is left as it is."""
         ...
 
@@ -78,12 +80,24 @@ class Vectors(Protocol):
         """Give the payloads of the points that exist."""
         ...
 
+    def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Give the terms of the points that exist; nothing where the collection keeps none."""
+        ...
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored."""
         ...
 
-    def search(self, name: str, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
-        """Give the nearest points, nearest first. Shape of ``query``: (dim,)."""
+    def search(
+        self,
+        name: str,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[Hit]:
+        """Give the best points by vector, terms or both. Shape of ``query``: (dim,)."""
         ...
 
     def count(self, name: str) -> int:
@@ -92,6 +106,22 @@ class Vectors(Protocol):
 
     def size_bytes(self, name: str) -> int:
         """Tell what the store keeps for a collection's vectors: points times bytes of a vector."""
+        ...
+
+    def terms_bytes(self, name: str) -> int:
+        """Tell what the store keeps for a collection's terms."""
+        ...
+
+
+class Lexicon(Protocol):
+    """Finds the words of texts, for collections that are searched by them as well."""
+
+    def documents(self, texts: Sequence[bytes]) -> list[Terms]:
+        """Give the terms of chunks."""
+        ...
+
+    def query(self, text: bytes) -> Terms:
+        """Give the terms of a query."""
         ...
 
 

@@ -4,7 +4,8 @@ For each document of a range of buckets:
 
 1. Its entry is parsed, every record is decoded, checksums and the text's size are compared.
 2. Every point that a record names is read: its vector must have the record's hash, its payload must
-   name the document and the chunk. Otherwise a search would miss the chunk or rank it wrongly.
+   name the document and the chunk, its terms, where they are kept, must be those of the chunk's
+   text. Otherwise a search would miss the chunk or rank it wrongly.
 3. A collection with text policy ``both`` must hold the text that the records say.
 
 A document in which something is wrong is looked up once more: one that was written again meanwhile
@@ -36,7 +37,7 @@ from verso_core.errors import PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, TextPolicy
 from verso_core.record import Entry, Flag, checksum, point_ids, vector_hash
 from verso_worker.ingest import Ingest, header_of
-from verso_worker.points import LOST, Point
+from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.reader import Chunk, Reader, join
 from verso_worker.space import Space
@@ -164,6 +165,7 @@ class Scrub:
         every = [point for own in points for point in own]
         vectors = self.vectors.get(collection.name, every) if every else {}
         payloads = self.vectors.payloads(collection.name, every) if every else {}
+        terms = self.vectors.terms(collection.name, every) if every else {}
         keeps = collection.text_policy is TextPolicy.BOTH
         names = [document for document, _ in batch]
         kept = self.documents.texts(collection.name, names) if keeps else {}
@@ -173,6 +175,7 @@ class Scrub:
         for (document, data), entry, own in zip(batch, entries, points, strict=True):
             records = () if entry is None else entry.records
             said = [_judged(next(texts)) for _ in records]
+            words = self._terms(collection, said)
             findings.append(
                 _Finding(
                     document=document,
@@ -185,6 +188,7 @@ class Scrub:
                         for n, point in enumerate(own)
                         if hashes.get(point) != records[n].vector_hash
                         or not _names(payloads.get(point), document, n)
+                        or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
                     ],
                     payload=next((payloads[point] for point in own if point in payloads), None),
                     kept=kept.get(document),
@@ -192,6 +196,14 @@ class Scrub:
                 )
             )
         return findings
+
+    def _terms(
+        self, collection: Collection, said: Sequence[bytes | VersoError]
+    ) -> list[Terms | None]:
+        """Give the terms that chunks should have, None for those that do not read."""
+        known = [chunk for chunk in said if isinstance(chunk, bytes)]
+        found = iter(self.ingest.terms(collection, known))
+        return [next(found) if isinstance(chunk, bytes) else None for chunk in said]
 
     def _mend(self, collection: Collection, one: _Finding) -> str:
         """Repair a document if its text is known, and say what it is then."""
@@ -230,11 +242,13 @@ class Scrub:
         space = Space.of(collection)
         stored = space.round(engine.encode(texts).vectors)
         ids = point_ids(collection.name, one.document, entry)
+        terms = self.ingest.terms(collection, texts)
         points = []
-        for n, row in zip(one.bad, stored, strict=True):
+        for n, row, words in zip(one.bad, stored, terms, strict=True):
             if vector_hash(space.raw(row)) != entry.records[n].vector_hash:
                 return False
-            points.append(Point(ids[n], row, _payload(one) | {"d": one.document, "n": n}))
+            payload = _payload(one) | {"d": one.document, "n": n}
+            points.append(Point(ids[n], row, payload, words))
         self.vectors.put(collection.name, points)
         return self._stand(collection, points)
 

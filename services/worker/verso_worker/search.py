@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from verso_core.errors import DocumentUnknown, VersoError, error_body
-from verso_core.jobs import Collection, Filter, Item, Result, Slice
+from verso_core.jobs import Collection, Filter, Item, Result, SearchMode, Slice
 from verso_core.record import Entry, point_ids
 from verso_worker.items import pass_on, read_vector
 from verso_worker.neural import Vector
-from verso_worker.points import Hit
-from verso_worker.ports import Models, Vectors
+from verso_worker.points import Hit, Terms
+from verso_worker.ports import Lexicon, Models, Vectors
 from verso_worker.reader import Chunk, Reader
 from verso_worker.space import Space
 from verso_worker.timings import Timings
@@ -25,10 +25,12 @@ class Search:
     models: Models
     vectors: Vectors
     reader: Reader
+    lexicon: Lexicon
 
     def run(self, work: Slice, collection: Collection, *, timings: Timings) -> Result:
         """Answer the queries of a slice; an error of one stands in its place."""
         where = work.params.get("filter")
+        mode = SearchMode(work.params.get("mode") or SearchMode.DENSE)
         items: list[dict[str, Any]] = [{} for _ in work.items]
         result = Result(items)
         for row, item in enumerate(work.items):
@@ -36,7 +38,10 @@ class Search:
                 continue
             try:
                 with timings.phase("infer"):
-                    query = self.query(collection, item)
+                    query = None if mode is SearchMode.SPARSE else self.query(collection, item)
+                    terms = None
+                    if mode is not SearchMode.DENSE:
+                        terms = self.lexicon.query(item.blob or b"")
             except VersoError as error:
                 if error.retryable:
                     raise
@@ -46,6 +51,7 @@ class Search:
                 hits = self.hits(
                     collection,
                     query,
+                    terms=terms,
                     limit=int(work.params["limit"]),
                     where=None if where is None else Filter.model_validate(where),
                 )
@@ -81,9 +87,15 @@ class Search:
         return vector
 
     def hits(
-        self, collection: Collection, query: Vector, *, limit: int, where: Filter | None
+        self,
+        collection: Collection,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
     ) -> list[tuple[Hit, Chunk]]:
-        """Search, and keep the hits whose point a live entry names.
+        """Search by a vector, by terms or both, and keep the hits whose point a live entry names.
 
         Points of replaced or deleted documents, and of attempts that never committed, may still lie
         in the store. A fifth more than was asked for is fetched, then twice as many, until enough
@@ -91,7 +103,9 @@ class Search:
         """
         fetch = limit + limit // 5 + 2
         while True:
-            hits = self.vectors.search(collection.name, query, limit=fetch, where=where)
+            hits = self.vectors.search(
+                collection.name, query, terms=terms, limit=fetch, where=where
+            )
             live = self.reader.live(collection, [hit.payload["d"] for hit in hits])
             kept = []
             for hit in hits:

@@ -34,11 +34,13 @@ from verso_core.errors import CollectionExists, VectorInvalid, VectorsUnavailabl
 from verso_core.frame import Bytes
 from verso_core.jobs import Filter, Precision
 from verso_worker.child import refuse
-from verso_worker.points import check_name, unknown
-from verso_worker.shard_collection import EdgeCollection, sync
+from verso_worker.points import TERM_BYTES, check_name, unknown
+from verso_worker.shard_collection import EdgeCollection
 from verso_worker.shard_commit import Committer, end_process
 from verso_worker.shard_optimise import Runner
-from verso_worker.space import Space
+from verso_worker.shard_settings import sync
+from verso_worker.space import Settings, Space
+from verso_worker.terms_wire import pack_terms, unpack_terms
 from verso_worker.wire import Handler, Server
 
 LOCK_NAME = "lock"
@@ -119,24 +121,27 @@ class Shard:
             "put": self._put,
             "get": self._get,
             "payloads": self._payloads,
+            "terms": self._terms,
             "remove": self._remove,
             "search": self._search,
             "count": self._count,
+            "size": self._size,
         }
         return {name: self._noting(handler) for name, handler in offered.items()}
 
     def _create(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         name = check_name(header["name"])
         space = Space(Precision(header["precision"]), header["dim"], header["int8_scale"])
+        wanted = Settings(space, terms=header["terms"])
         with self._administration:
             if name in self._collections:
-                there = self._collections[name].space
-                if there != space:
-                    raise CollectionExists(f"expected {name!r} with {space}, got {there}")
+                there = self._collections[name].settings
+                if there != wanted:
+                    raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
                 return {}, []
             self._committer.check_room(_COLLECTION_BYTES)
             draft = self._folder / f".{name}.{uuid4().hex}"
-            EdgeCollection.create(draft, space)
+            EdgeCollection.create(draft, wanted)
             draft.rename(self._folder / name)
             sync(self._folder)
             opened = EdgeCollection(self._folder / name, index_above=self._limits.index_above)
@@ -164,14 +169,16 @@ class Shard:
         collection = self._collection(header)
         ids = _ids(header)
         dtype, dim = np.dtype(header["dtype"]), int(header["dim"])
-        if len(blobs) != 1 or len(blobs[0]) != len(ids) * dim * dtype.itemsize:
+        if len(blobs) != 3 or len(blobs[0]) != len(ids) * dim * dtype.itemsize:
             raise VectorInvalid(f"expected {len(ids)} vectors of {dim} {dtype.name}")
         rows = np.frombuffer(blobs[0], dtype).reshape(len(ids), dim)
-        points = collection.prepare(ids, rows, payloads=header["payloads"])
+        terms = unpack_terms(header["terms"], blobs[1:])
+        points = collection.prepare(ids, rows, payloads=header["payloads"], terms=terms)
+        per_point = collection.space.size_bytes + _PAYLOAD_BYTES
         self._committer.write(
             collection,
             lambda: collection.put(points),
-            size_bytes=len(ids) * (collection.space.size_bytes + _PAYLOAD_BYTES),
+            size_bytes=len(ids) * per_point + 2 * TERM_BYTES * sum(header["terms"]),
         )
         return {}, []
 
@@ -190,6 +197,11 @@ class Shard:
         payloads = self._collection(header).payloads(_ids(header))
         return {"payloads": {point.hex: payload for point, payload in payloads.items()}}, []
 
+    def _terms(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        found = self._collection(header).terms(_ids(header))
+        sizes, blobs = pack_terms(list(found.values()))
+        return {"ids": [point.hex for point in found], "terms": sizes}, blobs
+
     def _remove(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)
         ids = _ids(header)
@@ -198,14 +210,21 @@ class Shard:
 
     def _search(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         where = None if header["where"] is None else Filter.model_validate(header["where"])
-        query = np.frombuffer(blobs[0], "<f4")
-        hits = self._collection(header).search(query, limit=header["limit"], where=where)
+        query = np.frombuffer(blobs[0], "<f4") if blobs[0] else None
+        sizes = header["terms"]
+        terms = None if sizes is None else unpack_terms(sizes, blobs[1:])[0]
+        hits = self._collection(header).search(
+            query, terms=terms, limit=header["limit"], where=where
+        )
         return {"hits": [[hit.id.hex, hit.score, hit.payload] for hit in hits]}, []
 
     def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)
         count = collection.count()
         return {"count": count, "size_bytes": count * collection.space.size_bytes}, []
+
+    def _size(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return {"terms_bytes": self._collection(header).terms_bytes()}, []
 
     def _collection(self, header: Mapping[str, Any]) -> EdgeCollection:
         collection = self._collections.get(header["name"])

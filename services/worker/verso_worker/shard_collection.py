@@ -1,6 +1,6 @@
 """One collection on the disk of the shard process: a Qdrant Edge shard and its settings.
 
-    collection.json    dimension, precision and scale; written once
+    collection.json    dimension, precision, scale, and whether terms are kept; written once
     edge/              the engine's own files
 
 Written without the engine's write-ahead log. The log makes an update survive a crash before its
@@ -12,13 +12,10 @@ Any number of threads may read. One thread at a time writes: the committer's.
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
@@ -26,13 +23,19 @@ from uuid import UUID
 import qdrant_edge as qdrant
 
 from verso_core.errors import VectorsUnavailable
-from verso_core.jobs import Filter, Precision
+from verso_core.jobs import Filter
+from verso_worker.fusion import depth, fused, joined
 from verso_worker.points import (
     BATCH,
-    Candidates,
+    DENSE,
+    NO_TERMS,
+    TERM_BYTES,
+    TERMS,
     Condition,
     Hit,
     OneOf,
+    Terms,
+    best,
     conditions,
     impossible,
     ranked,
@@ -40,25 +43,33 @@ from verso_worker.points import (
     unpacked,
     widened_limit,
 )
-from verso_worker.space import Space, Stored, Vector
+from verso_worker.shard_query import (
+    candidates,
+    filter_of,
+    matching,
+    nearest,
+    sparse,
+    uuid,
+    weighing,
+)
+from verso_worker.shard_settings import (
+    ENGINE_NAME,
+    FieldKind,
+    engine_config,
+    read_settings,
+    sync,
+    write_settings,
+)
+from verso_worker.space import Settings, Stored, Vector
 
-SETTINGS_NAME = "collection.json"
-ENGINE_NAME = "edge"
 AWAY_S = 30.0
 """Seconds a call waits for a collection that is being optimised."""
 
-_FORMAT = 1
+_SAMPLE = 1000  # points whose terms are counted for a collection's size
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
 _FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
-
-
-class FieldKind(StrEnum):
-    """What an index over a payload field is asked for."""
-
-    KEYWORD = "keyword"
-    FLOAT = "float"
 
 
 class Optimiser(Protocol):
@@ -94,7 +105,8 @@ class EdgeCollection:
 
     def __init__(self, folder: Path, *, index_above: int) -> None:
         self.name = folder.name
-        self.space = read_settings(folder)
+        self.settings = read_settings(folder)
+        self.space = self.settings.space
         self._folder = folder
         self._index_above = index_above
         self._wear = _Wear()
@@ -105,27 +117,28 @@ class EdgeCollection:
         self._edge: qdrant.EdgeShard | None = self._load()
 
     @staticmethod
-    def create(folder: Path, space: Space) -> None:
+    def create(folder: Path, settings: Settings) -> None:
         """Make the files of an empty collection, on the disk when this returns."""
         (folder / ENGINE_NAME).mkdir(parents=True)
-        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(space))
+        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(settings))
         edge.update(qdrant.UpdateOperation.create_field_index("t", qdrant.PayloadSchemaType.Float))
         edge.flush()
         edge.close()
-        settings = {
-            "format": _FORMAT,
-            "dim": space.dim,
-            "precision": space.precision.value,
-            "int8_scale": space.int8_scale,
-        }
-        (folder / SETTINGS_NAME).write_text(json.dumps(settings) + "\n")
+        write_settings(folder, settings)
         for path in [*folder.rglob("*"), folder]:
             sync(path)
 
     def prepare(
-        self, ids: Sequence[UUID], rows: Stored, *, payloads: Sequence[dict[str, Any]]
+        self,
+        ids: Sequence[UUID],
+        rows: Stored,
+        *,
+        payloads: Sequence[dict[str, Any]],
+        terms: Sequence[Terms],
     ) -> list[qdrant.Point]:
         """Check vectors and make the engine's points of them. Shape of ``rows``: (points, dim).
+
+        Terms are left out where the collection keeps none.
 
         The engine accepts NaN, and applies a batch with one wrong dimension in part, so nothing may
         reach it unchecked.
@@ -135,8 +148,8 @@ class EdgeCollection:
         """
         values = self.space.values(self.space.check(rows))
         return [
-            qdrant.Point(point, value, payload)
-            for point, value, payload in zip(ids, values, payloads, strict=True)
+            qdrant.Point(point, self._vector(value, words), payload)
+            for point, value, payload, words in zip(ids, values, payloads, terms, strict=True)
         ]
 
     def put(self, points: Sequence[qdrant.Point]) -> None:
@@ -162,50 +175,80 @@ class EdgeCollection:
     def get(self, ids: Sequence[UUID]) -> tuple[list[UUID], Stored]:
         """Give the points that exist and their stored vectors. Shape: (found, dim)."""
         with self._using() as edge:
-            records = edge.retrieve(list(ids), False, True)
+            records = edge.retrieve(list(ids), False, [DENSE])
         vectors: list[Any] = [record.vector for record in records]
-        return [_uuid(record.id) for record in records], self.space.from_values(vectors)
+        return [uuid(record.id) for record in records], self.space.from_values(vectors)
+
+    def terms(self, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Give the terms of the points that exist; none where the collection keeps none."""
+        if not self.settings.terms:
+            return {}
+        with self._using() as edge:
+            records = edge.retrieve(list(ids), False, [TERMS])
+        return {uuid(record.id): _terms(record.vector) for record in records}
 
     def payloads(self, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Give the payloads of the points that exist."""
         with self._using() as edge:
             records = edge.retrieve(list(ids), True, False)
-        return {_uuid(record.id): unpacked(record.payload) for record in records}
+        return {uuid(record.id): unpacked(record.payload) for record in records}
 
-    def search(self, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
-        """Give the nearest points, nearest first. Shape of ``query``: (dim,).
+    def search(
+        self, query: Vector | None, *, terms: Terms | None, limit: int, where: Filter | None
+    ) -> list[Hit]:
+        """Give the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,).
 
         Raises:
             VectorInvalid: the query has another dimension or no direction.
         """
-        unit = self.space.unit(query)
+        unit = None if query is None else self.space.unit(query)
         wanted = conditions(where)
-        if impossible(wanted):
+        if impossible(wanted) or (unit is None and not terms):
             return []
         self._note_fields(wanted)
-        wide = widened_limit(limit)
-        request = qdrant.QueryRequest(
-            limit=wide,
-            query=qdrant.Query.Nearest(self.space.query_values(unit).tolist()),
-            filter=_filter(wanted),
-            params=qdrant.SearchParams(hnsw_ef=max(128, 2 * wide)),
-            with_vector=True,
-            with_payload=True,
-        )
+        chosen = filter_of(wanted)
+        if unit is None:
+            with self._using() as edge:
+                scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
+            found = candidates(self.space, scored)
+            return best(found, found.scores, limit=limit)
+        values = self.space.query_values(unit)
+        if terms is None:
+            request = nearest(values, limit=widened_limit(limit), where=chosen)
+            with self._using() as edge:
+                scored = edge.query(request)
+            return ranked(self.space, unit, found=candidates(self.space, scored), limit=limit)
+        wide = depth(limit)
         with self._using() as edge:
-            scored = edge.query(request)
-        vectors: list[Any] = [point.vector for point in scored]
-        found = Candidates(
-            ids=[_uuid(point.id) for point in scored],
-            stored=self.space.from_values(vectors),
-            payloads=[point.payload or {} for point in scored],
-        )
-        return ranked(self.space, unit, found=found, limit=limit)
+            near = edge.query(nearest(values, limit=wide, where=chosen))
+            said = edge.query(matching(terms, limit=wide, where=chosen)) if terms else []
+            found = joined(candidates(self.space, near), candidates(self.space, said))
+            silent = found.ids[len(said) :]
+            heard = edge.query(weighing(terms, silent)) if terms and silent else []
+        weights = {uuid(point.id): point.score for point in heard}
+        return fused(self.space, unit, found=found, weights=weights, limit=limit)
 
     def count(self) -> int:
         """Count the points."""
         with self._using() as edge:
             return edge.count(qdrant.CountRequest(exact=True))
+
+    def terms_bytes(self) -> int:
+        """Tell what the terms take, without the engine's index over them.
+
+        Where there are many points it is reckoned from a thousand: ids are hashes, so the first
+        points in their order are a fair sample.
+        """
+        if not self.settings.terms:
+            return 0
+        request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=[TERMS])
+        with self._using() as edge:
+            records, _ = edge.scroll(request)
+            count = edge.count(qdrant.CountRequest(exact=True))
+        terms = sum(len(_terms(record.vector).ids) for record in records)
+        return round(TERM_BYTES * terms * count / max(1, len(records)))
 
     def close(self) -> None:
         """Wait for the calls under way and release the files; later calls find no collection."""
@@ -217,7 +260,7 @@ class EdgeCollection:
         """Tell whether an index, or a vacuum, is worth the time the collection is away for it."""
         with self._using() as edge:
             info = edge.info()
-        plain = info.points_count - info.indexed_vectors_count - self._wear.plain_after
+        plain = self._plain(info) - self._wear.plain_after
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
         slow = bool(self._wear.fields) and info.points_count > _FIELDS_ABOVE
         return plain > self._index_above or self._wear.removed > many or slow
@@ -237,11 +280,22 @@ class EdgeCollection:
         edge = self._load()
         info = edge.info()
         self._tried |= fields.keys()
-        self._wear = _Wear(plain_after=info.points_count - info.indexed_vectors_count)
+        self._wear = _Wear(plain_after=self._plain(info))
         with self._gate:
             self._edge = edge
             self._gate.notify_all()
         return done
+
+    def _plain(self, info: qdrant.ShardInfo) -> int:
+        """Count points without an index; terms are counted as indexed from the start."""
+        vectors = 2 if self.settings.terms else 1
+        return vectors * info.points_count - info.indexed_vectors_count
+
+    def _vector(self, values: Vector, terms: Terms) -> Any:
+        """Give a point's vectors as the engine takes them. Shape of ``values``: (dim,)."""
+        if not (self.settings.terms and terms):
+            return values
+        return {DENSE: values, TERMS: sparse(terms)}
 
     def _note_fields(self, wanted: Sequence[Condition]) -> None:
         """Remember by which metadata a search filters, so that it is indexed in a quiet moment."""
@@ -288,77 +342,7 @@ class EdgeCollection:
                 self._gate.notify_all()
 
 
-def sync(path: Path) -> None:
-    """Bring a file's bytes, or a folder's names, to the disk (fsync(2))."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def engine_config(space: Space, *, index_above: int | None = None) -> qdrant.EdgeConfig:
-    """Give the engine's settings for a space.
-
-    Args:
-        space: precision and dimension.
-        index_above: index segments of more points than this; None leaves what a folder has.
-    """
-    # Unit vectors under dot product, not cosine: a cosine collection normalises what it is given
-    # once more and would not give the same bytes back.
-    distance, datatype = qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16
-    if space.precision is Precision.INT8:
-        distance, datatype = qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8
-    optimizers = None
-    if index_above is not None:
-        kib = max(1, index_above * space.size_bytes // 1024)
-        optimizers = qdrant.EdgeOptimizersConfig(indexing_threshold=kib)
-    return qdrant.EdgeConfig(
-        vectors=qdrant.EdgeVectorParams(size=space.dim, distance=distance, datatype=datatype),
-        optimizers=optimizers,
-        wal_enabled=False,
-    )
-
-
-def read_settings(folder: Path) -> Space:
-    """Read how a collection was made.
-
-    Raises:
-        VectorsUnavailable: the folder is not one of a collection.
-    """
-    try:
-        settings: Mapping[str, Any] = json.loads((folder / SETTINGS_NAME).read_text())
-        if settings["format"] != _FORMAT:
-            raise VectorsUnavailable(
-                f"expected collection format {_FORMAT} in {folder}, got {settings['format']}"
-            )
-        return Space(
-            Precision(settings["precision"]), settings["dim"], float(settings["int8_scale"])
-        )
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise VectorsUnavailable(f"expected {SETTINGS_NAME} in {folder}, got {exc}") from exc
-
-
-def _filter(wanted: Sequence[Condition]) -> qdrant.Filter | None:
-    if not wanted:
-        return None
-    return qdrant.Filter(must=[_condition(condition) for condition in wanted])
-
-
-def _condition(condition: Condition) -> qdrant.ConditionType:
-    if not isinstance(condition, OneOf):
-        span = qdrant.RangeFloat(gte=condition.gte, lt=condition.lt)
-        return qdrant.FieldCondition(condition.path, range=span)
-    choices: list[qdrant.ConditionType] = [
-        qdrant.FieldCondition(condition.path, match=qdrant.MatchValue(value))
-        for value in condition.exact
-    ]
-    choices += [
-        qdrant.FieldCondition(condition.path, range=qdrant.RangeFloat(gte=number, lte=number))
-        for number in condition.numbers
-    ]
-    return qdrant.Filter(should=choices)
-
-
-def _uuid(point: qdrant.PointId) -> UUID:
-    return point if isinstance(point, UUID) else UUID(str(point))
+def _terms(vector: Any) -> Terms:
+    """Read a point's terms; a point that has none has no vector of them."""
+    kept = vector.get(TERMS) if isinstance(vector, Mapping) else None
+    return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from verso_worker.shard_collection import ENGINE_NAME, FieldKind, engine_config, read_settings
+from verso_worker.shard_settings import ENGINE_NAME, FieldKind, engine_config, read_settings
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SCHEMAS = {

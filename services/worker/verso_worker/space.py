@@ -157,3 +157,11 @@ class Space:
         if vectors.ndim != 2 or vectors.shape[1] != self.dim:
             raise VectorInvalid(f"expected shape (texts, {self.dim}), got {vectors.shape}")
         return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a collection was made with: its space, and whether it keeps terms beside vectors."""
+
+    space: Space
+    terms: bool = False

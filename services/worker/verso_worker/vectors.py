@@ -17,8 +17,9 @@ import numpy as np
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, Precision
 from verso_worker.child import Child
-from verso_worker.points import Hit, Point, check_name, packed, stacked
+from verso_worker.points import Hit, Point, Terms, check_name, packed, stacked
 from verso_worker.space import Space, Stored, Vector
+from verso_worker.terms_wire import pack_terms, unpack_terms
 from verso_worker.wire import Client
 
 TIMEOUT_S = 60.0
@@ -69,8 +70,12 @@ class EdgeVectors:
         """Close the idle connections."""
         self._client.close()
 
-    def create(self, name: str, *, dim: int, precision: Precision, int8_scale: float) -> None:
+    def create(
+        self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
+    ) -> None:
         """Make a collection; one that exists with the same settings is left as it is.
+
+        With ``terms`` it keeps those of its points as well.
 
         Raises:
             CollectionExists: one exists with other settings.
@@ -81,6 +86,7 @@ class EdgeVectors:
             "dim": dim,
             "precision": precision.value,
             "int8_scale": int8_scale,
+            "terms": terms,
         }
         self._client.call("create", settings)
 
@@ -107,15 +113,17 @@ class EdgeVectors:
         if not points:
             return
         rows = stacked(points)
+        sizes, blobs = pack_terms([point.terms for point in points])
         header = {
             "name": name,
             "ids": [point.id.hex for point in points],
             "payloads": [packed(point.payload) for point in points],
             "dtype": rows.dtype.newbyteorder("<").str,
             "dim": rows.shape[1],
+            "terms": sizes,
         }
         little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
-        self._client.call("put", header, [little.tobytes()])
+        self._client.call("put", header, [little.tobytes(), *blobs])
 
     def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
         """Give the stored vectors of the points that exist. Shape of each: (dim,).
@@ -138,6 +146,16 @@ class EdgeVectors:
         header, _ = self._client.call("payloads", _named(name, ids))
         return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
 
+    def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Give the terms of the points that exist; nothing where the collection keeps none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, blobs = self._client.call("terms", _named(name, ids))
+        found = unpack_terms(header["terms"], blobs)
+        return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points, durably; ids that do not exist are ignored.
 
@@ -147,16 +165,33 @@ class EdgeVectors:
         if ids:
             self._client.call("remove", _named(name, ids))
 
-    def search(self, name: str, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
-        """Give the nearest points, nearest first. Shape of ``query``: (dim,).
+    def search(
+        self,
+        name: str,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[Hit]:
+        """Give the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,). Terms are for collections that keep them.
 
         Raises:
             CollectionUnknown: there is no such collection.
             VectorInvalid: the query has another dimension, is not finite or has no direction.
         """
         conditions = None if where is None else where.model_dump(mode="json")
-        header = {"name": name, "limit": limit, "where": conditions}
-        reply, _ = self._client.call("search", header, [np.asarray(query, "<f4").tobytes()])
+        sizes, blobs = pack_terms([] if terms is None else [terms])
+        header = {
+            "name": name,
+            "limit": limit,
+            "where": conditions,
+            "terms": None if terms is None else sizes,
+        }
+        vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
+        reply, _ = self._client.call("search", header, [vector, *blobs])
         return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
 
     def count(self, name: str) -> int:
@@ -176,6 +211,15 @@ class EdgeVectors:
         """
         header, _ = self._client.call("count", {"name": name})
         return int(header["size_bytes"])
+
+    def terms_bytes(self, name: str) -> int:
+        """Tell what the terms take: an id and a weight each, without the index over them.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("size", {"name": name})
+        return int(header["terms_bytes"])
 
 
 def _named(name: str, ids: Sequence[UUID]) -> dict[str, Any]:

@@ -25,13 +25,18 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import CollectionExists, VectorsUnavailable
 from verso_core.jobs import Filter, Precision
+from verso_worker.fusion import depth, fused, joined
 from verso_worker.points import (
     BATCH,
+    DENSE,
+    NO_TERMS,
+    TERM_BYTES,
+    TERMS,
     Candidates,
-    Condition,
     Hit,
-    OneOf,
     Point,
+    Terms,
+    best,
     check_name,
     conditions,
     impossible,
@@ -42,13 +47,22 @@ from verso_worker.points import (
     unpacked,
     widened_limit,
 )
-from verso_worker.space import Space, Stored, Vector
+from verso_worker.space import Settings, Space, Stored, Vector
+from verso_worker.vectors_query import (
+    candidates,
+    filter_of,
+    only,
+    search_params,
+    sparse,
+    terms_of,
+)
 
 PREFIX = "verso-"
 """What the names of our collections begin with, in a server that may hold others."""
 
 TIMEOUT_S = 60
 
+_SAMPLE = 1000  # points whose terms are counted for a collection's size
 _NOT_FOUND = 404
 _CONFLICT = 409
 _KINDS = {
@@ -103,14 +117,19 @@ class QdrantVectors:
         """Close the connections, or the folder."""
         self._client.close()
 
-    def create(self, name: str, *, dim: int, precision: Precision, int8_scale: float) -> None:
+    def create(
+        self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
+    ) -> None:
         """Make a collection; one that exists with the same settings is left as it is.
+
+        With ``terms`` it keeps those of its points as well.
 
         Raises:
             CollectionExists: one exists with other settings.
             IdInvalid: the name breaks the naming rules.
         """
-        wanted = Space(precision, dim, int8_scale)
+        wanted = Settings(Space(precision, dim, int8_scale), terms)
+        kept = {"precision": precision.value, "int8_scale": int8_scale, "terms": terms}
         distance, datatype = _KINDS[precision]
         with self._calling(check_name(name)):
             if not self._client.collection_exists(self._prefix + name):
@@ -120,7 +139,12 @@ class QdrantVectors:
                         vectors_config=models.VectorParams(
                             size=dim, distance=distance, datatype=datatype, on_disk=True
                         ),
-                        metadata={"precision": precision.value, "int8_scale": int8_scale},
+                        sparse_vectors_config={
+                            TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)
+                        }
+                        if terms
+                        else None,
+                        metadata=kept,
                     )
                     if not self._local:
                         self._client.create_payload_index(
@@ -129,7 +153,7 @@ class QdrantVectors:
                 except UnexpectedResponse as exc:
                     if exc.status_code != _CONFLICT:  # someone else has just made it
                         raise
-            there = self._space(name)
+            there = self._settings(name)
         if there != wanted:
             raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
 
@@ -160,11 +184,13 @@ class QdrantVectors:
         if not points:
             return
         with self._calling(name):
-            space = self._space(name)
-            values = space.values(space.check(stacked(points)))
+            settings = self._settings(name)
+            values = settings.space.values(settings.space.check(stacked(points)))
             structs = [
                 models.PointStruct(
-                    id=str(point.id), vector=value.tolist(), payload=packed(point.payload)
+                    id=str(point.id),
+                    vector=_vector(value, point.terms if settings.terms else NO_TERMS),
+                    payload=packed(point.payload),
                 )
                 for point, value in zip(points, values, strict=True)
             ]
@@ -183,7 +209,7 @@ class QdrantVectors:
             records = self._client.retrieve(
                 self._prefix + name,
                 [str(one) for one in ids],
-                with_vectors=True,
+                with_vectors=[DENSE],
                 with_payload=False,
             )
         vectors: list[Any] = [record.vector for record in records]
@@ -201,6 +227,23 @@ class QdrantVectors:
             records = self._client.retrieve(self._prefix + name, [str(one) for one in ids])
         return {UUID(str(record.id)): unpacked(record.payload) for record in records}
 
+    def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Give the terms of the points that exist; nothing where the collection keeps none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            if not self._settings(name).terms:
+                return {}
+            records = self._client.retrieve(
+                self._prefix + name,
+                [str(one) for one in ids],
+                with_vectors=[TERMS],
+                with_payload=False,
+            )
+        return {UUID(str(record.id)): terms_of(record.vector) for record in records}
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored.
 
@@ -215,8 +258,18 @@ class QdrantVectors:
                     self._prefix + name, models.PointIdsList(points=batch), wait=True
                 )
 
-    def search(self, name: str, query: Vector, *, limit: int, where: Filter | None) -> list[Hit]:
-        """Give the nearest points, nearest first. Shape of ``query``: (dim,).
+    def search(
+        self,
+        name: str,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[Hit]:
+        """Give the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,). Terms are for collections that keep them.
 
         Raises:
             CollectionUnknown: there is no such collection.
@@ -225,26 +278,73 @@ class QdrantVectors:
         wanted = conditions(where)
         with self._calling(name):
             space = self._space(name)
-            unit = space.unit(query)
-            if impossible(wanted):
+            unit = None if query is None else space.unit(query)
+            if impossible(wanted) or (unit is None and not terms):
                 return []
-            wide = widened_limit(limit)
-            scored = self._client.query_points(
-                self._prefix + name,
-                space.query_values(unit).tolist(),
-                query_filter=_filter(wanted),
-                limit=wide,
-                search_params=None if self._local else _search_params(wide),
-                with_vectors=True,
-                with_payload=True,
-            ).points
-        vectors: list[Any] = [point.vector for point in scored]
-        found = Candidates(
-            ids=[UUID(str(point.id)) for point in scored],
-            stored=space.from_values(vectors),
-            payloads=[point.payload or {} for point in scored],
+            chosen = filter_of(wanted)
+            if unit is None:
+                found = self._matching(name, space, terms, limit=limit, where=chosen)
+                return best(found, found.scores, limit=limit)
+            if terms is None:
+                wide = widened_limit(limit)
+                found = self._nearest(name, space, unit, limit=wide, where=chosen)
+                return ranked(space, unit, found=found, limit=limit)
+            wide = depth(limit)
+            near = self._nearest(name, space, unit, limit=wide, where=chosen)
+            said = self._matching(name, space, terms, limit=wide, where=chosen)
+            found = joined(near, said)
+            weights = self._weights(name, terms, found.ids[len(said.ids) :])
+        return fused(space, unit, found=found, weights=weights, limit=limit)
+
+    def _nearest(
+        self, name: str, space: Space, unit: Vector, *, limit: int, where: models.Filter | None
+    ) -> Candidates:
+        answer = self._client.query_points(
+            self._prefix + name,
+            space.query_values(unit).tolist(),
+            query_filter=where,
+            limit=limit,
+            search_params=None if self._local else search_params(limit),
+            with_vectors=[DENSE],
+            with_payload=True,
         )
-        return ranked(space, unit, found=found, limit=limit)
+        return candidates(space, answer.points)
+
+    def _matching(
+        self,
+        name: str,
+        space: Space,
+        terms: Terms | None,
+        *,
+        limit: int,
+        where: models.Filter | None,
+    ) -> Candidates:
+        if not terms:
+            return candidates(space, [])
+        answer = self._client.query_points(
+            self._prefix + name,
+            sparse(terms),
+            using=TERMS,
+            query_filter=where,
+            limit=limit,
+            with_vectors=[DENSE],
+            with_payload=True,
+        )
+        return candidates(space, answer.points)
+
+    def _weights(self, name: str, terms: Terms, points: Sequence[UUID]) -> dict[UUID, float]:
+        """Weigh the terms of some points; one that shares none is left out."""
+        if not (terms and points):
+            return {}
+        answer = self._client.query_points(
+            self._prefix + name,
+            sparse(terms),
+            using=TERMS,
+            query_filter=only(points),
+            limit=len(points),
+            with_payload=False,
+        )
+        return {UUID(str(point.id)): point.score for point in answer.points}
 
     def count(self, name: str) -> int:
         """Count a collection's points.
@@ -265,7 +365,29 @@ class QdrantVectors:
         with self._calling(name):
             return self._space(name).size_bytes * self.count(name)
 
+    def terms_bytes(self, name: str) -> int:
+        """Tell what the terms take: an id and a weight each, without the index over them.
+
+        Where there are many points it is reckoned from a thousand: ids are hashes, so the first
+        points in their order are a fair sample.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            if not self._settings(name).terms:
+                return 0
+            records, _ = self._client.scroll(
+                self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
+            )
+            count = self.count(name)
+        terms = sum(len(terms_of(record.vector).ids) for record in records)
+        return round(TERM_BYTES * terms * count / max(1, len(records)))
+
     def _space(self, name: str) -> Space:
+        return self._settings(name).space
+
+    def _settings(self, name: str) -> Settings:
         """Ask the store for a collection's settings, each time: another worker may change them."""
         if not self._client.collection_exists(self._prefix + name):
             raise unknown(name)
@@ -274,7 +396,8 @@ class QdrantVectors:
         kept = config.metadata
         if not isinstance(vectors, models.VectorParams) or not kept:
             raise VectorsUnavailable(f"collection {self._prefix + name!r} was not made by Verso")
-        return Space(Precision(kept["precision"]), vectors.size, float(kept["int8_scale"]))
+        space = Space(Precision(kept["precision"]), vectors.size, float(kept["int8_scale"]))
+        return Settings(space, terms=bool(kept.get("terms", False)))
 
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
@@ -290,26 +413,8 @@ class QdrantVectors:
             raise VectorsUnavailable(f"no Qdrant server: {type(exc).__name__}") from exc
 
 
-def _search_params(wide: int) -> models.SearchParams:
-    return models.SearchParams(hnsw_ef=max(128, 2 * wide))
-
-
-def _filter(wanted: Sequence[Condition]) -> models.Filter | None:
-    if not wanted:
-        return None
-    return models.Filter(must=[_condition(condition) for condition in wanted])
-
-
-def _condition(condition: Condition) -> models.Condition:
-    if not isinstance(condition, OneOf):
-        span = models.Range(gte=condition.gte, lt=condition.lt)
-        return models.FieldCondition(key=condition.path, range=span)
-    choices: list[models.Condition] = [
-        models.FieldCondition(key=condition.path, match=models.MatchValue(value=value))
-        for value in condition.exact
-    ]
-    choices += [
-        models.FieldCondition(key=condition.path, range=models.Range(gte=number, lte=number))
-        for number in condition.numbers
-    ]
-    return models.Filter(should=choices)
+def _vector(values: Vector, terms: Terms) -> Any:
+    """Give a point's vectors as the client takes them. Shape of ``values``: (dim,)."""
+    if not terms:
+        return values.tolist()
+    return {DENSE: values.tolist(), TERMS: sparse(terms)}

@@ -114,6 +114,8 @@ def test_more_work_than_may_wait_is_429_with_a_time_to_come_back(
         ("/v1/search", {"query": "a", "limit": 0}, "request_invalid", "/limit"),
         ("/v1/search", {"query": "a", "collection": "A B"}, "request_invalid", "/collection"),
         ("/v1/search", {"query": "a", "collection": "nope"}, "collection_unknown", None),
+        ("/v1/search", {"query": "a", "mode": "both"}, "request_invalid", "/mode"),
+        ("/v1/search", {"query": "a", "mode": "hybrid"}, "request_invalid", None),
         ("/v1/search", {"vector": [1e39]}, "vector_invalid", None),
         ("/v1/search", {"id": "a\nb"}, "id_invalid", None),
         ("/v1/reconstruct", {}, "request_invalid", ""),
@@ -122,6 +124,7 @@ def test_more_work_than_may_wait_is_429_with_a_time_to_come_back(
         ("/v1/ingest", {"documents": []}, "request_invalid", None),
         ("/v1/ingest", {"documents": [], "x": 1}, "request_invalid", "/x"),
         ("/v1/collections", {"name": "No!"}, "request_invalid", "/name"),
+        ("/v1/collections", {"name": "a", "search": "sparse"}, "request_invalid", "/search"),
     ],
 )
 def test_a_wrong_body_is_pointed_at(

@@ -25,6 +25,7 @@ from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.shelf import Shelf
+from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -109,7 +110,7 @@ def bench(
         child.start()
         stack.callback(child.stop)
         vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
-        pipeline = Pipeline(shelf, vectors, ledger)
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
         pipeline.create_collection({"name": "default", "precision": request.param})
         yield Bench(ledger, pipeline, vectors)
 

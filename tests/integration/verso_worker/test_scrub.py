@@ -34,10 +34,11 @@ from verso_core.record import (
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.scrubber import Scrubber
 from verso_worker.pipeline import Pipeline
-from verso_worker.points import Point
+from verso_worker.points import NO_TERMS, Point
 from verso_worker.scrub import Scrub
 from verso_worker.shelf import Shelf
 from verso_worker.space import Space
+from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
 
 BUCKETS = 16
@@ -121,9 +122,10 @@ def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stor
     for name in vectors.names():
         vectors.drop(name)
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, buckets=BUCKETS)
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
         pipeline.create_collection({"name": "default"})
         pipeline.create_collection({"name": "both", "text_policy": "both"})
+        pipeline.create_collection({"name": "words", "search": "hybrid"})
         yield Stores(ledger, pipeline, vectors)
 
 
@@ -280,6 +282,20 @@ def test_another_vector_under_a_point_is_found_and_set_right(stores: Stores) -> 
     assert (top["id"], top["metadata"]) == ("a", {"n": "a"})
     assert top["score"] > 0.99
     assert counts(stores.scrub()) == (2, 0, 0)
+
+
+def test_words_of_a_point_that_are_lost_or_wrong_are_set_right(stores: Stores) -> None:
+    stores.fill({"a": b"open failed", "b": b"its neighbour", "c": b""}, "words")
+    assert counts(stores.scrub("words")) == (3, 0, 0)
+    [point], [other] = stores.points("a", "words"), stores.points("b", "words")
+    stored = stores.vectors.get("words", [point])[point]
+    payload = stores.vectors.payloads("words", [point])[point]
+    kept = stores.vectors.terms("words", [point, other])
+    for wrong in (NO_TERMS, kept[other]):
+        stores.vectors.put("words", [Point(point, stored, payload, wrong)])
+        assert counts(stores.scrub("words")) == (2, 1, 0)
+        assert stores.vectors.terms("words", [point, other]) == kept
+    assert counts(stores.scrub("words")) == (3, 0, 0)
 
 
 def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,10 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Filter, Precision
 from verso_worker.child import Child
-from verso_worker.points import Point
+from verso_worker.points import Point, Terms
 from verso_worker.ports import Vectors
 from verso_worker.space import Space, Stored, Vector
+from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
 
@@ -451,3 +453,122 @@ def test_many_threads_may_put_and_search_at_once(store: Store, name: str) -> Non
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, batches))
     assert store.vectors.count(name) == 120
+
+
+LINES = [
+    b"disk sda failed with a read error",
+    b"disk sdb is healthy",
+    b"the read of block 17 was retried",
+    b"",
+    b"user root logged in",
+    b"\xff\xfe disk \x80",
+]
+
+
+def worded(store: Store, name: str, precision: Precision) -> tuple[Space, list[Point]]:
+    """Make a collection that keeps terms, with a point for each of LINES."""
+    store.vectors.create(name, dim=DIM, precision=precision, int8_scale=SCALE, terms=True)
+    space = Space(precision, DIM, SCALE)
+    terms = Bm25().documents(LINES)
+    points = [
+        Point(point.id, point.stored, point.payload, words)
+        for point, words in zip(points_of(space.round(units(len(LINES)))), terms, strict=True)
+    ]
+    store.vectors.put(name, points)
+    return space, points
+
+
+def bm25(points: list[Point], query: Terms) -> dict[UUID, float]:
+    """Weigh points by the book: Robertson & Zaragoza 2009, eq. 3.15 and 3.9 with 1 added."""
+    kept = [dict(zip(p.terms.ids, p.terms.weights, strict=True)) for p in points]
+    n = sum(bool(words) for words in kept)
+    found = {}
+    for point, words in zip(points, kept, strict=True):
+        score = 0.0
+        for term in query.ids:
+            df = sum(term in other for other in kept)
+            score += words.get(term, 0.0) * math.log(1 + (n - df + 0.5) / (df + 0.5))
+        if score:
+            found[point.id] = score
+    return found
+
+
+@PRECISIONS
+def test_terms_come_back_as_they_were_also_after_a_restart(
+    store: Store, name: str, precision: Precision
+) -> None:
+    space, points = worded(store, name, precision)
+    wanted = {point.id: point.terms for point in points}
+    ids = list(wanted)
+    assert store.vectors.terms(name, [*ids, uuid4()]) == wanted
+    store.close()
+    store.open()
+    assert store.vectors.terms(name, ids) == wanted
+    back = store.vectors.get(name, ids)
+    assert all(bits(back[point.id]) == bits(point.stored) for point in points)
+    assert store.vectors.terms_bytes(name) == 8 * sum(len(p.terms.ids) for p in points)
+    assert store.vectors.size_bytes(name) == len(points) * space.size_bytes
+
+
+def test_a_search_by_words_weighs_them_as_bm25_does(store: Store, name: str) -> None:
+    _, points = worded(store, name, Precision.INT8)
+    query = Bm25().query(b"Which disks failed to read?")
+    hits = store.vectors.search(name, None, terms=query, limit=10, where=None)
+    assert {hit.id: hit.score for hit in hits} == pytest.approx(bm25(points, query), rel=1e-5)
+    assert hits[0].id == points[0].id
+    assert hits == sorted(hits, key=lambda hit: -hit.score)
+
+
+@PRECISIONS
+def test_a_hybrid_search_joins_both_scores(store: Store, name: str, precision: Precision) -> None:
+    space, points = worded(store, name, precision)
+    query, terms = units(1, seed=9)[0], Bm25().query(b"healthy disk")
+    cosines = space.cosines(query, np.stack([point.stored for point in points]))
+    weights = bm25(points, terms)
+    near = (cosines - cosines.min()) / np.ptp(cosines)
+    expected = {
+        point.id: 0.5 * near[n] + 0.5 * weights.get(point.id, 0.0) / max(weights.values())
+        for n, point in enumerate(points)
+    }
+    hits = store.vectors.search(name, query, terms=terms, limit=10, where=None)
+    assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-5)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    some = store.vectors.search(name, query, terms=terms, limit=2, where=None)
+    assert some == hits[:2]
+
+
+def test_words_are_filtered_like_vectors(store: Store, name: str) -> None:
+    store.vectors.create(name, dim=DIM, precision=Precision.INT8, int8_scale=SCALE, terms=True)
+    space = Space(Precision.INT8, DIM, SCALE)
+    points = [
+        Point(point.id, point.stored, {"d": f"{n}", "n": 0, "m": {"host": n}}, words)
+        for n, (point, words) in enumerate(
+            zip(points_of(space.round(units(6))), Bm25().documents(LINES), strict=True)
+        )
+    ]
+    store.vectors.put(name, points)
+    where, terms = Filter(metadata={"host": [1, 4]}), Bm25().query(b"disk")
+    by_words = store.vectors.search(name, None, terms=terms, limit=9, where=where)
+    assert [hit.id for hit in by_words] == [points[1].id]
+    both = store.vectors.search(name, units(1)[0], terms=terms, limit=9, where=where)
+    assert {hit.id for hit in both} == {points[1].id, points[4].id}
+
+
+def test_a_query_without_words_is_answered_by_its_vector(store: Store, name: str) -> None:
+    worded(store, name, Precision.INT8)
+    query, terms = units(1, seed=9)[0], Bm25().query(b"the of and")
+    assert not terms
+    assert store.vectors.search(name, None, terms=terms, limit=9, where=None) == []
+    both = store.vectors.search(name, query, terms=terms, limit=9, where=None)
+    dense = store.vectors.search(name, query, limit=9, where=None)
+    assert [hit.id for hit in both] == [hit.id for hit in dense]
+
+
+def test_a_collection_without_terms_leaves_them_out(store: Store, name: str) -> None:
+    space = make(store.vectors, name, Precision.INT8)
+    (point,) = points_of(space.round(units(1)))
+    store.vectors.put(name, [Point(point.id, point.stored, {}, Bm25().documents(LINES)[0])])
+    assert store.vectors.terms(name, [point.id]) == {}
+    assert store.vectors.terms_bytes(name) == 0
+    with pytest.raises(CollectionExists):
+        store.vectors.create(name, dim=DIM, precision=Precision.INT8, int8_scale=SCALE, terms=True)

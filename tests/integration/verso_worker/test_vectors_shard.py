@@ -21,6 +21,7 @@ from verso_core.jobs import Filter, Precision
 from verso_worker.child import Child
 from verso_worker.points import Point
 from verso_worker.space import Space, Stored
+from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
 
 DIM = 64
@@ -284,3 +285,28 @@ def test_the_process_ends_cleanly_on_sigterm_amid_puts(start: Start) -> None:
     assert process.returncode == 0
     _, again = start()
     assert same(again.get("c", [point.id for point in points]), points)
+
+
+def test_optimising_changes_no_answer_of_a_search_by_words(start: Start, tmp_path: Path) -> None:
+    child, vectors = start(index_above=800, quiet_s=0.5)
+    vectors.create("c", dim=DIM, precision=SPACE.precision, int8_scale=SPACE.int8_scale, terms=True)
+    words = Bm25().documents([b"block %d of disk sd%c" % (n, 97 + n % 26) for n in range(1500)])
+    points = [
+        Point(point.id, point.stored, point.payload, terms)
+        for point, terms in zip(batch(1500, seed=3), words, strict=True)
+    ]
+    vectors.put("c", points)
+    query, terms = SPACE.widen(points[7].stored[None])[0], Bm25().query(b"sdk 10")
+    before = vectors.search("c", None, terms=terms, limit=20, where=None)
+    segments = tmp_path / "vectors" / "c" / "edge" / "segments"
+    deadline = time.monotonic() + 60
+    while not list(segments.rglob("graph.bin")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    after = patiently(lambda: vectors.search("c", None, terms=terms, limit=20, where=None))
+    assert after[0].id == before[0].id == points[10].id
+    assert [hit.score for hit in after] == pytest.approx([hit.score for hit in before], rel=1e-4)
+    assert vectors.terms("c", [point.id for point in points]) == {p.id: p.terms for p in points}
+    both = vectors.search("c", query, terms=terms, limit=2, where=None)
+    assert {hit.id for hit in both} == {points[7].id, points[10].id}
+    assert child.restarts == 0

@@ -103,7 +103,8 @@ def test_vectors_of_one_batch_must_agree() -> None:
 def test_ranking_is_exact_and_breaks_ties_by_id() -> None:
     space = Space(Precision.INT8, 2, 100.0)
     stored = np.array([[0, 100], [100, 0], [100, 0], [70, 71]], np.int8)
-    found = Candidates([UUID(int=n) for n in (4, 3, 2, 1)], stored, [{"n": n} for n in range(4)])
+    ids = [UUID(int=n) for n in (4, 3, 2, 1)]
+    found = Candidates(ids, stored, [{"n": n} for n in range(4)], [0.0] * 4)
     hits = ranked(space, np.array([1, 0], np.float32), found=found, limit=3)
     assert [hit.id.int for hit in hits] == [2, 3, 1]
     assert [hit.score for hit in hits] == pytest.approx([1.0, 1.0, 0.7])

@@ -7,7 +7,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs import Item, Kind, SearchRequest, split_record_id, text_bytes
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import (
+    Collection,
+    Item,
+    Kind,
+    SearchMode,
+    SearchRequest,
+    split_record_id,
+    text_bytes,
+)
 from verso_gateway import answers, bodies, floats, openapi, results
 from verso_gateway.context import context_of
 from verso_gateway.schemas import SearchView
@@ -26,16 +35,22 @@ router = APIRouter(tags=["search"])
 async def search(request: Request) -> Response:
     """Find the records nearest to a text, a vector, or a stored document or record.
 
+    ``mode`` says what is compared: ``dense`` vectors, ``sparse`` the words of the text (BM25), or
+    ``hybrid`` both. The last two need a collection with ``search: hybrid``, where both is what is
+    done if nothing is said.
+
     With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
     whose stored bytes are damaged carries an error instead, never another text.
     """
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=SearchRequest)
     item = _item(checked)
-    await context_of(request).catalogue.get(checked.collection)
+    collection = await context_of(request).catalogue.get(checked.collection)
+    mode = _mode(checked, collection)
     params = {
         "collection": checked.collection,
         "limit": checked.limit,
+        "mode": mode,
         "filter": None if checked.filter is None else checked.filter.model_dump(),
         "with_text": checked.with_text,
     }
@@ -46,6 +61,25 @@ async def search(request: Request) -> Response:
         await answers.repeatable(request, order),
         body=lambda ended: _body(ended, collection=checked.collection),
     )
+
+
+def _mode(checked: SearchRequest, collection: Collection) -> SearchMode:
+    """Tell what is compared: what was asked for, else what the collection is made for.
+
+    Raises:
+        RequestInvalid: words were asked for where there are none to compare.
+    """
+    if checked.mode in (None, SearchMode.DENSE):
+        by_words = checked.mode is None and checked.query is not None
+        return collection.search if by_words else SearchMode.DENSE
+    if collection.search is SearchMode.DENSE:
+        raise RequestInvalid(
+            f"expected mode dense, got {checked.mode}: collection {collection.name} keeps no words "
+            "(search: hybrid, when it is made, keeps them)"
+        )
+    if checked.query is None:
+        raise RequestInvalid(f"expected query with mode {checked.mode}: a vector has no words")
+    return checked.mode
 
 
 def _item(checked: SearchRequest) -> Item:

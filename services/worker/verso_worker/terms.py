@@ -1,0 +1,57 @@
+"""The words of a text as a sparse vector, for searches that must also match them literally.
+
+BM25 (Robertson & Zaragoza 2009, eq. 3.15) splits into two factors. The one that a text decides,
+
+    tf * (k + 1) / (tf + k * (1 - b + b * length / mean length)),
+
+is the weight kept with its point; the other, the inverse document frequency, the vector store works
+out over its collection when it is asked. So nothing about a collection has to be known when a text
+comes in, and nothing of the text is needed afterwards.
+
+Words are split, lowered, stripped of stop words, stemmed and hashed to 31-bit ids by Qdrant's own
+implementation, which its server has as well. Bytes that are no UTF-8 part words and are no word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import qdrant_edge as qdrant
+
+from verso_worker.points import Terms
+
+SATURATION_K = 1.2
+LENGTH_B = 0.75
+MEAN_LENGTH = 100.0
+"""Words of a usual chunk without its stop words: it is cut to fill the encoder's window."""
+
+
+class Bm25:
+    """Makes terms; any number of threads may share it.
+
+    Args:
+        k: how soon more of the same word counts no more, >= 0.
+        b: how much a long text's words count less, in [0, 1].
+        mean_length: words of a usual chunk, > 0.
+    """
+
+    def __init__(
+        self, *, k: float = SATURATION_K, b: float = LENGTH_B, mean_length: float = MEAN_LENGTH
+    ) -> None:
+        self._model = qdrant.Bm25(qdrant.Bm25Config(k=k, b=b, avg_len=mean_length))
+
+    def documents(self, texts: Sequence[bytes]) -> list[Terms]:
+        """Give the terms of chunks, each weighted by how often it occurs and the chunk's length."""
+        return [_terms(self._model.embed_document(_words(text))) for text in texts]
+
+    def query(self, text: bytes) -> Terms:
+        """Give the terms of a query, all of weight 1; none where it has no words."""
+        return _terms(self._model.embed_query(_words(text)))
+
+
+def _terms(vector: qdrant.SparseVector) -> Terms:
+    return Terms(tuple(vector.indices), tuple(vector.values))
+
+
+def _words(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

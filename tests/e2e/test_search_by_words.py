@@ -1,0 +1,82 @@
+"""Hybrid search over HTTP: what the vector misses, the words find."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verso_client import Client, Document
+from verso_core.errors import CollectionExists, RequestInvalid
+from verso_core.jobs import Filter, SearchMode
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Platform
+
+
+@pytest.fixture
+def hybrid(verso: Client, lines: Callable[[int], list[Document]]) -> Iterator[str]:
+    """A collection that keeps words, with forty lines in it."""
+    name = f"hybrid-{uuid.uuid4().hex[:8]}"
+    made = verso.create_collection(name, search=SearchMode.HYBRID)
+    assert made.search is SearchMode.HYBRID
+    verso.ingest(lines(40), collection=name)
+    yield name
+    verso.delete_collection(name)
+
+
+def test_a_rare_word_is_found_before_and_after_the_texts_are_dropped(
+    platform: Platform, verso: Client, hybrid: str
+) -> None:
+    rare = "session 23 u137"  # 23 * 7919 % 1000
+
+    def answers() -> list[list[tuple[str, float]]]:
+        return [
+            [(h.id, h.score) for h in verso.search(rare, collection=hybrid, mode=mode).hits]
+            for mode in (None, *SearchMode)
+        ]
+
+    before = answers()
+    platform.await_verified(hybrid, 40)
+    assert answers() == before
+    default, _, sparse, both = before
+    assert default == both
+    assert sparse[0][0] == both[0][0] == "line/23#0"
+    assert 0.5 <= both[0][1] <= 1.0
+
+
+def test_words_heed_filters_replacements_and_deletions(verso: Client, hybrid: str) -> None:
+    where = Filter(metadata={"host": "host-2"})
+    found = verso.search("session u137", collection=hybrid, limit=40, filter=where).hits
+    assert {hit.document for hit in found} == {f"line/{n}" for n in range(40) if n % 7 == 2}
+    verso.ingest([Document("quite another text", id="line/23")], collection=hybrid)
+    verso.delete("line/24", collection=hybrid)
+    found = verso.search("session", collection=hybrid, limit=60, mode=SearchMode.SPARSE).hits
+    assert {hit.document for hit in found} == {f"line/{n}" for n in range(40)} - {
+        "line/23",
+        "line/24",
+    }
+
+
+def test_what_the_words_take_is_counted(verso: Client, hybrid: str, collection: str) -> None:
+    stats = verso.stats(hybrid)
+    assert stats.search is SearchMode.HYBRID
+    assert stats.bytes_terms % 8 == 0
+    assert 40 * 8 * 5 < stats.bytes_terms < 40 * 8 * 20
+    assert verso.stats(collection).bytes_terms == 0
+
+
+def test_words_are_refused_where_there_are_none(
+    verso: Client, hybrid: str, collection: str
+) -> None:
+    for mode in (SearchMode.SPARSE, SearchMode.HYBRID):
+        with pytest.raises(RequestInvalid, match="keeps no words"):
+            verso.search("session", collection=collection, mode=mode)
+        with pytest.raises(RequestInvalid, match="a vector has no words"):
+            verso.search(id="line/5", collection=hybrid, mode=mode)
+    assert verso.search(id="line/5", collection=hybrid).hits[0].score > 0.9
+    assert verso.search("the of", collection=hybrid, mode=SearchMode.SPARSE).hits == ()
+    with pytest.raises(CollectionExists):
+        verso.create_collection(hybrid)
