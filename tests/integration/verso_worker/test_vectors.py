@@ -485,9 +485,9 @@ def bm25(points: list[Point], query: Terms) -> dict[UUID, float]:
     found = {}
     for point, words in zip(points, kept, strict=True):
         score = 0.0
-        for term in query.ids:
+        for term, weight in zip(query.ids, query.weights, strict=True):
             df = sum(term in other for other in kept)
-            score += words.get(term, 0.0) * math.log(1 + (n - df + 0.5) / (df + 0.5))
+            score += weight * words.get(term, 0.0) * math.log(1 + (n - df + 0.5) / (df + 0.5))
         if score:
             found[point.id] = score
     return found
@@ -512,7 +512,7 @@ def test_terms_come_back_as_they_were_also_after_a_restart(
 
 def test_a_search_by_words_weighs_them_as_bm25_does(store: Store, name: str) -> None:
     _, points = worded(store, name, Precision.INT8)
-    query = Bm25().query(b"Which disks failed to read?")
+    query = Bm25().query(b"Which disks failed to read, which disk?")
     hits = store.vectors.search(name, None, terms=query, limit=10, where=None)
     assert {hit.id: hit.score for hit in hits} == pytest.approx(bm25(points, query), rel=1e-5)
     assert hits[0].id == points[0].id

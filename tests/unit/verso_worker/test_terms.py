@@ -33,6 +33,13 @@ def test_a_query_finds_its_words_in_whatever_form_they_stand() -> None:
     assert query.weights == (1.0, 1.0)
 
 
+def test_a_word_that_a_query_repeats_weighs_more() -> None:
+    lexicon = Bm25(k3=8)
+    once, twice = lexicon.query(b"disk"), lexicon.query(b"disks, disk")
+    assert once.ids == twice.ids
+    assert once.weights + twice.weights == pytest.approx((1.0, 2 * 9 / 10))
+
+
 def test_ids_are_the_same_in_every_process() -> None:
     assert Bm25().query(b"disk").ids == (171669460,)
 
