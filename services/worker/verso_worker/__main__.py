@@ -105,7 +105,9 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             trials=Trials(
                 shelf,
                 metrics,
-                make=lambda models: Pipeline(models, vectors, ledger, releases=releases),
+                make=lambda models: Pipeline(
+                    models, vectors, ledger, lexicon=Bm25(), releases=releases
+                ),
                 withdraw=follower.withdraw,
             ),
         )

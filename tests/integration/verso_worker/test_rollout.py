@@ -202,6 +202,6 @@ def test_what_an_engine_that_was_ended_wrote_is_read_by_starting_it_again(place:
 
 def _trials(place: Place) -> Trials:
     def make(models: Models) -> Pipeline:
-        return Pipeline(models, None, None)  # type: ignore[arg-type]  # nothing is run
+        return Pipeline(models, None, None, lexicon=None)  # type: ignore[arg-type]  # nothing is run
 
     return Trials(place.shelf, place.metrics, make=make, withdraw=place.follower.withdraw)
