@@ -211,7 +211,7 @@ def run(folder: Path, arguments: argparse.Namespace, log: TextIO) -> dict[str, A
     """Rage, rest, judge; gives the summary."""
     platform = Platform(folder / "data", arguments.artifact, **_SETTINGS)
     journal, started = Journal(), time.monotonic()
-    platform.start()
+    platform.start(timeout_s=_LOST_S)
     try:
         with platform.client() as client:
             client.create_collection(COLLECTION)

@@ -48,7 +48,7 @@ class Platform:
         self._process: subprocess.Popen[bytes] | None = None
         self.output = data.parent / f"{data.name}.up.txt"
 
-    def start(self) -> None:
+    def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start it and wait until it says that it is ready."""
         argv = [sys.executable, "-m", "verso_standalone", "up", "--data", str(self.data)]
         argv += ["--port", str(self.port), "--artifact", str(self.artifact), "--threads", "1"]
@@ -60,7 +60,7 @@ class Platform:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **self._settings},
             )
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while b"ready at" not in self.output.read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"verso up did not become ready:\n{self.output.read_text()}")

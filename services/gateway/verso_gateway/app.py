@@ -35,6 +35,7 @@ from verso_gateway.routes import (
     scrub,
     search,
     train,
+    webhooks,
 )
 from verso_gateway.settings import Settings
 from verso_gateway.submit import Desk
@@ -52,6 +53,7 @@ _GUARDED = (
     scrub,
     registry,
     train,
+    webhooks,
 )
 
 

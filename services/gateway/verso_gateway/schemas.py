@@ -125,6 +125,33 @@ class Replayed(BaseModel):
     more: bool = Field(description="more dead letters fit: ask again")
 
 
+class WebhookRequest(Wire):
+    """Body of ``POST /v1/webhooks``."""
+
+    url: str = Field(examples=["https://example.org/verso"])
+
+
+class WebhookView(BaseModel):
+    """An address that is told of the ends of jobs which name it."""
+
+    id: str = Field(examples=["wh_0f1e2d3c4b5a69788796a5b4c3d2e1f0"])
+    url: str
+    created: datetime
+    secret: str | None = Field(default=None, description="only when it was made or rotated")
+
+
+class WebhookList(BaseModel):
+    """All webhooks of a caller."""
+
+    webhooks: list[WebhookView]
+
+
+class WebhookReplayed(BaseModel):
+    """How many messages are sent again."""
+
+    messages: int
+
+
 class BatchView(JobView):
     """A job that ended in time, with all its results in order."""
 

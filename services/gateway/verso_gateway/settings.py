@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from verso_core.webhooks import Network, networks
 
 _MIB = 1024 * 1024
 
@@ -63,6 +65,10 @@ class Settings(BaseSettings):
     ready_embed_age_s: float = Field(
         default=30.0, gt=0, description="ready only if a worker embedded a text this lately"
     )
+    webhook_allow: str = Field(
+        default="",
+        description="networks that webhooks may lead to although they are not public",
+    )
     stall_timeout_s: float = Field(
         default=30.0, gt=0, description="give up on a body that stops arriving"
     )
@@ -80,9 +86,20 @@ class Settings(BaseSettings):
             return self.host == "localhost"
 
     @property
+    def webhook_networks(self) -> tuple[Network, ...]:
+        """Give the networks that webhooks may lead to although they are not public."""
+        return networks(self.webhook_allow)
+
+    @property
     def tenant_part(self) -> float:
         """Give the part of a queue that one tenant may fill; without keys there is but one."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
+
+    @field_validator("webhook_allow")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        networks(value)
+        return value
 
     @model_validator(mode="after")
     def _keys_beyond_loopback(self) -> Settings:

@@ -1,9 +1,10 @@
-"""``python -m verso_keeper``: five duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: six duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 ring      every second   a door-bell for every queue with due work
 probe     every second   have a text embedded when none was lately
 drop      every second   delete verified raw texts, sweep deleted collections
+tell      every second   send webhooks what has become of jobs
 scrub     every second   have stored records read again, a few buckets at a time
 """
 
@@ -22,8 +23,10 @@ from verso_core import telemetry
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.ledger import Ledger, check_durability
 from verso_core.ledger.work import connect
+from verso_core.webhooks import networks
 from verso_keeper.bells import Bells
 from verso_keeper.collector import LedgerCollector
+from verso_keeper.herald import Herald
 from verso_keeper.prober import Prober
 from verso_keeper.reaper import Reaper
 from verso_keeper.rounds import Rounds
@@ -76,6 +79,9 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             pass_s=settings.scrub_pass_s,
         )
 
+        herald = Herald(ledger, allowed=networks(settings.webhook_allow))
+        stack.callback(herald.close)
+
         def touch() -> None:
             if settings.heartbeat_file is not None:
                 settings.heartbeat_file.touch()
@@ -85,6 +91,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Rounds("ring", lambda: bells.ring(reaper.due), every_s=_EVERY_S),
             Rounds("probe", prober.step, every_s=_EVERY_S),
             Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
+            Rounds("tell", herald.step, every_s=_EVERY_S),
             Rounds("scrub", scrubber.step, every_s=_EVERY_S),
         ):
             rounds.start()

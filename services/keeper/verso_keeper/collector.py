@@ -61,6 +61,7 @@ class LedgerCollector(Collector):
         yield from _queues(depths)
         yield from _backlog(backlog)
         yield from _totals(backlog.totals)
+        yield from _webhooks(backlog.totals)
         yield from _signs(health)
         yield from _scrub(scrub, backlog.totals, collections=collections)
 
@@ -96,6 +97,11 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
         ("verso_unverified_bytes", "Payload bytes of those", backlog.unverified_bytes),
         ("verso_drops_pending", "Verified payloads that wait for their grace", backlog.to_drop),
         (
+            "verso_webhooks_pending",
+            "Webhook messages that wait to be sent, or for their next attempt",
+            backlog.to_tell,
+        ),
+        (
             "verso_entries_discarded_pending",
             "Replaced entries whose points are not removed yet",
             backlog.to_collect,
@@ -122,6 +128,15 @@ def _totals(totals: dict[str, int]) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "verso_dead_letters", "Slices that became dead letters", value=totals.get("dead", 0)
     )
+
+
+def _webhooks(totals: dict[str, int]) -> Iterator[Metric]:
+    sent = CounterMetricFamily(
+        "verso_webhooks", "Attempts to tell webhooks, and messages given up", labels=["status"]
+    )
+    for status in ("sent", "failed", "dead"):
+        sent.add_metric([status], totals.get(f"hooks:{status}", 0))
+    yield sent
 
 
 def _signs(health: Health) -> Iterator[Metric]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from verso_core.webhooks import networks
 
 
 class KeeperSettings(BaseSettings):
@@ -34,8 +36,18 @@ class KeeperSettings(BaseSettings):
         gt=0,
         description="a pass behind this pace does not wait for quiet, seconds",
     )
+    webhook_allow: str = Field(
+        default="",
+        description="networks that webhooks may lead to although they are not public",
+    )
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
     heartbeat_file: Path | None = Field(
         default=None, description="touched while the keeper works; for liveness probes"
     )
     log_level: str = Field(default="INFO", description="least severe level that is logged")
+
+    @field_validator("webhook_allow")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        networks(value)
+        return value

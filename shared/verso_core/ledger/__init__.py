@@ -21,6 +21,7 @@ does nothing the second time it is run: a client whose reply was lost may simply
 from verso_core.ledger.durability import check_durability
 from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
+from verso_core.ledger.hooks import Message, Webhook
 from verso_core.ledger.listing import Page
 from verso_core.ledger.scrub import Damage, Move, Scrub
 from verso_core.ledger.terms import (
@@ -68,6 +69,7 @@ __all__ = [
     "Lease",
     "Ledger",
     "Limits",
+    "Message",
     "Move",
     "NewJob",
     "Outcome",
@@ -76,5 +78,6 @@ __all__ = [
     "Policy",
     "Scrub",
     "Watch",
+    "Webhook",
     "check_durability",
 ]

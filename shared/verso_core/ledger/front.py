@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.ledger import forms, listing, scrub
 from verso_core.ledger.faults import translated
+from verso_core.ledger.hooks import Webhooks
 from verso_core.ledger.keys import key
 from verso_core.ledger.listing import Page
 from verso_core.ledger.news import News
@@ -63,6 +64,7 @@ class AsyncLedger:
         self._policy = policy or Policy()
         self._scripts: dict[str, Any] = {}
         self._news = News(client)
+        self.webhooks = Webhooks(client, self._run)
 
     @classmethod
     def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:

@@ -27,6 +27,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     webhooks    {tenant}             hash: id -> a webhook of this tenant as JSON
     hooks       -                    sorted set: webhook messages to send, by due time
     hookitem    {token}              hash: one message: webhook, job, state, attempts
+    hookdead    -                    sorted set: messages that were tried too often, by time
     totals      -                    hash: counters since the ledger was made
     health      -                    hash: last real embed, last beat of each worker and trainer
     serving     -                    hash: worker -> what it serves, JSON
@@ -62,7 +63,7 @@ _ONE_FOR_EACH: Final = (
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
-    "hooks",
+    "hooks", "hookdead",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -264,6 +264,8 @@ class Backlog:
     to_collect: int
     totals: dict[str, int]
     """Counters since the ledger was made: ``jobs:{kind}:{status}``, crashes, stale, dead."""
+    to_tell: int = 0
+    """Webhook messages that wait to be sent."""
 
 
 @dataclass(frozen=True, slots=True)

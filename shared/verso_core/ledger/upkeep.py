@@ -99,7 +99,8 @@ class Upkeep(Steps):
             pipe.zcard(key("drop"))
             pipe.zcard(key("gc"))
             pipe.hgetall(key("totals"))
-            dead, unverified, to_drop, to_collect, totals = pipe.execute()
+            pipe.zcard(key("hooks"))
+            dead, unverified, to_drop, to_collect, totals, to_tell = pipe.execute()
         return Backlog(
             dead=dead,
             unverified=int(unverified[0] or 0),
@@ -107,6 +108,7 @@ class Upkeep(Steps):
             to_drop=to_drop,
             to_collect=to_collect,
             totals=forms.counters(totals),
+            to_tell=to_tell,
         )
 
     def scrub(self) -> Scrub:

@@ -18,6 +18,7 @@ from verso_core.jobs import Kind, Queue
 from verso_core.ledger import forms
 from verso_core.ledger.documents import Documents, Write
 from verso_core.ledger.faults import translated
+from verso_core.ledger.hooks import Outbox
 from verso_core.ledger.keys import key
 from verso_core.ledger.terms import (
     Accepted,
@@ -55,7 +56,7 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
     )
 
 
-class Ledger(Documents, Upkeep):
+class Ledger(Documents, Upkeep, Outbox):
     """The durable truth about jobs and documents; every method is one step of the server.
 
     Every method raises LedgerUnavailable when Redis does not answer or refuses. A step whose reply

@@ -49,6 +49,8 @@ for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.dead, '-inf', now - P.dead_ke
   if redis.call('EXISTS', K.slice .. sid) == 0 then redis.call('ZREM', K.dead, sid) end
 end
 
+redis.call('ZREMRANGEBYSCORE', K.hookdead, '-inf', now - P.dead_keep_s * 1000)
+
 -- A worker that was killed said no farewell; its last beat goes after an hour.
 local signs = redis.call('HGETALL', K.health)
 for i = 1, #signs, 2 do

@@ -1,0 +1,88 @@
+"""``/v1/webhooks``: addresses that are told of the ends of jobs which name them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.ledger import Webhook
+from verso_core.webhooks import target_of
+from verso_gateway import answers, bodies, openapi
+from verso_gateway.context import context_of
+from verso_gateway.schemas import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
+
+router = APIRouter(tags=["webhooks"])
+
+
+@router.post(
+    "/v1/webhooks",
+    name="webhook_create",
+    operation_id="createWebhook",
+    status_code=201,
+    responses=openapi.responses(WebhookView, status=201),
+    openapi_extra=openapi.body(WebhookRequest),
+)
+async def create(request: Request) -> Response:
+    """Make a webhook. Its secret is shown here and never again."""
+    asked = bodies.validate(request, await bodies.read_object(request), model=WebhookRequest)
+    context = context_of(request)
+    target_of(asked.url, context.settings.webhook_networks)
+    made = await context.ledger.webhooks.add(request.state.tenant, asked.url)
+    return answers.json_response(_view(made, secret=True), status=201)
+
+
+@router.get(
+    "/v1/webhooks",
+    name="webhooks",
+    operation_id="listWebhooks",
+    responses=openapi.responses(WebhookList),
+)
+async def listed(request: Request) -> Response:
+    """List the caller's webhooks, without their secrets."""
+    found = await context_of(request).ledger.webhooks.all(request.state.tenant)
+    return answers.json_response({"webhooks": [_view(hook) for hook in found]})
+
+
+@router.delete(
+    "/v1/webhooks/{webhook_id}",
+    name="webhook_delete",
+    operation_id="deleteWebhook",
+    status_code=204,
+)
+async def delete(request: Request, webhook_id: str) -> Response:
+    """Remove a webhook; what waits to be told to it is dropped."""
+    await context_of(request).ledger.webhooks.remove(request.state.tenant, webhook_id)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/v1/webhooks/{webhook_id}/rotate",
+    name="webhook_rotate",
+    operation_id="rotateWebhook",
+    responses=openapi.responses(WebhookView),
+)
+async def rotate(request: Request, webhook_id: str) -> Response:
+    """Give a webhook a new secret; for a day messages are signed with the old one as well."""
+    hook = await context_of(request).ledger.webhooks.rotate(request.state.tenant, webhook_id)
+    return answers.json_response(_view(hook, secret=True))
+
+
+@router.post(
+    "/v1/webhooks/{webhook_id}/replay",
+    name="webhook_replay",
+    operation_id="replayWebhook",
+    responses=openapi.responses(WebhookReplayed),
+)
+async def replay(request: Request, webhook_id: str) -> Response:
+    """Send messages again that were given up; they keep their ids."""
+    count = await context_of(request).ledger.webhooks.replay(request.state.tenant, webhook_id)
+    return answers.json_response({"messages": count})
+
+
+def _view(hook: Webhook, *, secret: bool = False) -> dict[str, Any]:
+    created = datetime.fromtimestamp(hook.created, UTC).isoformat(timespec="milliseconds")
+    content = {"id": hook.id, "url": hook.url, "created": created}
+    return content | ({"secret": hook.secret} if secret else {})
