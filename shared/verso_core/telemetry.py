@@ -19,7 +19,7 @@ _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 
 @contextmanager
 def about(slice_id: str) -> Iterator[None]:
-    """Let every log line written inside carry this slice's id."""
+    """Let every log line written inside carry the id of this slice, and that of its job."""
     token = _slice.set(slice_id)
     try:
         yield
@@ -46,6 +46,7 @@ class JsonFormatter(logging.Formatter):
         }
         if (slice_id := _slice.get()) is not None:
             line["slice"] = slice_id
+            line["job"] = slice_id.rpartition(".")[0]
         line.update({k: v for k, v in record.__dict__.items() if k not in _KNOWN})
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = self.formatException(record.exc_info)

@@ -13,9 +13,11 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     generate_latest,
 )
 
+from verso_core.errors import CLASSES
 from verso_core.jobs import Kind, Queue
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,9 +63,16 @@ class Metrics:
             ["queue", "status"],
             registry=self._registry,
         )
+        self._problems = Counter(
+            "verso_problems_total",
+            "Requests answered with an error, by its code.",
+            ["reason"],
+            registry=self._registry,
+        )
         self.streams = Gauge(
             "verso_event_streams", "Event streams open now.", registry=self._registry
         )
+        ProcessCollector(registry=self._registry)
         self._create()
 
     def _create(self) -> None:
@@ -74,6 +83,8 @@ class Metrics:
                 self._accepted.labels(kind, queue)
         for status in ("ended", "deferred"):
             self._waits.labels(status)
+        for code in CLASSES:
+            self._problems.labels(code)
 
     def create_tasks(self, names: Iterable[str]) -> None:
         """Make the label sets of the routes of these names."""
@@ -86,6 +97,10 @@ class Metrics:
         """Count one answered request."""
         self._requests.labels(task, f"{status // 100}xx").inc()
         self._seconds.labels(task).observe(seconds)
+
+    def problem(self, code: str) -> None:
+        """Count one error that was answered."""
+        self._problems.labels(code).inc()
 
     def accepted(self, kind: Kind, queue: Queue) -> None:
         """Count one accepted job."""

@@ -62,7 +62,10 @@ class Observe:
         route = scope.get("route")
         task = getattr(route, "name", UNROUTED)
         status = status or 499  # the caller went away before an answer began
+        code = scope["state"].get("code")
         self._metrics.request(task, status=status, seconds=seconds)
+        if code is not None:
+            self._metrics.problem(code)
         _log.info(
             "request",
             extra={
@@ -70,6 +73,8 @@ class Observe:
                 "method": scope["method"],
                 "task": task,
                 "status": status,
+                "code": code,
+                "job": scope["state"].get("job_id"),
                 "ms": round(seconds * 1000, 1),
             },
         )

@@ -94,6 +94,7 @@ def answer(scope: Scope, error: BaseException) -> Response:
     body = error_body(error)
     openai = scope["path"].startswith(_OPENAI_PATHS)
     status = STATUSES[body["code"]]
+    scope.setdefault("state", {})["code"] = body["code"]  # for whoever counts
     pointer = scope.get("state", {}).get("pointer")
     if openai and status == 422:
         status = 400  # the protocol knows no 422

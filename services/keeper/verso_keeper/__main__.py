@@ -17,11 +17,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from verso_core import telemetry
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
-from verso_core.ledger import Ledger, check_durability
+from verso_core.ledger import Ledger, check_durability, server
 from verso_core.ledger.work import connect
 from verso_core.webhooks import networks
 from verso_keeper.bells import Bells
@@ -107,14 +107,16 @@ def drop(ledger: Ledger) -> None:
 
 def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
     # A client of its own that gives up soon: a scrape must not wait for a ledger that is away.
-    counts = Ledger(connect(settings.redis_url, timeout_s=2.0, retries=0))
+    client = connect(settings.redis_url, timeout_s=2.0, retries=0)
+    counts = Ledger(client)
     stack.callback(counts.close)
     registry = CollectorRegistry()
-    registry.register(LedgerCollector(counts))
-    server, thread = start_http_server(settings.metrics_port, registry=registry)
-    stack.callback(server.server_close)
+    ProcessCollector(registry=registry)
+    registry.register(LedgerCollector(counts, server=lambda: server.ask(client)))
+    pages, thread = start_http_server(settings.metrics_port, registry=registry)
+    stack.callback(pages.server_close)
     stack.callback(thread.join)
-    stack.callback(server.shutdown)
+    stack.callback(pages.shutdown)
 
 
 def _await_ledger(settings: KeeperSettings, over: threading.Event) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.ledger import Backlog, Depth, Health, Scrub
+from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
 
 
 class Counts(Protocol):
@@ -37,10 +37,15 @@ class LedgerCollector(Collector):
 
     A ledger that does not answer gives ``verso_ledger_up 0`` and no counts: a scrape that failed
     would look like a dead keeper, and stale counts like a quiet queue.
+
+    Args:
+        ledger: what is counted.
+        server: asks for the state of the server under it.
     """
 
-    def __init__(self, ledger: Counts) -> None:
+    def __init__(self, ledger: Counts, *, server: Callable[[], Server]) -> None:
         self._ledger = ledger
+        self._server = server
 
     def describe(self) -> list[Metric]:
         """Promise nothing, so that registering asks the ledger nothing."""
@@ -54,6 +59,7 @@ class LedgerCollector(Collector):
             health = self._ledger.health()
             scrub = self._ledger.scrub()
             collections = self._ledger.collections()
+            server = self._server()
         except LedgerUnavailable:
             yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=0)
             return
@@ -64,6 +70,7 @@ class LedgerCollector(Collector):
         yield from _webhooks(backlog.totals)
         yield from _signs(health)
         yield from _scrub(scrub, backlog.totals, collections=collections)
+        yield from _store(server)
 
 
 def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
@@ -176,3 +183,13 @@ def _scrub(
         yield GaugeMetricFamily(
             "verso_scrub_pass_age_seconds", "Since the newest pass began", value=scrub.age_s
         )
+
+
+def _store(server: Server) -> Iterator[Metric]:
+    for name, meaning, value in (
+        ("verso_ledger_append_ok", "Whether the append-only file is written", server.append_ok),
+        ("verso_ledger_memory_bytes", "Memory that the ledger takes", server.memory_bytes),
+        ("verso_ledger_memory_limit_bytes", "Memory it may take", server.memory_limit_bytes),
+        ("verso_ledger_clients", "Connections to the ledger", server.clients),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)

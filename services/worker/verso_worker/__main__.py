@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from celery.signals import worker_shutting_down
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
@@ -38,6 +38,7 @@ from verso_worker.settings import WorkerSettings
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
 from verso_worker.trials import Trials
+from verso_worker.usage import Usage
 from verso_worker.vectors import EdgeVectors, shard_child
 from verso_worker.vectors_qdrant import QdrantVectors
 
@@ -82,11 +83,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         follower.step()
         follower.start()
         stack.callback(follower.stop)
-        if settings.metrics_port:
-            server, thread = start_http_server(settings.metrics_port, registry=registry)
-            stack.callback(thread.join)
-            stack.callback(server.shutdown)
-        yield Desk(
+        desk = Desk(
             ledger,
             pipeline,
             heart,
@@ -111,6 +108,20 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
                 withdraw=follower.withdraw,
             ),
         )
+        if settings.metrics_port:
+            ProcessCollector(registry=registry)
+            registry.register(
+                Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
+            )
+            _serve_metrics(settings.metrics_port, registry, stack)
+        yield desk
+
+
+def _serve_metrics(port: int, registry: CollectorRegistry, stack: ExitStack) -> None:
+    server, thread = start_http_server(port, registry=registry)
+    stack.callback(server.server_close)
+    stack.callback(thread.join)
+    stack.callback(server.shutdown)
 
 
 @contextmanager

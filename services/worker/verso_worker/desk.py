@@ -91,6 +91,10 @@ class Desk:
         """Claim nothing from now on; what is in hand is finished."""
         self._closing.set()
 
+    def hands(self) -> dict[Queue, tuple[int, int]]:
+        """Give how many hands of each queue are at work, and how many there may be."""
+        return {queue: (hands.at_work, hands.most) for queue, hands in self._hands.items()}
+
     def drain(self, queue: Queue, *, call: Callable[[], None] | None = None) -> int:
         """Work through a queue, listen for more, and leave when none comes; count the slices.
 
@@ -157,6 +161,8 @@ class Desk:
 
     def _hold_all(self, leases: Sequence[Lease]) -> None:
         """Work on what was claimed: embeds together, and alone what that did not end."""
+        for lease in leases:
+            self._metrics.claimed(lease.queue, waited_s=lease.waited_ms / 1e3)
         if len(leases) > 1:
             leases = self._embed_together(leases)
         for lease in leases:
@@ -214,6 +220,17 @@ class Desk:
                 self._heart.release(lease)
             spent = time.perf_counter() - started
             self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
+            # Bulk work is followed by its lines; interactive work would be a line for each request.
+            _log.log(
+                logging.INFO if lease.queue is Queue.BULK else logging.DEBUG,
+                "slice",
+                extra={
+                    "task": lease.kind,
+                    "phase": lease.phase,
+                    "outcome": outcome,
+                    "ms": round(spent * 1e3, 1),
+                },
+            )
             if lost():
                 _log.warning("lease was lost while working", extra={"outcome": outcome})
 
@@ -237,6 +254,7 @@ class Desk:
         if committed is Commit.STALE:
             return "stale"
         self._metrics.result(work.kind, outcome.result)
+        self._metrics.written(outcome.writes)
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
             self._note_embed()
         return "done"

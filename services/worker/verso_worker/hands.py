@@ -17,6 +17,16 @@ class Hands:
         self._called = False
         self._lock = threading.Lock()
 
+    @property
+    def most(self) -> int:
+        """How many there may be."""
+        return self._most
+
+    @property
+    def at_work(self) -> int:
+        """How many are at work now."""
+        return self._busy
+
     def wake(self) -> bool:
         """Be one hand more; False when there are as many as there may be."""
         with self._lock:

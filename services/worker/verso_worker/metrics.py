@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from verso_core.jobs import Kind, Result
-from verso_core.record import Codec
+from verso_core.jobs import Kind, Queue, Result
+from verso_core.record import Codec, Entry
+from verso_worker.ports import Write
 
 # From a search of a few milliseconds to a bulk slice on one busy core.
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+# From a hand that listened to a queue that is an hour behind.
+_WAIT_SECONDS = (0.002, 0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600)
 OUTCOMES = ("done", "stale", "verified", "rewritten", "retried", "failed")
-
+_PHASES = ("tokenize", "infer", "store", "restore")
+_READS = (Kind.SEARCH, Kind.RECONSTRUCT)
 SWAPS = ("taken_up", "refused", "withdrawn")
+_CORRUPT = frozenset({"record_corrupt", "patch_corrupt"})
 
 
 class Metrics:
@@ -22,6 +30,12 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._count_slices(registry)
+        self._count_stored(registry)
+        self._count_read(registry)
+        self._count_models(registry)
+
+    def _count_slices(self, registry: CollectorRegistry) -> None:
         self._slices = Counter(
             "verso_worker_slices",
             "Slices worked on, by what came of them",
@@ -35,25 +49,76 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._waits = Histogram(
+            "verso_worker_wait_seconds",
+            "Time from due to claim of a slice",
+            ["queue"],
+            buckets=_WAIT_SECONDS,
+            registry=registry,
+        )
+        self._phases = Counter(
+            "verso_worker_phase_seconds",
+            "Time that committed slices spent in each phase of their work",
+            ["task", "phase"],
+            registry=registry,
+        )
         self._items = Counter(
             "verso_worker_items",
             "Items of committed slices",
             ["task", "status"],
             registry=registry,
         )
-        self._records = Counter(
-            "verso_records_written", "Records committed, by codec", ["codec"], registry=registry
-        )
+        for queue in Queue:
+            self._waits.labels(queue)
+        for kind in Kind:
+            for phase in ("work", "verify") if kind is Kind.INGEST else ("work",):
+                self._seconds.labels(kind, phase)
+                for outcome in OUTCOMES:
+                    self._slices.labels(kind, phase, outcome)
+            for phase in _PHASES:
+                self._phases.labels(kind, phase)
+            for status in ("ok", "error"):
+                self._items.labels(kind, status)
+
+    def _count_stored(self, registry: CollectorRegistry) -> None:
         self._text = Counter(
             "verso_text_bytes", "Bytes of text taken in and committed", registry=registry
         )
-        self._patch = Counter("verso_patch_bytes", "Bytes of patches committed", registry=registry)
+        self._records = Counter(
+            "verso_records_written", "Records committed", ["codec"], registry=registry
+        )
+        self._patch = Counter(
+            "verso_patch_bytes", "Bytes of patches committed", ["codec"], registry=registry
+        )
         self._verified = Counter(
             "verso_documents_verified",
             "Documents compared with their raw text by the independent verify",
             ["status"],
             registry=registry,
         )
+        for codec in Codec:
+            self._records.labels(codec.name.lower())
+            self._patch.labels(codec.name.lower())
+        for status in ("sound", "rewritten"):
+            self._verified.labels(status)
+
+    def _count_read(self, registry: CollectorRegistry) -> None:
+        self._restored = Counter(
+            "verso_restored_bytes", "Bytes of text read back for callers", registry=registry
+        )
+        self._restore_seconds = Counter(
+            "verso_restore_seconds", "Time spent on reading them back", registry=registry
+        )
+        self._corrupt = Counter(
+            "verso_records_corrupt",
+            "Reads refused because a record or its patch is corrupt",
+            ["task"],
+            registry=registry,
+        )
+        for kind in _READS:
+            self._corrupt.labels(kind)
+
+    def _count_models(self, registry: CollectorRegistry) -> None:
         self._swaps = Counter(
             "verso_model_swaps",
             "Artifacts and heads that were published, by what came of them",
@@ -68,17 +133,10 @@ class Metrics:
             self._swaps.labels(status)
         for status in ("passed", "failed"):
             self._trials.labels(status)
-        for kind in Kind:
-            for phase in ("work", "verify") if kind is Kind.INGEST else ("work",):
-                self._seconds.labels(kind, phase)
-                for outcome in OUTCOMES:
-                    self._slices.labels(kind, phase, outcome)
-            for status in ("ok", "error"):
-                self._items.labels(kind, status)
-        for codec in Codec:
-            self._records.labels(codec.name.lower())
-        for status in ("sound", "rewritten"):
-            self._verified.labels(status)
+
+    def claimed(self, queue: Queue, *, waited_s: float) -> None:
+        """Count a slice that came into this worker's hands."""
+        self._waits.labels(queue).observe(waited_s)
 
     def slice_done(self, kind: Kind, phase: str, outcome: str, *, seconds: float) -> None:
         """Count a slice that left this worker's hands."""
@@ -89,13 +147,21 @@ class Metrics:
         """Count what a committed slice holds."""
         self._items.labels(kind, "ok").inc(result.ok)
         self._items.labels(kind, "error").inc(len(result.items) - result.ok)
-        if kind is Kind.INGEST:
-            for item in result.items:
-                if item["ok"]:
-                    self._text.inc(item["bytes_text"])
-                    self._patch.inc(item["bytes_patch"])
-                    for codec, records in item["codecs"].items():
-                        self._records.labels(codec).inc(records)
+        for phase, spent_ms in result.timings_ms.items():
+            if phase != "queue":
+                self._phases.labels(kind, phase).inc(spent_ms / 1e3)
+        if kind in _READS:
+            self._read(kind, result)
+
+    def written(self, writes: Iterable[Write]) -> None:
+        """Count the records of committed documents."""
+        for write in writes:
+            entry = Entry.unpack(write.entry)
+            self._text.inc(entry.size_bytes)
+            for record in entry.records:
+                codec = record.codec.name.lower()
+                self._records.labels(codec).inc()
+                self._patch.labels(codec).inc(1 + len(record.payload))
 
     def swap(self, status: str) -> None:
         """Count something published that was taken up, refused or withdrawn."""
@@ -109,3 +175,15 @@ class Metrics:
         """Count documents that an independent verify looked at."""
         self._verified.labels("sound").inc(sound)
         self._verified.labels("rewritten").inc(rewritten)
+
+    def _read(self, kind: Kind, result: Result) -> None:
+        self._restored.inc(sum(len(blob) for blob in result.blobs))
+        self._restore_seconds.inc(result.timings_ms.get("restore", 0.0) / 1e3)
+        self._corrupt.labels(kind).inc(sum(_corrupt(item) for item in result.items))
+
+
+def _corrupt(item: dict[str, Any]) -> int:
+    """Count the corrupt records that an item met: its own, or those of its hits."""
+    own = (item.get("error") or {}).get("code") in _CORRUPT
+    hits = ((hit.get("error") or {}).get("code") in _CORRUPT for hit in item.get("hits", ()))
+    return own + sum(hits)

@@ -34,6 +34,7 @@ from verso_worker.child import Child
 from verso_worker.engine.operations import EngineClient
 from verso_worker.ports import Model, Models
 from verso_worker.records import Recorder
+from verso_worker.usage import KEPT, Running
 
 IDLE_S = 20.0
 """An engine that is not served ends when nobody has called it, or asked for it, for so long."""
@@ -46,6 +47,7 @@ _HANG_S = 120.0
 class _Running:
     """An artifact with its engine process."""
 
+    artifact: str
     model: Model
     child: Child
     client: EngineClient
@@ -167,6 +169,29 @@ class Shelf:
         with self._lock:
             return tuple(self._running)
 
+    def engines(self) -> dict[str, Running]:
+        """Give the engines that run, by codec id, as a scrape sees them."""
+        with self._lock:
+            served, found = self._served, dict(self._running)
+        return {
+            codec: Running(
+                running.artifact, _channel(codec, served), running.child.pid, running.child.restarts
+            )
+            for codec, running in found.items()
+        }
+
+    def figures(self, codec: str) -> dict[str, dict[str, float]]:
+        """Give what each lane of a running engine has done.
+
+        Raises:
+            EngineUnavailable: it has ended, or does not answer.
+        """
+        with self._lock:
+            running = self._running.get(codec)
+        if running is None:
+            raise EngineUnavailable(f"no engine with codec {codec} runs")
+        return running.client.figures()
+
     def tidy(self) -> int:
         """End the engines that are neither served nor used; give how many ended."""
         with self._lock:
@@ -255,7 +280,7 @@ class Shelf:
         client = EngineClient(socket)
         model = _model(artifact, client)
         engine.start()
-        return _Running(model, engine, client)
+        return _Running(artifact.id, model, engine, client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +305,13 @@ class _Trial:
     def get(self, codec: str) -> Model:
         """Give the artifact with this codec id."""
         return self.shelf.get(codec)
+
+
+def _channel(codec: str, served: _Served | None) -> str:
+    """Name what an engine is there for: a channel, or old records only."""
+    if served is not None and codec == served.stable:
+        return Channel.STABLE
+    return Channel.CANARY if served is not None and codec == served.canary else KEPT
 
 
 def _copy(artifact: Artifact, folder: Path) -> None:

@@ -24,6 +24,7 @@ from verso_core.ledger.front import AsyncLedger, Watch
 from verso_core.ledger.hooks import Message, Webhook
 from verso_core.ledger.listing import Page
 from verso_core.ledger.scrub import Damage, Move, Scrub
+from verso_core.ledger.server import Server
 from verso_core.ledger.terms import (
     URGENCY,
     Accepted,
@@ -77,6 +78,7 @@ __all__ = [
     "Phase",
     "Policy",
     "Scrub",
+    "Server",
     "Watch",
     "Webhook",
     "check_durability",

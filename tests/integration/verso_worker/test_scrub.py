@@ -19,7 +19,7 @@ from tests.integration.verso_worker.test_desk import ARTIFACT, TEXTS, Bench
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Status
-from verso_core.ledger import Ledger
+from verso_core.ledger import Ledger, server
 from verso_core.ledger.work import connect
 from verso_core.record import (
     Codec,
@@ -414,7 +414,7 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
     }  # fmt: skip
     assert [(one.collection, one.document) for one in state.damaged] == [("default", "d7")]
     registry = CollectorRegistry()
-    registry.register(LedgerCollector(stores.ledger))
+    registry.register(LedgerCollector(stores.ledger, server=lambda: server.ask(stores.redis)))
     for status, value in (("sound", 19), ("repaired", 1), ("damaged", 1)):
         sample = registry.get_sample_value("verso_scrub_documents_total", {"status": status})
         assert sample == value

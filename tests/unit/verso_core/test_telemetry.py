@@ -26,5 +26,6 @@ def test_a_line_is_json_with_service_time_and_extras() -> None:
 
 def test_a_line_written_about_a_slice_carries_its_id() -> None:
     with about("job.3"):
-        assert _line("x")["slice"] == "job.3"
+        line = _line("x")
+        assert (line["job"], line["slice"]) == ("job", "job.3")
     assert "slice" not in _line("x")

@@ -9,8 +9,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Precision, Queue, TextPolicy
-from verso_core.ledger import Backlog, Depth, Health, Scrub
+from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
 from verso_keeper.collector import LedgerCollector
+
+SERVER = Server(append_ok=False, memory_bytes=100, memory_limit_bytes=400, clients=5)
 
 
 class Counts:
@@ -71,7 +73,7 @@ def _collection(name: str) -> Collection:
 
 def _scrape(counts: Counts) -> str:
     registry = CollectorRegistry()
-    registry.register(LedgerCollector(counts))
+    registry.register(LedgerCollector(counts, server=lambda: SERVER))
     return generate_latest(registry).decode()
 
 
@@ -92,6 +94,10 @@ def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
         "verso_records_damaged 1.0",
         "verso_scrub_pass_progress_ratio 0.3125",
         "verso_scrub_pass_age_seconds 60.0",
+        "verso_ledger_append_ok 0.0",
+        "verso_ledger_memory_bytes 100.0",
+        "verso_ledger_memory_limit_bytes 400.0",
+        "verso_ledger_clients 5.0",
     ):
         assert line in page
     assert "verso_worker_beat_age_seconds" not in page

@@ -89,6 +89,11 @@ class Pool(Generic[Work]):
         self._changed = threading.Condition()
         self._closed = False
 
+    @property
+    def waiting(self) -> int:
+        """How many texts wait now."""
+        return len(self._items)
+
     def put(self, works: Sequence[Work], costs: Sequence[int]) -> Request:
         """Add a request's texts; wait for the results on what is returned."""
         request = Request(len(works))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from verso_worker.engine.batching import Closed, Item, Pool
+from verso_worker.engine.tally import Tally
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ class Lane(Generic[Work, Result]):
         self._rows = rows
         self._padding = padding
         self._pool: Pool[Work] = Pool()
+        self._tally = Tally()
         self._threads = [
             threading.Thread(target=self._work, name=f"lane-{name}-{number}", daemon=True)
             for number in range(threads)
@@ -53,6 +55,10 @@ class Lane(Generic[Work, Result]):
     def submit(self, works: Sequence[Work], costs: Sequence[int]) -> list[Result | Exception]:
         """Run every piece of work and give the results in order; a failed one is its exception."""
         return self._pool.put(works, costs).wait()
+
+    def figures(self) -> dict[str, float]:
+        """Give what was done so far, and how many texts wait."""
+        return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:
         """Finish what waits and end the threads."""
@@ -73,10 +79,12 @@ class Lane(Generic[Work, Result]):
     def _finish(self, items: list[Item[Work]]) -> None:
         """Run a batch; one that fails whole is halved until the texts at fault stand alone."""
         try:
-            results = self._run([item.work for item in items])
+            with self._tally.batch(texts=len(items), tokens=sum(item.cost for item in items)):
+                results = self._run([item.work for item in items])
         except Exception as exc:  # noqa: BLE001  (whatever it is, the neighbours must not fail)
             if len(items) == 1:
                 log_failure(self._name, exc)
+                self._tally.failed()
                 items[0].finish(exc)
                 return
             middle = len(items) // 2

@@ -2,6 +2,7 @@
 
     op       header                    blobs               reply header              reply blobs
     info     -                         -                   artifact, device, ...     -
+    figures  -                         -                   lanes: {name: counts}     -
     encode   -                         texts               tokens                    vectors
     code     -                         vectors, texts      coded: [bool]             payloads
     read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
@@ -30,6 +31,7 @@ from verso_worker.wire import Client, Handler
 CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""
 
+_FIGURES_S = 2.0  # a scrape must not wait for an engine that hangs
 _LITTLE = np.dtype("<f4")
 
 
@@ -62,6 +64,10 @@ class Model(Protocol):
         self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int, timings: Timings
     ) -> list[Guess]:
         """Give guesses."""
+        ...
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Give what each lane has done."""
         ...
 
 
@@ -109,6 +115,7 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
 
     return {
         "info": lambda _header, _blobs: (info, []),
+        "figures": lambda _header, _blobs: ({"lanes": model.figures()}, []),
         "encode": encode,
         "code": code,
         "read": read,
@@ -125,6 +132,8 @@ class EngineClient:
 
     def __init__(self, socket_path: Path, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._client = Client(socket_path, timeout_s)
+        # Apart, since a scrape is no use of the engine: see idle_s.
+        self._gauge = Client(socket_path, _FIGURES_S)
 
     @property
     def idle_s(self) -> float:
@@ -134,6 +143,11 @@ class EngineClient:
     def info(self) -> dict[str, Any]:
         """Give what the engine serves: artifact, space and codec ids, device, versions."""
         return self._client.call("info")[0]
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Give what each lane has done since the engine was started."""
+        lanes: dict[str, dict[str, float]] = self._gauge.call("figures")[0]["lanes"]
+        return lanes
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
         """Give each text's vector; what passes the encoder's window is not seen."""
@@ -190,6 +204,7 @@ class EngineClient:
     def close(self) -> None:
         """Close idle connections."""
         self._client.close()
+        self._gauge.close()
 
 
 def _bytes(vectors: NDArray[np.float32]) -> bytes:

@@ -23,6 +23,7 @@ from verso_worker.engine.batching import Closed, Item, Pool
 from verso_worker.engine.decoder import Cache, Decoder, Memory, Scores
 from verso_worker.engine.lanes import log_failure
 from verso_worker.engine.noise import Noise
+from verso_worker.engine.tally import Tally
 from verso_worker.engine.vocabulary import Vocabulary
 
 _GROUP_RECORDS = 256
@@ -62,6 +63,7 @@ class Reader:
         self._last = np.zeros(rows, np.int64)
         self._texts = np.zeros((rows, decoder.codec.max_tokens), np.int32)
         self._pool: Pool[Record] = Pool()
+        self._tally = Tally()
         self._thread = threading.Thread(target=self._work, name="lane-read", daemon=True)
         self._thread.start()
 
@@ -81,6 +83,10 @@ class Reader:
             part = slice(start, start + _GROUP_RECORDS)
             texts += self._read_group(payloads[part], vectors[part], disturbed=disturbed)
         return texts
+
+    def figures(self) -> dict[str, float]:
+        """Give what was done so far, and how many records wait; a batch is one step."""
+        return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:
         """Finish what waits and end the thread."""
@@ -108,11 +114,13 @@ class Reader:
             except Closed:
                 return
             try:
-                self._admit(items)
-                self._step()
+                with self._tally.batch(texts=len(items), tokens=len(self._items) + len(items)):
+                    self._admit(items)
+                    self._step()
             except Exception as exc:  # noqa: BLE001  (the lane must live on)
                 # Nothing here depends on one payload alone; the whole step is lost, not the lane.
                 log_failure("read", exc)
+                self._tally.failed(len(self._items))
                 for item in self._items:
                     item.finish(exc)
                 self._items.clear()

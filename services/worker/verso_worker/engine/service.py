@@ -237,6 +237,16 @@ class Service:
         with (timings or Timings()).phase("infer"):
             return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
 
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Give what each lane has done since the start, by the lane's name."""
+        return {
+            "encode": self._encode.figures(),
+            "code": self._code.figures(),
+            "check": self._check.figures(),
+            "read": self._bulk_reader.figures(),
+            "read_quick": self._quick_reader.figures(),
+        }
+
     def close(self) -> None:
         """Finish what waits and end the lanes."""
         self._encode.close()
