@@ -39,10 +39,12 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring
+	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring tests/monitoring
 	$(BIN)/hadolint services/*/Dockerfile training/Dockerfile
-	@if command -v promtool >/dev/null; then promtool check config services/monitoring/prometheus.yml; \
-	  else echo 'promtool not found: the Prometheus configuration is checked by the unit tests only'; fi
+	@if command -v promtool >/dev/null; then \
+	  promtool check config services/monitoring/prometheus.yml && promtool test rules tests/monitoring/*.yml; \
+	  elif [ -n "$$CI" ]; then echo 'promtool not found'; exit 1; \
+	  else echo 'promtool not found (it comes with the prometheus package): alerts are not tested'; fi
 	@if command -v kubectl >/dev/null; then for overlay in k8s/overlays/*; do \
 	  kubectl kustomize $$overlay >/dev/null || exit 1; done; \
 	  else echo 'kubectl not found: the overlays are not rendered'; fi
