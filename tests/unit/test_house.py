@@ -22,6 +22,7 @@ from verso_gateway.settings import Settings
 ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
     ".ci",
+    ".dockerignore",
     ".gitignore",
     "CHANGELOG.md",
     "CONTRIBUTING.md",

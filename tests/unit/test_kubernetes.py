@@ -1,0 +1,256 @@
+"""The overlays as they are rendered: strictly valid, and every name they use leads somewhere."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import runpy
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+KUBERNETES = "1.37"
+OVERLAYS = [path.name for path in sorted((ROOT / "k8s/overlays").iterdir())]
+COMPONENTS = [path.name for path in sorted((ROOT / "k8s/components").iterdir())]
+CRDS = {
+    path.stem: json.loads(path.read_text()) for path in (ROOT / "tests/data/crds").glob("*.json")
+}
+WORKLOADS = ("Deployment", "StatefulSet", "Job", "CronJob")
+EXTERNAL = {("Secret", "verso-api-keys")}  # made by the operator, never in a repository
+each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+Document = dict[str, Any]
+
+
+@functools.cache
+def render(folder: Path) -> tuple[Document, ...]:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        if os.environ.get("CI"):
+            pytest.fail("kubectl is not installed")
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return tuple(document for document in yaml.safe_load_all(done.stdout) if document)
+
+
+def rendered(overlay: str) -> tuple[Document, ...]:
+    return render(ROOT / "k8s/overlays" / overlay)
+
+
+def validate(document: Document) -> None:
+    if (schema := CRDS.get(document["kind"])) is not None:
+        jsonschema.validate(document, schema)
+    else:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+
+
+def of_kind(documents: tuple[Document, ...], *kinds: str) -> Iterator[Document]:
+    return (document for document in documents if document["kind"] in kinds)
+
+
+def template(workload: Document) -> Document:
+    spec: Document = workload["spec"]
+    if workload["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    found: Document = spec["template"]
+    return found
+
+
+def labels_of_pods(documents: tuple[Document, ...]) -> list[Mapping[str, str]]:
+    return [template(one)["metadata"]["labels"] for one in of_kind(documents, *WORKLOADS)]
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether a label selector, with or without expressions, chooses these labels."""
+    plain = selector.get("matchLabels", {} if "matchExpressions" in selector else selector)
+    if any(labels.get(key) != value for key, value in plain.items()):
+        return False
+    for one in selector.get("matchExpressions", []):
+        assert one["operator"] == "In"
+        if labels.get(one["key"]) not in one["values"]:
+            return False
+    return True
+
+
+@each_overlay
+def test_an_overlay_renders_to_valid_objects(overlay: str) -> None:
+    documents = rendered(overlay)
+    names = [(one["kind"], one["metadata"]["name"]) for one in documents]
+    assert len(names) == len(set(names))
+    for document in documents:
+        validate(document)
+
+
+@each_overlay
+def test_every_object_is_labelled_and_lives_in_one_namespace(overlay: str) -> None:
+    for document in rendered(overlay):
+        meta = document["metadata"]
+        if document["kind"] == "Namespace":
+            continue
+        assert meta["namespace"] == "verso"
+        if document["kind"] in WORKLOADS:
+            for labels in (meta["labels"], template(document)["metadata"]["labels"]):
+                for name in ("name", "instance", "version", "part-of", "managed-by"):
+                    assert labels[f"app.kubernetes.io/{name}"]
+
+
+@each_overlay
+def test_every_selector_chooses_pods_that_exist(overlay: str) -> None:
+    documents = rendered(overlay)
+    pods = labels_of_pods(documents)
+    for one in of_kind(documents, "Deployment", "StatefulSet"):
+        assert matches(one["spec"]["selector"], template(one)["metadata"]["labels"])
+        # a selector cannot be changed later, so no version stands in one
+        assert list(one["spec"]["selector"]["matchLabels"]) == ["app.kubernetes.io/name"]
+    for one in of_kind(documents, "Service"):
+        assert any(matches(one["spec"]["selector"], labels) for labels in pods), one["metadata"]
+    for one in of_kind(documents, "PodDisruptionBudget"):
+        assert any(matches(one["spec"]["selector"], labels) for labels in pods), one["metadata"]
+    for one in of_kind(documents, "NetworkPolicy"):
+        spec = one["spec"]
+        chosen = [spec["podSelector"]]
+        for rule in [*spec.get("ingress", []), *spec.get("egress", [])]:
+            ends = [*rule.get("from", []), *rule.get("to", [])]
+            chosen += [end["podSelector"] for end in ends if "podSelector" in end]
+        for selector in chosen:
+            assert any(matches(selector, labels) for labels in pods), one["metadata"]["name"]
+
+
+@each_overlay
+def test_services_name_ports_that_their_pods_have(overlay: str) -> None:
+    documents = rendered(overlay)
+    for service in of_kind(documents, "Service"):
+        for one in of_kind(documents, *WORKLOADS):
+            if not matches(service["spec"]["selector"], template(one)["metadata"]["labels"]):
+                continue
+            ports: set[int | str] = set()
+            for container in template(one)["spec"]["containers"]:
+                for port in container.get("ports", []):
+                    ports |= {port["containerPort"], port["name"]}
+            for port in service["spec"]["ports"]:
+                assert port.get("targetPort", port["port"]) in ports, service["metadata"]["name"]
+
+
+@each_overlay
+def test_pods_mount_only_what_is_there_and_meet_the_restricted_standard(overlay: str) -> None:
+    documents = rendered(overlay)
+    there = {(one["kind"], one["metadata"]["name"]) for one in documents} | EXTERNAL
+    for one in of_kind(documents, *WORKLOADS):
+        pod = template(one)["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == 10001
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        claims = one["spec"].get("volumeClaimTemplates", [])
+        volumes = {
+            volume["name"] for volume in [*pod.get("volumes", []), *(c["metadata"] for c in claims)]
+        }
+        for volume in pod.get("volumes", []):
+            if "configMap" in volume:
+                assert ("ConfigMap", volume["configMap"]["name"]) in there
+            if "secret" in volume:
+                assert ("Secret", volume["secret"]["secretName"]) in there
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
+            assert "cpu" not in container["resources"]["limits"], (
+                "a limit on cores only adds latency"
+            )
+            assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
+            for source in container.get("envFrom", []):
+                assert ("ConfigMap", source["configMapRef"]["name"]) in there
+
+
+@each_overlay
+def test_whatever_serves_is_probed_and_the_worker_by_its_heartbeat(overlay: str) -> None:
+    for one in of_kind(rendered(overlay), "Deployment", "StatefulSet"):
+        [container] = template(one)["spec"]["containers"]
+        assert "livenessProbe" in container or "readinessProbe" in container
+        if one["metadata"]["name"] == "worker":
+            probe = " ".join(container["livenessProbe"]["exec"]["command"])
+            environment = {row["name"]: row.get("value") for row in container["env"]}
+            assert environment["VERSO_HEARTBEAT_FILE"] in probe
+            grace_s = template(one)["spec"]["terminationGracePeriodSeconds"]
+            assert grace_s > float(environment["VERSO_DRAIN_S"])
+
+
+def test_nothing_may_be_reached_or_reach_out_unless_it_is_said() -> None:
+    [deny] = [
+        one
+        for one in of_kind(rendered("cpu"), "NetworkPolicy")
+        if one["spec"]["podSelector"] == {}
+        and "ingress" not in one["spec"]
+        and "egress" not in one["spec"]
+    ]
+    assert deny["spec"]["policyTypes"] == ["Ingress", "Egress"]
+
+
+def test_keda_scales_a_deployment_whose_number_nobody_else_sets() -> None:
+    documents = rendered("keda")
+    [scaled] = of_kind(documents, "ScaledObject")
+    [target] = [
+        one
+        for one in of_kind(documents, "Deployment")
+        if one["metadata"]["name"] == scaled["spec"]["scaleTargetRef"]["name"]
+    ]
+    assert "replicas" not in target["spec"]
+    [trigger] = scaled["spec"]["triggers"]
+    assert "queued|running" in trigger["metadata"]["query"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert scaled["spec"]["fallback"]["replicas"] >= 1
+
+
+def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by() -> None:
+    documents = rendered("prometheus-operator")
+    services = list(of_kind(documents, "Service"))
+    config = yaml.safe_load((ROOT / "services/monitoring/prometheus.yml").read_text())
+    jobs = set()
+    for monitor in of_kind(documents, "ServiceMonitor"):
+        found = [
+            one
+            for one in services
+            if matches(monitor["spec"]["selector"], one["metadata"]["labels"])
+        ]
+        assert len(found) == 1, monitor["metadata"]["name"]
+        [endpoint] = monitor["spec"]["endpoints"]
+        assert endpoint["port"] in {port["name"] for port in found[0]["spec"]["ports"]}
+        [relabeling] = endpoint["relabelings"]
+        jobs.add(relabeling["replacement"])
+    assert jobs == {one["job_name"] for one in config["scrape_configs"]}
+
+
+def test_the_operators_rules_are_the_rules() -> None:
+    script = runpy.run_path(str(ROOT / "services/monitoring/operator_rules.py"))
+    assert script["TARGET"].read_text() == script["rendered"](), "run operator_rules.py"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> None:
+    """A copy of the tree, since kustomize takes nothing from outside a root's neighbours."""
+    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
+    shutil.copytree(ROOT / "services/monitoring", tmp_path / "services/monitoring")
+    path = tmp_path / "k8s/overlays/cpu/kustomization.yaml"
+    path.write_text(path.read_text() + f"components: [../../components/{component}]\n")
+    documents = render(path.parent)
+    for document in documents:
+        validate(document)
+    [worker] = [
+        one for one in of_kind(documents, "Deployment") if one["metadata"]["name"] == "worker"
+    ]
+    [container] = template(worker)["spec"]["containers"]
+    assert "/opt/models" in [mount["mountPath"] for mount in container["volumeMounts"]]
