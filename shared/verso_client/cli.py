@@ -459,7 +459,20 @@ def add_plugins(to: typer.Typer) -> None:
             command = found.load()
         except ModuleNotFoundError:
             continue
-        to.command(found.name)(command)
+        group, _, name = found.name.rpartition(" ")
+        _group(to, group).command(name)(command)
+
+
+def _group(to: typer.Typer, name: str) -> typer.Typer:
+    """Find the group of commands of this name, or add it; no name is the app itself."""
+    if not name:
+        return to
+    for group in to.registered_groups:
+        if group.name == name and group.typer_instance is not None:
+            return group.typer_instance
+    added = typer.Typer(no_args_is_help=True)
+    to.add_typer(added, name=name)
+    return added
 
 
 def main() -> None:

@@ -29,6 +29,9 @@ CODEC_FILES = (
     "ngram.npz",
     "zstd.dict",
 )
+OPTIONAL_CODEC_FILES = ("mixture.npz",)
+"""Files of a codec that was fitted to a collection; an artifact may come without them."""
+
 OTHER_FILES = ("golden.jsonl", "MODEL_CARD.md")
 
 
@@ -174,7 +177,8 @@ def space_id(space: Space, files: Mapping[str, File]) -> str:
 
 def codec_id(codec: Codec, files: Mapping[str, File]) -> str:
     """Name a codec by the hash of its files and settings. Shape: 16 hex digits."""
-    return _name(codec, [files[name] for name in CODEC_FILES])
+    listed = [*CODEC_FILES, *(name for name in OPTIONAL_CODEC_FILES if name in files)]
+    return _name(codec, [files[name] for name in listed])
 
 
 def _name(settings: BaseModel, files: list[File]) -> str:

@@ -54,6 +54,7 @@ class Codec(IntEnum):
     NGRAM = 2
     NEURAL = 3
     SEGMENTED = 4  # several neural payloads one after another, each behind its size
+    MIXTURE = 5  # the collection's own texts and the n-gram model together
 
     @property
     def reads_vector(self) -> bool:

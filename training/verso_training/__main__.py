@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +24,17 @@ from tqdm import tqdm
 from verso_core import manifest
 from verso_core.errors import VersoError
 from verso_core.registry import Channel, assign
-from verso_training import config, dataset, encoder, evaluate, held_out, sources, tiny, train
+from verso_training import (
+    collection,
+    config,
+    dataset,
+    encoder,
+    evaluate,
+    held_out,
+    sources,
+    tiny,
+    train,
+)
 from verso_training.publish import Trained, publish, write_text_tables
 
 
@@ -103,6 +114,13 @@ def _evaluate(options: argparse.Namespace) -> None:
     print(evaluate.json_line(tallies))
 
 
+def _fit(options: argparse.Namespace) -> None:
+    with options.texts.open("rb") as stream:
+        texts = [line.rstrip(b"\r\n") for line in stream]
+    report = collection.fit(options.artifact, texts, folder=options.out, name=options.out.name)
+    print(json.dumps(dataclasses.asdict(report)))
+
+
 def _tiny_artifact(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as work:
         tiny.build(options.out, work=Path(work))
@@ -155,6 +173,11 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--run", type=Path, required=True)
     measure.add_argument("--data", type=Path, required=True)
     measure.add_argument("--artifact", type=Path, required=True)
+
+    adapt = command("fit", _fit, "an artifact's codec to one collection's texts; needs no decoder")
+    adapt.add_argument("--artifact", type=Path, required=True, help="the artifact to start from")
+    adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
+    adapt.add_argument("--out", type=Path, required=True)
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from verso_codecs import ngram
+from verso_codecs import mixture, ngram
+from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
 from verso_codecs.ranks import RankTables
 from verso_codecs.zstd import ZstdCodec
@@ -47,6 +48,21 @@ class NgramCodec:
     def decode(self, payload: bytes) -> bytes:
         """Give the bytes back; raises PatchCorrupt where the payload is no output of encode."""
         return ngram.decode(payload, self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureCodec:
+    """The n-gram model and the texts of the collection that the artifact was fitted to."""
+
+    tables: MixtureTables
+
+    def encode(self, text: bytes) -> bytes:
+        """Code any bytes."""
+        return mixture.encode(text, self.tables)
+
+    def decode(self, payload: bytes) -> bytes:
+        """Give the bytes back; raises PatchCorrupt where the payload is no output of encode."""
+        return mixture.decode(payload, self.tables)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +113,14 @@ def byte_codecs(artifact: Artifact) -> dict[Codec, ByteCodec]:
     """
     with _file(artifact.data["ngram.npz"]) as path:
         tables = NgramTables.load(path)
-    return {Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]), Codec.NGRAM: NgramCodec(tables)}
+    codecs: dict[Codec, ByteCodec] = {
+        Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
+        Codec.NGRAM: NgramCodec(tables),
+    }
+    if "mixture.npz" in artifact.data:
+        with _file(artifact.data["mixture.npz"]) as path:
+            codecs[Codec.MIXTURE] = MixtureCodec(MixtureTables.load(path, tables))
+    return codecs
 
 
 def rank_tables(artifact: Artifact) -> RankTables:

@@ -162,7 +162,7 @@ class Recorder:
             own += [
                 (codec, coder.encode(chunk))
                 for codec, coder in self.codecs.items()
-                if not (plain and codec is Codec.NGRAM)
+                if not (plain and codec in (Codec.NGRAM, Codec.MIXTURE))
             ]
             if offer is not None:
                 own.append(offer)
@@ -210,7 +210,9 @@ class Recorder:
         return texts
 
     def _decode_bytes(self, codec: Codec, payload: bytes) -> bytes | None:
-        coder = _Raw() if codec is Codec.RAW else self.codecs[codec]
+        coder = _Raw() if codec is Codec.RAW else self.codecs.get(codec)
+        if coder is None:  # damaged: this artifact never wrote such a payload
+            return None
         try:
             return coder.decode(payload)
         except PatchCorrupt:

@@ -10,7 +10,7 @@ from verso_codecs import kernel
 PROGRAM = """
 import hashlib
 import numpy as np
-from verso_codecs import coder, ngram, ranks
+from verso_codecs import coder, history, mixture, mixture_fit, mixture_model, ngram, ranks
 
 rng = np.random.default_rng(5)
 chances = rng.integers(1, 65536, 2000).astype(np.uint16)
@@ -35,6 +35,24 @@ for text in (b"", texts[0], b"disk full disk full", bytes(range(0, 256, 7))):
     payload = ngram.encode(text, tables)
     print(payload.hex(), ngram.decode(payload, tables) == text)
 print(hashlib.sha256(tables.model.table.tobytes()).hexdigest())
+
+texts = [b"1117838570 node-%d 2005.06.03-22.4%d.50 node-%d down" % (n, n, n) for n in range(6)]
+counted = history.empty(10, size_bytes=400, clock_shift_s=3600)
+history.count_texts(counted, texts)
+blank = mixture_fit.unmixed()
+mixing = mixture_model.Mixing(
+    rng.integers(-999, 999, blank.stretches.shape).astype(np.int16),
+    rng.integers(-1999, 1999, blank.weights.shape).astype(np.int32),
+    rng.integers(-999, 999, blank.end_stretches.shape).astype(np.int16),
+    rng.integers(-9999, 9999, blank.end_weights.shape).astype(np.int32),
+)
+made = mixture.MixtureTables(
+    tuple(texts), mixture_model.Tables(tables.model, counted, mixing)
+)
+for text in (b"", texts[1], b"1117838571000 node-7 2005-06-03", bytes(range(0, 256, 7))):
+    payload = mixture.encode(text, made)
+    print(payload.hex(), mixture.decode(payload, made) == text)
+print([hashlib.sha256(np.asarray(part).tobytes()).hexdigest() for part in counted])
 """
 
 
