@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from verso_client import render, sources
+from verso_client import render, retrieval, sources
 from verso_client.client import Client
 from verso_client.documents import Document
 from verso_client.http import DEFAULT_URL
@@ -47,6 +47,8 @@ collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete 
 jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")
 app.add_typer(collections_app, name="collections")
 app.add_typer(jobs_app, name="jobs")
+eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
+app.add_typer(eval_app, name="eval")
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -325,6 +327,34 @@ def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> 
     with _client(context) as client:
         job = client.replay(job_id)
     _print_json(job) if as_json else render.job(_out(), job)
+
+
+@eval_app.command("retrieval")
+def evaluate_retrieval(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/.")
+    ],
+    split: Annotated[str, typer.Option(help="Which questions: qrels/SPLIT.tsv.")] = "test",
+    precision: Annotated[Precision, typer.Option(help="How vectors are stored.")] = Precision.INT8,
+    patience: Annotated[
+        float, typer.Option(min=1, help="Longest wait for all texts to be verified, seconds.")
+    ] = 7200.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how well a fresh collection finds what it should; the collection is deleted."""
+    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, _bar() as progress:
+        given = retrieval.read(folder, split=split)
+        task = progress.add_task("taking in", total=len(given.documents))
+        report = retrieval.evaluate(
+            client,
+            given,
+            split=split,
+            precision=precision,
+            patience_s=patience,
+            tell=lambda state: progress.update(task, completed=state.done),
+        )
+    _print_json(report) if as_json else render.retrieval(_out(), report)
 
 
 def _read_all(

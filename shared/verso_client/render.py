@@ -20,6 +20,7 @@ from verso_client.answers import (
     Statistics,
     StoredText,
 )
+from verso_client.retrieval import Report
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20
@@ -108,6 +109,33 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
             *(str(one.dim), one.space, created),
         )
     console.print(table)
+
+
+def retrieval(console: Console, found: Report) -> None:
+    """Show how well each mode of search found what it should."""
+    table = Table(
+        f"{found.name}, {found.split}", "texts", "nDCG@10", "recall@10", "recall@100", "ms a search"
+    )
+    for row in found.rows:
+        table.add_row(
+            *(row.mode, row.texts, f"{100 * row.ndcg:.2f}", f"{100 * row.recall_10:.1f}"),
+            *(f"{100 * row.recall_100:.1f}", f"{row.ms:.0f}"),
+        )
+    console.print(table)
+    same = "the same" if found.same_before_and_after else "NOT the same"
+    console.print(
+        f"{found.documents:,} documents in {found.chunks:,} chunks, {found.questions:,} questions, "
+        f"vectors {found.precision}; verified texts at the first pass {found.verified_before:,}, "
+        f"at the second {found.verified_after:,}; the answers were {same}",
+        highlight=False,
+    )
+    console.print(
+        f"bytes a chunk: text {found.bytes_text / found.chunks:.1f}, "
+        f"vector {found.bytes_vectors / found.chunks:.1f}, "
+        f"patch {found.bytes_patches / found.chunks:.1f}, "
+        f"words {found.bytes_terms / found.chunks:.1f}; {found.seconds:.0f} s in all",
+        highlight=False,
+    )
 
 
 def scrub(console: Console, found: ScrubState) -> None:

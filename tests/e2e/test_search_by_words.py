@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,3 +84,32 @@ def test_words_are_refused_where_there_are_none(
     assert verso.search("the of", collection=hybrid, mode=SearchMode.SPARSE).hits == ()
     with pytest.raises(CollectionExists):
         verso.create_collection(hybrid)
+
+
+def test_retrieval_is_measured_on_what_is_served(
+    platform: Platform, tmp_path: Path, lines: Callable[[int], list[Document]]
+) -> None:
+    """Every question is a line's own words, so each finds it; the collection is gone afterwards."""
+    (tmp_path / "qrels").mkdir()
+    documents, asked = lines(30), [3, 11, 27]
+    rows = [{"_id": one.id, "text": str(one.text)} for one in documents]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"_id": str(n), "text": rows[n]["text"]}) for n in asked)
+    )
+    judged = "".join(f"{n}\tline/{n}\t1\n" for n in asked)
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    command = [sys.executable, "-m", "verso_client.cli", "--url", platform.url]
+    ran = subprocess.run(
+        [*command, "eval", "retrieval", str(tmp_path), "--json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    report = json.loads(ran.stdout)
+    assert (report["documents"], report["questions"], report["verified_after"]) == (30, 3, 30)
+    assert report["same_before_and_after"] is True
+    assert [row["mode"] for row in report["rows"]] == ["dense", "sparse", "hybrid"] * 2
+    assert all(row["ndcg"] == 1.0 for row in report["rows"] if row["mode"] != "dense")
+    with platform.client() as client:
+        assert not [one for one in client.collections() if one.name.startswith("eval-")]
