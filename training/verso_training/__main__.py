@@ -4,6 +4,8 @@ python -m verso_training prepare --recipe cpu --data DIR --out PREPARED
 python -m verso_training train --recipe cpu --prepared PREPARED --run RUN [--resume]
 python -m verso_training publish --prepared PREPARED --run RUN --data DIR --out models/default
 python -m verso_training evaluate --run RUN --data DIR --artifact models/default
+python -m verso_training head --recipe intents --data DIR --artifact models/default \
+    --work WORK --out models/heads
 python -m verso_training tiny-artifact OUT
 """
 
@@ -121,6 +123,24 @@ def _fit(options: argparse.Namespace) -> None:
     print(json.dumps(dataclasses.asdict(report)))
 
 
+def _head(options: argparse.Namespace) -> None:
+    from verso_training.heads import recipe
+    from verso_training.quality import shipped
+
+    with tqdm(total=100, unit="%", desc=options.recipe) as bar:
+        head = shipped.train(
+            recipe.load(options.recipe),
+            shipped.Job(
+                data=options.data,
+                artifact=options.artifact,
+                out_dir=options.out,
+                work=options.work,
+                on_progress=lambda p: bar.update(round(100 * p.share) - bar.n),
+            ),
+        )
+    print(f"{head.name}/{head.version}")
+
+
 def _tiny_artifact(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as work:
         tiny.build(options.out, work=Path(work))
@@ -178,6 +198,13 @@ def _parser() -> argparse.ArgumentParser:
     adapt.add_argument("--artifact", type=Path, required=True, help="the artifact to start from")
     adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
     adapt.add_argument("--out", type=Path, required=True)
+
+    head = command("head", _head, "train a head that ships, from the public data sets")
+    head.add_argument("--recipe", required=True, help="a name in recipes/heads or a TOML file")
+    head.add_argument("--data", type=Path, required=True)
+    head.add_argument("--artifact", type=Path, required=True, help="whose encoder it reads")
+    head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
+    head.add_argument("--out", type=Path, required=True, help="models/heads")
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)

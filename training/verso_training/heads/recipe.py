@@ -66,10 +66,18 @@ class ClassifyConfig:
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class AnswerConfig:
-    """A reader; see ``verso_training.heads.reader``."""
+    """A reader; see ``verso_training.heads.reader``.
+
+    Attributes:
+        layers: Of the head that ships.
+        beside: Heads trained on the same adapter for comparison only.
+        minutes: Of processor time.
+        stride: Tokens that two windows share.
+    """
 
     layers: SpanLayers = SpanLayers.GELU_4_SKIP
-    minutes: float = 65.0
+    beside: tuple[SpanLayers, ...] = ()
+    minutes: float = 55.0
     rate: float = 8e-4
     rank: int = 16
     alpha: float = 32.0

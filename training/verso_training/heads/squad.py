@@ -156,7 +156,7 @@ def windows(
         all_windows: False for training: of a long context only one window, one that holds an
             answer if any does.
     """
-    cls, sep = (_special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
+    cls, sep = (special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
     for index, row in enumerate(questions):
         asked = tokenizer.encode(row.question, add_special_tokens=False).ids[:MAX_QUESTION]
         context = tokenizer.encode(row.context, add_special_tokens=False)
@@ -189,7 +189,8 @@ def windows(
                 yield (holding or made)[0]
 
 
-def _special(tokenizer: Tokenizer, name: str) -> int:
+def special(tokenizer: Tokenizer, name: str) -> int:
+    """The id of a token such as [CLS]."""
     number = tokenizer.token_to_id(name)
     if number is None:
         raise ArtifactInvalid(f"encoder_tokenizer.json: expected a token {name}")

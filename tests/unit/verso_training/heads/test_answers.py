@@ -1,0 +1,180 @@
+"""Readers: windows over contexts, the best span, marks, thresholds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from verso_training.heads import fitting, lora, marking, pairs, spans, squad
+from verso_training.heads.reader import Answer
+from verso_training.heads.spans import SpanHead, SpanLayers
+from verso_training.heads.squad import Question
+
+TOKENIZER = Tokenizer.from_file(
+    str(Path(__file__).parents[3] / "data" / "artifact-tiny" / "encoder_tokenizer.json")
+)
+CONTEXT = "The worker restarts the gateway. Then the queue answers, and the worker is loaded."
+
+
+def windows(question: Question, *, max_tokens: int, all_windows: bool) -> list[squad.Window]:
+    return list(
+        squad.windows(
+            [question], TOKENIZER, max_tokens=max_tokens, stride=4, all_windows=all_windows
+        )
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(16, 60))
+def test_the_windows_cover_every_character_and_name_them_right(max_tokens: int) -> None:
+    question = Question("1", "Who restarts?", CONTEXT, ("The worker",))
+    made = windows(question, max_tokens=max_tokens, all_windows=True)
+    covered = set()
+    for window in made:
+        assert len(window.ids) <= max_tokens
+        assert len(window.ids) == window.context_from + len(window.offsets) + 1
+        covered |= {i for a, b in window.offsets for i in range(a, b)}
+    assert covered == {i for i, c in enumerate(CONTEXT) if not c.isspace()}
+
+
+def test_every_occurrence_of_an_answer_is_right() -> None:
+    question = Question("1", "Who restarts?", CONTEXT, ("worker",))
+    (window,) = windows(question, max_tokens=120, all_windows=False)
+    assert len(window.starts) == 2
+    for start, end in zip(window.starts, window.ends, strict=True):
+        first = window.offsets[start - window.context_from][0]
+        last = window.offsets[end - window.context_from][1]
+        assert CONTEXT[first:last] == "worker"
+
+
+def test_a_question_without_an_answer_points_at_cls() -> None:
+    (window,) = windows(Question("1", "Why?", CONTEXT, ()), max_tokens=120, all_windows=False)
+    assert (window.starts, window.ends) == ([0], [0])
+
+
+def test_training_takes_a_window_that_holds_the_answer() -> None:
+    question = Question("1", "What is loaded?", CONTEXT, ("is loaded",))
+    (window,) = windows(question, max_tokens=24, all_windows=False)
+    assert window.starts != [0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 14), st.integers(1, 6))
+def test_the_best_span_is_the_best_of_all_pairs(seed: int, length: int, longest: int) -> None:
+    rng = np.random.default_rng(seed)
+    start, end = rng.normal(size=(2, length)).astype(np.float32)
+    allowed = rng.random(length) < 0.7
+    allowed[0] = True
+    (found,) = spans.best_spans(start, end, allowed=allowed, longest=longest)
+    every = [
+        (start[a] + end[b], a, b)
+        for a in range(length)
+        for b in range(a, min(length, a + longest))
+        if allowed[a] and allowed[b]
+    ]
+    assert found.score == pytest.approx(max(every)[0])
+    assert allowed[found.start]
+    assert found.end - found.start < longest
+
+
+@pytest.mark.parametrize("layers", list(SpanLayers))
+def test_every_head_gives_two_logits_for_each_token(layers: SpanLayers) -> None:
+    start, end = SpanHead(layers, width=96).eval()(torch.randn(2, 5, 96))
+    assert start.shape == end.shape == (2, 5)
+
+
+def test_the_heads_have_the_widths_of_the_thesis_at_768() -> None:
+    widths = {
+        layers: [layer.out_features for layer in SpanHead(layers, width=768).hidden]
+        for layers in SpanLayers
+    }
+    assert widths == {
+        SpanLayers.VANILLA: [],
+        SpanLayers.TANH_2: [384],
+        SpanLayers.GELU_2: [256],
+        SpanLayers.RELU_2_SKIP: [768],
+        SpanLayers.RELU_4: [1024, 768, 200],
+        SpanLayers.GELU_4_SKIP: [1024, 768, 384],
+    }
+
+
+def test_the_skip_adds_the_input_before_the_third_layer() -> None:
+    head = SpanHead(SpanLayers.GELU_4_SKIP, width=12).eval()
+    states = torch.randn(1, 3, 12)
+    gelu = torch.nn.functional.gelu
+    first, second, third = head.hidden
+    expected = head.out(gelu(third(gelu(second(gelu(first(states)))) + states)))
+    assert torch.allclose(torch.stack(head(states), -1), expected)
+
+
+def test_marks_are_those_of_the_squad_script() -> None:
+    assert marking.exact("The Cat!", ["cat"]) == 1.0
+    assert marking.f1("the big cat", ["a big dog"]) == pytest.approx(0.5)
+    assert marking.f1("", []) == 1.0
+    assert marking.f1("cat", []) == 0.0
+    assert marking.f1("cat", ["dog", "cat"]) == 1.0
+
+
+def test_the_threshold_is_the_best_of_all() -> None:
+    questions = [
+        Question("1", "", "", ("a",)),
+        Question("2", "", "", ()),
+        Question("3", "", "", ("b",)),
+    ]
+    given_ = [Answer("a", 5.0, 0.0), Answer("x", 3.0, 0.0), Answer("b", 1.0, 0.0)]
+    tau = marking.best_threshold(questions, given_)
+    best = marking.marks(questions, given_, null_threshold=tau).f1
+    for other in (-1.0, 0.5, 2.0, 4.0, 6.0):
+        assert best >= marking.marks(questions, given_, null_threshold=other).f1
+    assert marking.marks(questions, given_, null_threshold=4.0).refused == 100.0
+
+
+def test_pairs_are_cut_to_the_window_with_both_texts_in_it() -> None:
+    (made,) = pairs.tokenised(
+        [pairs.Pair("worker " * 60, "queue " * 60, 1.0)], TOKENIZER, max_tokens=32
+    )
+    assert len(made.ids) == 32
+    assert 10 < made.second < 22
+
+
+def test_spearman_is_scipys() -> None:
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(1)
+    one, other = rng.integers(0, 9, 50).astype(float), rng.normal(size=50)
+    assert pairs.spearman(one, other) == pytest.approx(spearmanr(one, other).statistic)
+
+
+class _Toy(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(3))
+
+    def losses(self, batch: object) -> dict[str, torch.Tensor]:
+        return {"far": ((self.weight - 1.0) ** 2).sum()}
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    examples = [squad.Window(i, [1] * 10, 1, [], [0], [0]) for i in range(64)]
+
+    def run(folder: Path, epochs: int) -> _Toy:
+        module = _Toy()
+        budget = fitting.Budget(60.0, epochs, rate=0.05, tokens_per_step=40, warmup_steps=1)
+        fitting.AdapterRun(
+            module, budget, main=examples, losses=module.losses, folder=folder
+        ).train(on_progress=lambda _: None, should_stop=lambda: False)
+        return module
+
+    once = run(tmp_path / "a", 2)
+    again = run(tmp_path / "a", 2)  # nothing is left to do
+    assert torch.equal(once.weight, again.weight)
+    further = run(tmp_path / "a", 6)
+    assert (further.weight - 1).abs().sum() < (once.weight - 1).abs().sum()
+
+
+def test_an_adapter_of_other_shape_is_refused() -> None:
+    with pytest.raises(KeyError):
+        lora.restore(_Toy(), {"other": torch.zeros(3)})

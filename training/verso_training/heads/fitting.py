@@ -1,0 +1,214 @@
+"""The loop that trains an adapter: batches of like length, a budget of processor time.
+
+Steps:
+
+1. examples in batches of like length, at most ``tokens_per_step`` with padding; optionally a first
+   phase on other, cheaper examples;
+2. every step: the losses of a batch are averaged; AdamW, one rate for all trained weights;
+3. the rate rises over the first steps, then falls linearly to zero with the share of the work
+   done: of the budget or of the epochs, whichever is further. The budget is processor time, not
+   wall time: a busy machine does not shorten the training;
+4. a checkpoint every few minutes, from which a run in the same folder goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from verso_core.errors import Cancelled
+from verso_training.heads import lora
+from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+
+
+class Example(Protocol):
+    """Something with tokens."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids."""
+        ...
+
+
+_E = TypeVar("_E", bound=Example)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long and how fast to train.
+
+    Attributes:
+        minutes: Of processor time, at most.
+        epochs: Over the main examples, at most.
+        warm_share: Of the minutes, for the first phase.
+    """
+
+    minutes: float
+    epochs: float
+    rate: float
+    tokens_per_step: int
+    warm_share: float = 0.0
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    warmup_steps: int = 40
+    checkpoint_minutes: float = 5.0
+    seed: int = 0
+
+
+@dataclass
+class _Place:
+    """Where a run stands."""
+
+    step: int = 0
+    spent_s: float = 0.0
+    warm: tuple[int, int] = (0, 0)
+    main: tuple[int, int] = (0, 0)
+
+
+class AdapterRun(Generic[_E]):
+    """One training of a module's own weights; the shared encoder below it stays."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        budget: Budget,
+        *,
+        main: Sequence[_E],
+        losses: Callable[[Sequence[_E]], Mapping[str, Tensor]],
+        warm: Sequence[_E] = (),
+        folder: Path | None = None,
+    ) -> None:
+        """Prepare a run, from its last checkpoint where ``folder`` holds one.
+
+        Args:
+            module: Trained are its parameters that want a gradient.
+            budget: How long.
+            main: Examples.
+            losses: Of one batch, by name; their mean is minimised.
+            warm: Examples of the first phase.
+            folder: For checkpoints; None keeps none.
+        """
+        self.module, self.budget, self.folder = module, budget, folder
+        self._main, self._warm, self._losses = list(main), list(warm), losses
+        self._trained = [p for p in module.parameters() if p.requires_grad]
+        self._optimiser = torch.optim.AdamW(
+            self._trained, lr=budget.rate, weight_decay=budget.weight_decay
+        )
+        self._place = _Place()
+        if folder is not None and (folder / "state.pt").exists():
+            self._restore(folder)
+
+    def train(self, *, on_progress: OnProgress, should_stop: ShouldStop) -> None:
+        """Train until budget or epochs are spent.
+
+        Raises:
+            Cancelled: ``should_stop`` said so between two steps.
+        """
+        self.module.train()
+        torch.manual_seed(self.budget.seed + self._place.step)
+        began_s, saved_s = time.process_time() - self._place.spent_s, self._place.spent_s
+        for batch, share in self._batches():
+            if should_stop():
+                raise Cancelled("the training was cancelled")
+            found = self._step(batch, share)
+            self._place.spent_s = time.process_time() - began_s
+            if self._place.step % 10 == 0:
+                on_progress(Progress(min(share, 1.0), found | {"step": float(self._place.step)}))
+            if self._place.spent_s - saved_s > self.budget.checkpoint_minutes * 60:
+                self.save()
+                saved_s = self._place.spent_s
+        self.save()
+        self.module.eval()
+
+    def save(self) -> None:
+        """Write the module's own weights, the optimiser and the place, each file whole."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_file(lora.state(self.module), self.folder / "adapter.new")
+        state = {
+            "optimiser": self._optimiser.state_dict(),
+            "place": json.dumps(asdict(self._place)),
+        }
+        torch.save(state, self.folder / "state.new")
+        (self.folder / "adapter.new").replace(self.folder / "adapter.safetensors")
+        (self.folder / "state.new").replace(self.folder / "state.pt")
+
+    def _restore(self, folder: Path) -> None:
+        lora.restore(self.module, load_file(folder / "adapter.safetensors"))
+        state = torch.load(folder / "state.pt", weights_only=True)
+        self._optimiser.load_state_dict(state["optimiser"])
+        place = json.loads(state["place"])
+        place |= {"warm": tuple(place["warm"]), "main": tuple(place["main"])}
+        self._place = _Place(**place)
+
+    def _batches(self) -> Iterator[tuple[list[_E], float]]:
+        """Batches with the share of the work that is done before each."""
+        place, budget = self._place, self.budget
+        while self._warm and self._spent() < budget.warm_share:
+            planned = _plan(self._warm, budget, epoch=place.warm[0])
+            for number in range(place.warm[1], len(planned)):
+                place.warm = (place.warm[0], number + 1)
+                yield [self._warm[i] for i in planned[number]], self._spent()
+                if self._spent() >= budget.warm_share:
+                    break
+            else:
+                place.warm = (place.warm[0] + 1, 0)
+        while True:
+            planned = _plan(self._main, budget, epoch=place.main[0])
+            for number in range(place.main[1], len(planned)):
+                batch = [self._main[i] for i in planned[number]]
+                epochs = (place.main[0] + number / len(planned)) / budget.epochs
+                share = max(self._spent(), epochs)
+                if share >= 1.0:
+                    return
+                place.main = (place.main[0], number + 1)
+                yield batch, share
+            place.main = (place.main[0] + 1, 0)
+            if place.main[0] >= budget.epochs:
+                return
+
+    def _spent(self) -> float:
+        return self._place.spent_s / (self.budget.minutes * 60)
+
+    def _step(self, batch: Sequence[_E], share: float) -> dict[str, float]:
+        warm = min(1.0, (self._place.step + 1) / self.budget.warmup_steps)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.budget.rate * warm * (1.0 - share)
+        found = self._losses(batch)
+        torch.stack(list(found.values())).mean().backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._trained, self.budget.clip_norm)
+        self._optimiser.step()
+        self._optimiser.zero_grad(set_to_none=True)
+        self._place.step += 1
+        return {f"loss/{name}": float(loss.detach()) for name, loss in found.items()}
+
+
+def _plan(examples: Sequence[Example], budget: Budget, *, epoch: int) -> list[list[int]]:
+    rng = random.Random(f"{budget.seed}:{len(examples)}:{epoch}")
+    lengths = [len(example.ids) for example in examples]
+    return plan(lengths, tokens=budget.tokens_per_step, rng=rng)
+
+
+def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[list[int]]:
+    """Batches of like length in random order, at most ``tokens`` each with padding."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i] + rng.random() * 24)
+    batches: list[list[int]] = [[]]
+    longest = 0
+    for index in order:
+        longest = max(longest, lengths[index])
+        if batches[-1] and longest * (len(batches[-1]) + 1) > tokens:
+            batches.append([])
+            longest = lengths[index]
+        batches[-1].append(index)
+    rng.shuffle(batches)
+    return batches

@@ -1,0 +1,276 @@
+"""The heads that ship, trained from the public data sets by a recipe: ``head --recipe NAME``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+from verso_core import heads, manifest
+from verso_core.heads import Calibration, Reads, Task
+from verso_training.config import RecipeInvalid
+from verso_training.heads import (
+    backbone,
+    fitting,
+    lora,
+    marking,
+    pairs,
+    reader,
+    shipping,
+    squad,
+    training,
+)
+from verso_training.heads.modules import CrossEncoder
+from verso_training.heads.recipe import AnswerConfig, HeadRecipe
+from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.vectors import OnProgress, ShouldStop
+from verso_training.quality import pairsets, selection, sets
+from verso_training.quality.sets import LabelledSet
+
+_GOLDEN_TOKENS = 96
+"""Golden samples are short windows: they are run at every start of a worker."""
+_WITHOUT_MEANING = ("unlabelled",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Where to read, work and write.
+
+    Attributes:
+        data: Folder of the public data sets.
+        artifact: Whose encoder the head reads.
+        out_dir: ``models/heads``.
+        work: For vectors and checkpoints; a later run goes on from there.
+    """
+
+    data: Path
+    artifact: Path
+    out_dir: Path
+    work: Path
+    on_progress: OnProgress
+    should_stop: ShouldStop = lambda: False
+
+
+def train(recipe: HeadRecipe, job: Job) -> heads.Head:
+    """Train, measure and write the head of a recipe.
+
+    Raises:
+        RecipeInvalid: the recipe names sets that no head is made of.
+    """
+    torch.set_num_threads(recipe.threads)
+    made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
+    return made(recipe, job)
+
+
+def _command(recipe: HeadRecipe) -> str:
+    return f"python -m verso_training head --recipe {recipe.name}"
+
+
+def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
+    if recipe.reads is not Reads.VECTOR:
+        raise RecipeInvalid(f"expected reads = vector, got {recipe.reads}")
+    groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
+    scale = manifest.load(job.artifact).manifest.space.int8_scale
+    examples = []
+    for group in groups:
+        for split in RowSplit:
+            read = group.of(split)
+            vectors = sets.stored_vectors(
+                [str(row.text) for row in read],
+                artifact=job.artifact,
+                cache=job.work / "vectors" / f"{group.name}-{split}",
+                scale=scale,
+            )
+            examples += [
+                Row(_named(group, row.label), row.text, vector, split)
+                for row, vector in zip(read, vectors, strict=True)
+                if row.label not in _WITHOUT_MEANING
+            ]
+    provenance = Provenance(
+        tuple(group.name for group in groups),
+        " and ".join(sorted({group.licence for group in groups})),
+        _command(recipe),
+    )
+    report = training.train_head(
+        recipe,
+        examples,
+        job.out_dir,
+        artifact=job.artifact,
+        provenance=provenance,
+        on_progress=job.on_progress,
+        should_stop=job.should_stop,
+    )
+    return report.head
+
+
+def _labelled(name: str, data: Path) -> LabelledSet:
+    if name == "intent_clinc150":
+        return sets.clinc(data)
+    if name in sets.LOG_SETS:
+        return sets.logs(data, name)
+    raise RecipeInvalid(f"expected a labelled set that may be shipped, got {name!r}")
+
+
+def _named(group: LabelledSet, label: str) -> str:
+    family = sets.LOG_FAMILIES.get(group.name)
+    return label if family is None else f"{family}/{label}"
+
+
+def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
+    base = backbone.load(job.artifact)
+    config = recipe.answer
+    torch.manual_seed(recipe.seed)
+    module = reader.Reader(base, config, layers=(config.layers, *config.beside))
+    asked = squad.squad(job.data, squad.Part.TRAIN)
+    short = [*squad.qamr(job.data, "dev"), *squad.qamr(job.data, "test")]
+    main = [*asked, *squad.mined(asked, count=2600)]
+
+    def windows(questions: list[squad.Question]) -> list[squad.Window]:
+        made = squad.windows(
+            questions,
+            base.tokenizer,
+            max_tokens=config.max_tokens,
+            stride=config.stride,
+            all_windows=False,
+        )
+        return list(made)
+
+    folder = job.work / "runs" / recipe.name
+    if not (folder / "finished").exists():
+        budget = fitting.Budget(
+            config.minutes, 9.0, config.rate, config.tokens_per_step, warm_share=0.12
+        )
+        run = fitting.AdapterRun(
+            module,
+            budget,
+            main=windows(main),
+            warm=windows(short),
+            losses=module.losses,
+            folder=folder,
+        )
+        run.train(on_progress=job.on_progress, should_stop=job.should_stop)
+        (folder / "finished").touch()
+    lora.restore(module, load_file(folder / "adapter.safetensors"))
+    return _ship_reader(recipe, job, base, module, config)
+
+
+def _ship_reader(
+    recipe: HeadRecipe,
+    job: Job,
+    base: backbone.Backbone,
+    module: reader.Reader,
+    config: AnswerConfig,
+) -> heads.Head:
+    only = module.only(config.layers)
+    parts = {}
+    for part in (squad.Part.DEV, squad.Part.EVAL):
+        questions = squad.squad(job.data, part)
+        found = reader.answers(
+            questions, base.tokenizer, logits=reader.logits_of(only), config=config
+        )
+        parts[part] = (questions, found)
+    threshold = marking.best_threshold(*parts[squad.Part.DEV])
+    dev, final, plain = (
+        marking.marks(*parts[part], null_threshold=t)
+        for part, t in (
+            (squad.Part.DEV, threshold),
+            (squad.Part.EVAL, threshold),
+            (squad.Part.EVAL, 0.0),
+        )
+    )
+    auroc = selection.answerable(*parts[squad.Part.EVAL])
+    samples = [
+        window
+        for window in squad.windows(
+            parts[squad.Part.DEV][0],
+            base.tokenizer,
+            max_tokens=_GOLDEN_TOKENS,
+            stride=16,
+            all_windows=False,
+        )
+        if len(window.ids) <= _GOLDEN_TOKENS
+    ][:12]
+    trained = Trained(
+        recipe=recipe,
+        module=only,
+        outputs=("start", "end"),
+        samples=[_pair_inputs(window.ids, window.context_from) for window in samples],
+        provenance=Provenance(
+            ("qa_squad (training articles)", "qa_qamr"),
+            "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
+            _command(recipe),
+        ),
+        card=selection.reader_card(dev, final, plain, threshold=threshold, auroc=auroc),
+        calibration=Calibration(null_threshold=threshold),
+        metrics={
+            "dev_f1": dev.f1,
+            "eval_exact": final.exact,
+            "eval_f1": final.f1,
+            "eval_f1_answerable": final.answerable_f1,
+            "eval_refused": final.refused,
+            "eval_f1_untuned": plain.f1,
+            "eval_auroc_answerable": auroc,
+        },
+        sources=base.sources,
+        max_tokens=config.max_tokens,
+        stride=config.stride,
+    )
+    folder = shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)
+    return heads.load(folder).head
+
+
+def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
+    base = backbone.load(job.artifact)
+    config = recipe.score
+    torch.manual_seed(recipe.seed)
+    module = CrossEncoder(lora.adapt(base, rank=config.rank, alpha=config.alpha))
+    folder = job.work / "runs" / recipe.name
+    if not (folder / "finished").exists():
+        budget = fitting.Budget(config.minutes, config.epochs, config.rate, config.tokens_per_step)
+        examples = pairs.tokenised(
+            pairsets.shippable(job.data, seed=recipe.seed),
+            base.tokenizer,
+            max_tokens=config.max_tokens,
+        )
+        run = fitting.AdapterRun(
+            module, budget, main=examples, losses=pairs.losses(module), folder=folder
+        )
+        run.train(on_progress=job.on_progress, should_stop=job.should_stop)
+        (folder / "finished").touch()
+    lora.restore(module, load_file(folder / "adapter.safetensors"))
+    module.eval()
+    figures = selection.scorer(module, base, data=job.data, max_tokens=config.max_tokens)
+    shown = pairs.tokenised(
+        pairsets.snli(job.data, "test")[:12], base.tokenizer, max_tokens=config.max_tokens
+    )
+    trained = Trained(
+        recipe=recipe,
+        module=module,
+        outputs=("score",),
+        samples=[_pair_inputs(pair.ids, pair.second) for pair in shown],
+        provenance=Provenance(
+            ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
+            "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
+            _command(recipe),
+        ),
+        card=selection.scorer_card(figures),
+        metrics=figures,
+        sources=base.sources,
+        max_tokens=config.max_tokens,
+    )
+    return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
+
+
+def _pair_inputs(ids: list[int], second: int) -> dict[str, NDArray[np.int64]]:
+    types = np.zeros(len(ids), np.int64)
+    types[second:] = 1
+    return {
+        "input_ids": np.array(ids, np.int64),
+        "attention_mask": np.ones(len(ids), np.int64),
+        "token_type_ids": types,
+    }
