@@ -13,6 +13,7 @@ from verso_client.answers import (
     ItemError,
     Job,
     JobEvent,
+    RegistryState,
     ScrubState,
     Statistics,
     StoredText,
@@ -21,6 +22,7 @@ from verso_client.async_client import AsyncClient
 from verso_client.client import Client
 from verso_client.documents import Document
 from verso_client.operations import Progress
+from verso_client.releases import Training
 from verso_client.retries import Retries
 
 __all__ = [
@@ -40,8 +42,10 @@ __all__ = [
     "Job",
     "JobEvent",
     "Progress",
+    "RegistryState",
     "Retries",
     "ScrubState",
     "Statistics",
     "StoredText",
+    "Training",
 ]

@@ -190,6 +190,32 @@ class ScrubState(Answer):
     damaged_documents: tuple[Damaged, ...] = ()
 
 
+class WithdrawnState(Answer):
+    """A canary that was taken back."""
+
+    version: str
+    reason: str
+    time: datetime
+
+
+class RolloutState(Answer):
+    """What the channels of a head, or of the artifact, serve."""
+
+    stable: str | None = None
+    canary: str | None = None
+    share: float
+    previous: str | None = None
+    withdrawn: WithdrawnState | None = None
+
+
+class RegistryState(Answer):
+    """Which models serve; ``workers`` says what each worker took up, and what it refused."""
+
+    artifact: RolloutState
+    heads: dict[str, RolloutState]
+    workers: tuple[dict[str, Any], ...] = ()
+
+
 class Job(Answer):
     """State of a job. ``ok`` and ``failed`` count items."""
 

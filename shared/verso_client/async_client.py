@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import operations
+from verso_client import operations, releases
 from verso_client.answers import (
     CollectionInfo,
     Embedded,
@@ -19,6 +19,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    RegistryState,
     ScrubState,
     Statistics,
     StoredText,
@@ -27,6 +28,7 @@ from verso_client.documents import Document
 from verso_client.exchange import Call, Pause, Reply, Steps, error_of
 from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_event, reply_of
 from verso_client.operations import Progress, Query
+from verso_client.releases import Training
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
 from verso_core.jobs import Filter, Precision, SearchMode, SearchSetting, TextPolicy
@@ -217,6 +219,22 @@ class AsyncClient:
     async def scrub(self, *, now: bool = False) -> ScrubState:
         """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
         return await self._run(operations.scrub(self._retries, now=now))
+
+    async def train(self, training: Training) -> Job:
+        """Ask for a head to be trained and give the job, without waiting for it."""
+        return await self._run(releases.train(training, self._retries))
+
+    async def registry(self) -> RegistryState:
+        """Tell which models serve, and what each worker took up or refused."""
+        return await self._run(releases.registry(self._retries))
+
+    async def promote(self, head: str | None = None) -> RegistryState:
+        """Make a head's canary stable, or without a name the artifact's."""
+        return await self._run(releases.change("promote", self._retries, head=head))
+
+    async def rollback(self, head: str | None = None) -> RegistryState:
+        """Take a canary back; without one, go back to what was stable before."""
+        return await self._run(releases.change("rollback", self._retries, head=head))
 
     async def ready(self) -> bool:
         """Whether the platform can do work now."""

@@ -7,34 +7,34 @@ status 2. Other packages add commands through the entry-point group "verso.comma
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from verso_client import render, retrieval, sources
-from verso_client.client import Client
+from verso_client.cli_models import models_app, train_app
 from verso_client.documents import Document
 from verso_client.http import DEFAULT_URL
 from verso_client.operations import Progress as IngestProgress
-from verso_client.retries import Retries
 from verso_client.sources import Format
-from verso_core.errors import RequestInvalid, VersoError
+from verso_client.terminal import AsJson, Target
+from verso_client.terminal import client as _client
+from verso_client.terminal import out as _out
+from verso_client.terminal import print_json as _print_json
+from verso_client.terminal import telling as _telling
+from verso_core.errors import RequestInvalid
 from verso_core.jobs import Filter, Precision, Scalar, SearchMode, Status, TextPolicy
 
 PLUGINS = "verso.commands"
-_PATIENCE_S = 10.0
 _INGEST_PATIENCE_S = 600.0
 
 app = typer.Typer(
@@ -49,18 +49,10 @@ app.add_typer(collections_app, name="collections")
 app.add_typer(jobs_app, name="jobs")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
 app.add_typer(eval_app, name="eval")
+app.add_typer(train_app, name="train")
+app.add_typer(models_app, name="models")
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-
-
-@dataclass(frozen=True)
-class Target:
-    """Which platform the commands speak to."""
-
-    url: str
-    api_key: str | None
-    patience_s: float | None
 
 
 @app.callback()
@@ -428,32 +420,6 @@ def _vectors(path: Path) -> list[list[float]]:
     return parsed
 
 
-@contextlib.contextmanager
-def _client(context: typer.Context, *, patience_s: float = _PATIENCE_S) -> Iterator[Client]:
-    chosen: Target = context.obj
-    retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
-    with _telling(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as client:
-        yield client
-
-
-@contextlib.contextmanager
-def _telling() -> Iterator[None]:
-    """Turn expected failures into one line on standard error and exit status 1."""
-    try:
-        yield
-    except VersoError as error:
-        _fail(error.code, error.detail)
-    except OSError as error:
-        _fail("file", f"{error.strerror}: {error.filename}")
-    except KeyboardInterrupt:
-        _fail("interrupted", "what was accepted goes on without you")
-
-
-def _fail(code: str, detail: str) -> NoReturn:
-    typer.echo(f"{code}: {detail}", err=True)
-    raise typer.Exit(1)
-
-
 def _bar() -> Progress:
     console = Console(stderr=True)
     return Progress(
@@ -465,17 +431,6 @@ def _bar() -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
-
-
-def _out() -> Console:
-    return Console()
-
-
-def _print_json(value: BaseModel | list[Any]) -> None:
-    rows = value if isinstance(value, list) else [value]
-    dumped = [row.model_dump(mode="json", exclude_none=True) for row in rows]
-    shown = dumped if isinstance(value, list) else dumped[0]
-    typer.echo(json.dumps(shown, ensure_ascii=True, indent=2))
 
 
 def add_plugins(to: typer.Typer) -> None:

@@ -137,3 +137,16 @@ def test_beyond_loopback_only_callers_with_a_key_are_served(
     with Client(platform.url, api_key=key) as known:
         assert [found.name for found in known.collections()] == ["default"]
     platform.close()
+
+
+def test_what_serves_is_told_and_what_is_not_there_is_not_promoted(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+) -> None:
+    shown = json.loads(verso_command("models", "list", "--json").stdout)
+    assert shown["artifact"]["stable"]
+    assert b"artifact" in verso_command("models", "list").stdout
+    assert verso_command("models", "show").returncode == 0
+    done = verso_command("models", "promote")
+    assert (done.returncode, done.stderr[:16]) == (1, b"request_invalid:")
+    assert verso_command("models", "rollback", "nothing").stderr.startswith(b"head_unknown:")
+    assert verso_command("train", "head", "mood").returncode == 2

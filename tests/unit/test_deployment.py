@@ -15,7 +15,12 @@ import yaml
 ROOT = Path(__file__).parents[2]
 KUBERNETES = "1.37"
 BASE = sorted((ROOT / "k8s/base").glob("*.yaml"))
-SETTINGS = ("verso_gateway.settings", "verso_keeper.settings", "verso_worker.settings")
+SETTINGS = (
+    "verso_gateway.settings",
+    "verso_keeper.settings",
+    "verso_training.service.settings",
+    "verso_worker.settings",
+)
 
 Document = dict[str, Any]
 
@@ -85,7 +90,7 @@ def test_deployments_set_only_settings_that_exist() -> None:
 
 def test_compose_names_files_that_exist_and_hardens_our_services() -> None:
     compose = documents(ROOT / "docker-compose.yml")[0]
-    for name in ("gateway", "worker", "keeper"):
+    for name in ("gateway", "worker", "keeper", "trainer"):
         service = compose["services"][name]
         assert (ROOT / service["build"]["dockerfile"]).is_file()
         assert service["read_only"] is True

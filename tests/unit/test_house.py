@@ -40,7 +40,12 @@ TOP_LEVEL = {
     "tests",
     "training",
 }
-SETTINGS = ("verso_gateway.settings", "verso_keeper.settings", "verso_worker.settings")
+SETTINGS = (
+    "verso_gateway.settings",
+    "verso_keeper.settings",
+    "verso_training.service.settings",
+    "verso_worker.settings",
+)
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

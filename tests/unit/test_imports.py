@@ -59,6 +59,10 @@ CASES = {
         {"verso_core", "verso_codecs", "verso_worker"},
         {"torch", "transformers", "celery", "redis", "fastapi"} | STORES,
     ),
+    "verso_training.service.__main__": (
+        {"verso_core", "verso_training"},
+        MODELS | STORES | ARRAYS | {"celery", "fastapi"},
+    ),
     "verso_codecs.ngram": (
         {"verso_core", "verso_codecs"},
         MODELS | STORES | {"celery", "redis", "fastapi"},

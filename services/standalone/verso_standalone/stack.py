@@ -1,7 +1,8 @@
 """The whole platform on one machine: which processes, in which order, with which settings.
 
-    start   Valkey, and when it answers: worker, keeper, gateway; then wait until /readyz is true
-    stop    gateway (answers what is open), worker (finishes what is in hand), keeper, Valkey
+    start   Valkey, and when it answers: worker, keeper, gateway, and a trainer where torch is
+            installed; then wait until /readyz is true
+    stop    gateway (answers what is open), worker (finishes what is in hand), the others, Valkey
 
 Only Valkey has to be there before the others. Everything else finds its peers by itself and again
 after one of them was restarted, which is also how the platform lives on many machines.
@@ -9,6 +10,7 @@ after one of them was restarted, which is also how the platform lives on many ma
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import json
 import os
@@ -36,7 +38,7 @@ from verso_standalone.process import Process
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
 _VALKEY_TIMEOUT_S = 60.0
-_GRACE_S = {"gateway": 10.0, "worker": 20.0, "keeper": 5.0, "valkey": 20.0}
+_GRACE_S = {"gateway": 10.0, "worker": 20.0, "trainer": 10.0, "keeper": 5.0, "valkey": 20.0}
 _DEATHS_BEFORE_GIVING_UP = 2
 _LOOK_S = 0.25
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -104,6 +106,11 @@ def find_artifact(models: Path | None = None) -> Path:
     raise ArtifactInvalid(f"expected an artifact below {looked}; name one with --artifact")
 
 
+def can_train() -> bool:
+    """Whether heads can be trained here: what the extra ``training`` brings is installed."""
+    return importlib.util.find_spec("torch") is not None
+
+
 class Stack:
     """The processes of one platform."""
 
@@ -147,6 +154,9 @@ class Stack:
             for name, where in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
                 self._run(name, argv, where=where, environment=environment)
+            if can_train():
+                argv = [sys.executable, "-m", "verso_training.service"]
+                self._run("trainer", argv, where="", environment=environment)
             self._await(
                 "the platform", self.ready, timeout_s=self.config.ready_timeout_s, stopped=stopped
             )

@@ -1,0 +1,137 @@
+"""A user's path: labelled logs go in, a head is trained on them, tried, promoted, taken back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import Platform
+
+from verso_client import Client, Document, RegistryState, Training
+from verso_core import registry
+from verso_core.errors import LabelsChanged, RequestInvalid, TrainingDataInvalid
+from verso_core.jobs import Status
+from verso_core.registry import Channel
+
+pytestmark = pytest.mark.timeout(600)
+
+LINES = {
+    "disk": "kernel: sd{n}: I/O error, sector {n}{n}, disk failed to read block",
+    "login": "sshd[{n}]: session opened for user u{n} by (uid=0)",
+}
+
+
+def labelled(count: int = 80) -> list[Document]:
+    """Make log lines whose metadata says what they are."""
+    kinds = list(LINES)
+    return [
+        Document(
+            LINES[kind].format(n=n), id=f"{kind}/{n}", metadata={"kind": kind, "number": n % 3}
+        )
+        for n in range(count)
+        for kind in (kinds[n % 2],)
+    ]
+
+
+def trained(verso: Client, training: Training) -> str:
+    """Train a head and give the version that is now its canary."""
+    job = verso.train(training)
+    stages = {event.data.get("progress", {}).get("stage") for event in verso.events(job.id)}
+    assert {"train", "publish"} <= stages
+    job = verso.wait(job.id)
+    assert job.status is Status.SUCCEEDED, job.error
+    [result] = verso.results(job.id)
+    return str(result["version"])
+
+
+def await_registry(verso: Client, done: Callable[[RegistryState], bool]) -> RegistryState:
+    """Wait until the workers have followed the registry."""
+    until = time.monotonic() + 60
+    while not done(state := verso.registry()):
+        assert time.monotonic() < until, state
+        time.sleep(0.2)
+    return state
+
+
+def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
+    verso: Client, collection: str
+) -> None:
+    assert not verso.ingest(labelled(), collection=collection).failed
+    training = Training("kinds", collection=collection, label_key="kind", licence="CC0-1.0")
+    first = trained(verso, training)
+    state = verso.registry()
+    assert (state.heads["kinds"].stable, state.heads["kinds"].canary) == (None, first)
+    assert verso.promote("kinds").heads["kinds"].stable == first
+
+    # The records carry another key as well: its values would be other labels of the same head.
+    other = Training("kinds", collection=collection, label_key="number")
+    job = verso.wait(verso.train(other).id)
+    assert job.status is Status.FAILED
+    assert isinstance(job.exception(), LabelsChanged)
+    second = trained(
+        verso, Training("kinds", collection=collection, label_key="number", new_labels=True)
+    )
+    rollout = verso.registry().heads["kinds"]
+    assert (rollout.stable, rollout.canary) == (first, second)
+    rollout = verso.rollback("kinds").heads["kinds"]
+    assert (rollout.stable, rollout.canary) == (first, None)
+    assert rollout.withdrawn is not None
+    assert rollout.withdrawn.version == second
+    with pytest.raises(RequestInvalid, match="earlier"):
+        verso.rollback("kinds")
+
+
+def test_rows_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:
+    one = [{"text": f"line {n}", "label": "only"} for n in range(20)]
+    with pytest.raises(TrainingDataInvalid, match="at least two labels"):
+        verso.train(Training("kinds", rows=one))
+    with pytest.raises(TrainingDataInvalid, match="line 2"):
+        verso.train(Training("kinds", file=b'{"text": "a", "label": "b"}\n{"text": "c"}\n'))
+
+
+def test_an_artifact_is_taken_up_tried_and_taken_back_while_texts_come_in(
+    new_platform: Callable[..., Platform],
+    variant: Callable[..., Path],
+    lines: Callable[[int], list[Document]],
+) -> None:
+    """A publish, a canary, a corrupt one and a rollback, under load: no request fails."""
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform.start()
+    models = platform.data / "models"
+    documents = lines(240)
+    with platform.client() as verso:
+        first = verso.registry().artifact.stable
+
+        def put(start: int) -> None:
+            part = documents[start : start + 60]
+            assert not verso.ingest(part, collection="default").failed
+
+        put(0)
+        variant(models / "second", 2)
+        registry.assign(models, Channel.CANARY, "second", share=1.0)
+        await_registry(verso, lambda s: _served(s, "canary") == "second")
+        put(60)
+        verso.promote()
+        await_registry(verso, lambda s: _served(s, "stable") == "second")
+        put(120)
+        spoilt = variant(models / "third", 3)
+        (spoilt / "zstd.dict").write_bytes(b"another dictionary " * 100)
+        registry.assign(models, Channel.STABLE, "third")
+        state = await_registry(verso, lambda s: bool(s.workers[0]["artifact"]["refused"]))
+        assert _served(state, "stable") == "second"
+        put(180)
+        verso.rollback()
+        found = platform.read_all("default", [d.id or "" for d in documents])
+        assert found == {str(d.id): str(d.text).encode() for d in documents}
+        artifacts = next(c for c in verso.collections() if c.name == "default").artifacts
+        assert len(artifacts) == 2
+        assert first is not None
+
+
+def _served(state: RegistryState, channel: str) -> str | None:
+    if not state.workers:
+        return None
+    found = state.workers[0]["artifact"][channel]
+    return None if found is None else str(found["name"])

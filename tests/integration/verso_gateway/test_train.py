@@ -1,0 +1,104 @@
+"""Train jobs and releases over HTTP: what is accepted, and what is refused before that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from tests.integration.verso_gateway.conftest import Hand
+
+from verso_core.jobs import Kind, Queue, read_slice
+from verso_core.ledger import Ledger
+from verso_core.training import Labelled, unpack_rows
+
+ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
+BODY = {"head": "mood", "source": {"rows": ROWS}, "recipe": {"classify": {"hidden": 8}}}
+
+
+@pytest.fixture
+def trainer(hand: Hand) -> Ledger:
+    """A ledger in which a trainer has just beaten."""
+    hand.ledger.note_trainer("t")
+    return hand.ledger
+
+
+def _code(answer: httpx2.Response) -> str:
+    return str(answer.json()["code"])
+
+
+def test_without_a_trainer_nothing_is_accepted(client: httpx2.Client, hand: Hand) -> None:
+    answer = client.post("/v1/train", json=BODY)
+    assert (answer.status_code, _code(answer)) == (503, "trainer_unavailable")
+    assert answer.json()["retryable"] is True
+    assert hand.ledger.depths()[Queue.TRAIN].queued == 0
+
+
+def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger) -> None:
+    answer = client.post("/v1/train", json=BODY)
+    assert answer.status_code == 202
+    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    work = read_slice(lease.payload)
+    assert work.kind is Kind.TRAIN
+    assert (work.params["head"], work.params["recipe"]) == ("mood", {"classify": {"hidden": 8}})
+    [item] = work.items
+    assert unpack_rows(item.blob or b"")[1] == Labelled("text 1", "y")
+
+
+@pytest.mark.parametrize("kind", ["text/csv", "application/x-ndjson"])
+def test_a_file_is_the_body_and_the_rest_the_query(
+    client: httpx2.Client, trainer: Ledger, kind: str
+) -> None:
+    if kind == "text/csv":
+        lines = ["kind,message", *(f"{row['label']},{row['text']}" for row in ROWS)]
+    else:
+        lines = [json.dumps({"kind": row["label"], "message": row["text"]}) for row in ROWS]
+    answer = client.post(
+        "/v1/train",
+        params={
+            "head": "mood",
+            "text_column": "message",
+            "label_column": "kind",
+            "settings": '{"share": 0.5}',
+        },
+        content="\n".join(lines).encode(),
+        headers={"Content-Type": kind},
+    )
+    assert answer.status_code == 202, answer.text
+    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    work = read_slice(lease.payload)
+    assert work.params["share"] == 0.5
+    assert len(unpack_rows(work.items[0].blob or b"")) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"source": {"rows": [{"text": "a", "label": "x"}]}}, "training_data_invalid"),
+        ({"source": {"rows": [{"text": "a"}]}}, "training_data_invalid"),
+        (
+            {"source": {"rows": ROWS + [{**row, "label": "z"} for row in ROWS]}},
+            "training_data_invalid",
+        ),
+        ({"source": {"collection": "nowhere", "label_key": "k"}}, "collection_unknown"),
+        ({"source": {"collection": "default"}}, "request_invalid"),
+        ({"head": "No Name"}, "request_invalid"),
+        ({"task": "sing"}, "request_invalid"),
+        ({"share": 1.5}, "request_invalid"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused_at_once(
+    client: httpx2.Client, trainer: Ledger, change: dict[str, Any], code: str
+) -> None:
+    answer = client.post("/v1/train", json={**BODY, **change})
+    assert _code(answer) == code
+    assert trainer.depths()[Queue.TRAIN].queued == 0
+
+
+def test_what_workers_serve_is_part_of_the_list_of_models(
+    client: httpx2.Client, hand: Hand
+) -> None:
+    hand.ledger.note_serving("w", {"engines": 1})
+    hand.ledger.note_beat("w")
+    assert client.get("/v1/models").json()["serving"] == {"w": {"engines": 1}}

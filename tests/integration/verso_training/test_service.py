@@ -1,0 +1,230 @@
+"""The training service on a real ledger, with real trainings in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import resource
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from verso_core import heads, registry
+from verso_core.errors import LabelsChanged, TrainingDataInvalid
+from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.ledger import AsyncLedger, Ledger, NewJob
+from verso_core.registry import Channel
+from verso_core.training import Labelled, pack_rows
+from verso_training.service import job as training_job
+from verso_training.service.desk import Trainer
+
+ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+pytestmark = pytest.mark.timeout(300)
+
+
+def some_rows(count: int = 120, labels: tuple[str, ...] = ("disk", "login")) -> list[Labelled]:
+    """Make log lines that tell their labels."""
+    dice = random.Random(7)
+    return [
+        Labelled(f"{labels[n % len(labels)]} {dice.randrange(9999)} on host {n}", label)
+        for n in range(count)
+        for label in (labels[n % len(labels)],)
+    ]
+
+
+class Bench:
+    """A trainer, and what a gateway would do around it."""
+
+    def __init__(self, ledger: Ledger, root: Path) -> None:
+        self.ledger = ledger
+        self.models = root / "models"
+        self.models.mkdir()
+        (self.models / "tiny").symlink_to(ARTIFACT)
+        registry.assign(self.models, Channel.STABLE, "tiny")
+        self.work = root / "training"
+        self.trainer = Trainer(
+            ledger, models=self.models, work=self.work, owner="t", lease_s=3.0, threads=1
+        )
+
+    def ask(self, rows: list[Labelled], **params: Any) -> str:
+        wanted = {
+            "head": "mood",
+            "task": "classify",
+            "source": {"collection": None, "label_key": None},
+            "recipe": {},
+            "share": 0.5,
+            "new_labels": False,
+            "licence": "CC0-1.0",
+        }
+        item = Item({"rows": len(rows)}, pack_rows(rows))
+        slices = list(cut(Kind.TRAIN, wanted | params, [item]))
+        return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+
+    def error(self, job_id: str) -> str:
+        record = self.ledger.job(job_id)
+        assert record.status is Status.FAILED
+        assert record.error is not None
+        return record.error["code"]
+
+    def left_behind(self) -> list[Path]:
+        return [*self.work.glob("*"), *(self.models / "heads").glob("*/.draft-*")]
+
+
+@pytest.fixture
+def bench(valkey_url: str, tmp_path: Path) -> Iterator[Bench]:
+    ledger = Ledger.from_url(valkey_url)
+    yield Bench(ledger, tmp_path)
+    ledger.close()
+
+
+def _when_training(work: Path, do: Callable[[psutil.Process], None]) -> threading.Thread:
+    """Do something to the first training's process as soon as there is one."""
+
+    def look() -> None:
+        me = psutil.Process()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for child in me.children():
+                if "verso_training.service.job" in child.cmdline():
+                    do(child)
+                    return
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    return thread
+
+
+def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
+    bench: Bench, valkey_url: str
+) -> None:
+    job_id = bench.ask(some_rows())
+    killer = _when_training(bench.work, lambda child: child.send_signal(signal.SIGKILL))
+    assert bench.trainer.step()
+    killer.join()
+    assert bench.ledger.job(job_id).status is Status.RUNNING
+    assert registry.read(bench.models).heads == {}
+    until = time.monotonic() + 60
+    while not bench.trainer.step():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    record = bench.ledger.job(job_id)
+    assert (record.status, record.attempts) == (Status.SUCCEEDED, 2)
+    [item] = Result.unpack(bench.ledger.result(job_id) or b"").items
+    rollout = registry.read(bench.models).heads["mood"]
+    assert (rollout.stable, rollout.canary, rollout.share) == (None, item["version"], 0.5)
+    loaded = heads.load(registry.head(bench.models, "mood", Channel.CANARY))
+    assert loaded.head.labels == ("disk", "login")
+    assert loaded.head.lineage.licence == "CC0-1.0"
+    assert item["data_sha256"] == loaded.head.lineage.data_sha256
+    assert item["metrics"]["accuracy"] == 1.0
+    assert item["history"][-1] == {"stage": "publish", "share": 1.0}
+    told = asyncio.run(_told(valkey_url, job_id))
+    assert any(one and "validation_loss" in one.get("metrics", {}) for one in told)
+    assert bench.left_behind() == []
+
+
+async def _told(url: str, job_id: str) -> list[Any]:
+    front = AsyncLedger.from_url(url)
+    try:
+        return [event.data.get("progress") async for event in front.follow(job_id)]
+    finally:
+        await front.close()
+
+
+def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> None:
+    job_id = bench.ask(some_rows())
+    redis = bench.ledger
+
+    def cancel(_: psutil.Process) -> None:
+        redis._run("cancel", [job_id])
+
+    canceller = _when_training(bench.work, cancel)
+    assert bench.trainer.step()
+    canceller.join()
+    assert bench.ledger.job(job_id).status is Status.CANCELLED
+    assert registry.read(bench.models).heads == {}
+    assert bench.left_behind() == []
+
+
+def test_a_trainer_that_stops_gives_its_job_back_uncounted(bench: Bench) -> None:
+    job_id = bench.ask(some_rows())
+    stopper = _when_training(bench.work, lambda _: bench.trainer.close())
+    assert bench.trainer.step()
+    stopper.join()
+    record = bench.ledger.job(job_id)
+    assert not record.status.terminal
+    assert bench.ledger.depths()[Queue.TRAIN].queued == 1
+    assert (bench.work / job_id / "rows.jsonl").exists()
+
+
+def test_a_disk_that_is_full_when_publishing_is_an_error_and_leaves_nothing(bench: Bench) -> None:
+    job_id = bench.ask(some_rows())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, limits[1]))
+    try:
+        assert bench.trainer.step()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert bench.error(job_id) == "disk_full"
+    assert registry.read(bench.models).heads == {}
+    assert bench.left_behind() == []
+
+
+def test_a_recipe_with_an_unknown_setting_fails_at_once(bench: Bench) -> None:
+    job_id = bench.ask(some_rows(), recipe={"classify": {"hiden": 3}})
+    assert bench.trainer.step()
+    assert bench.error(job_id) == "request_invalid"
+    assert bench.left_behind() == []
+
+
+def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:
+    params = {
+        "head": "mood",
+        "task": "classify",
+        "source": {"collection": "nowhere", "label_key": "kind", "limit": 10},
+        "recipe": {},
+        "share": 0.1,
+    }
+    slices = list(cut(Kind.TRAIN, params, [Item({"rows": None})]))
+    job_id = bench.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+    assert bench.trainer.step()
+    assert bench.error(job_id) == "collection_unknown"
+    assert bench.left_behind() == []
+
+
+def _folder(bench: Bench, rows: list[Labelled], **params: Any) -> Path:
+    folder = bench.work / "job"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows.jsonl").write_bytes(pack_rows(rows))
+    wanted = {"head": "mood", "task": "classify", "recipe": {}, "new_labels": False} | params
+    request = {"params": wanted, "artifact": str(ARTIFACT), "models": str(bench.models)}
+    (folder / "request.json").write_text(json.dumps(request | {"threads": 1}), encoding="utf-8")
+    return folder
+
+
+def test_rows_of_one_label_are_refused_before_anything_is_loaded(bench: Bench) -> None:
+    with pytest.raises(TrainingDataInvalid, match="at least two labels, got 'disk'"):
+        training_job.train(_folder(bench, some_rows(labels=("disk",))))
+
+
+def test_other_labels_than_those_of_the_stable_version_are_refused(bench: Bench) -> None:
+    """Whoever reads the labels of a head must not meet new ones unawares."""
+    stable = ARTIFACT.parent / "heads-tiny"
+    if not stable.is_dir():
+        pytest.skip("no head is shipped with the tests")
+    found = next(path for path in stable.rglob(heads.HEAD_NAME) if b"classify" in path.read_bytes())
+    known = heads.load(found.parent).head
+    place = bench.models / "heads" / "mood" / known.version
+    shutil.copytree(found.parent, place)
+    registry.assign(bench.models, Channel.STABLE, known.version, head="mood")
+    with pytest.raises(LabelsChanged, match="new are"):
+        training_job.train(_folder(bench, some_rows(labels=("disk", "a-new-label"))))

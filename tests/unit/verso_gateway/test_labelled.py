@@ -1,0 +1,76 @@
+"""A row that cannot be read refuses the request and is named by its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from verso_core.errors import TrainingDataInvalid
+from verso_core.training import Labelled
+from verso_gateway.labelled import Columns, from_csv, from_lines, of_json
+
+
+def test_the_three_ways_in_give_the_same_rows() -> None:
+    rows = [Labelled("a, text", "x"), Labelled("two\nlines", "y", "test")]
+    assert (
+        from_lines(
+            b'{"text": "a, text", "label": "x"}\n\n'
+            b'{"text": "two\\nlines", "label": "y", "split": "test", "more": 1}\n',
+            Columns(),
+        )
+        == rows
+    )
+    csv = b'\xef\xbb\xbftext,label,split\r\n"a, text",x,\r\n"two\nlines",y,test\r\n'
+    assert from_csv(csv, Columns()) == rows
+    values = [
+        {"text": "a, text", "label": "x"},
+        {"text": "two\nlines", "label": "y", "split": "test"},
+    ]
+    assert of_json(values) == rows
+
+
+def test_columns_may_have_other_names_and_labels_may_be_numbers() -> None:
+    columns = Columns("message", "code")
+    assert from_csv(b"code,message\n7,seven\n", columns) == [Labelled("seven", "7")]
+    assert from_lines(b'{"message": "seven", "code": 7}', columns) == [Labelled("seven", "7")]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"text": "a", "label": "x"}\n{"text": "b"}', "line 2: expected a string as 'label'"),
+        (b'{"text": "a", "label": NaN}', "line 1: malformed JSON: NaN"),
+        (b'{"text": "a", "label": 0.5}', "line 1: expected a string as 'label', got float"),
+        (b'{"text": "a", "label": true}', "got bool"),
+        (b'{"text": " ", "label": "x"}', "not empty as 'text'"),
+        (b'{"text": "\\ud800", "label": "x"}', "not empty as 'text'"),
+        (b'["a", "x"]', "line 1: expected an object, got list"),
+        (b'{"text": "a", "label": "x", "split": "dev"}', "expected a split"),
+        (b'{"text": "a", "label": "' + b"x" * 257 + b'"}', "<= 256 characters, got 257"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(TrainingDataInvalid, match=message):
+        from_lines(data, Columns())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"text,kind\na,x\n", "expected one column 'label'"),
+        (b"text,label,label\na,x,y\n", "expected one column 'label'"),
+        (b"text,label\na,x,more\n", "record 2: expected 2 fields, got 3"),
+        (b"text,label\na,\n", "record 2: expected a string as 'label', got nothing"),
+        (b"text,label\na,nan\n", "record 2: expected a label, got nan"),
+        (b'text,label\n"a,x\n', "malformed CSV"),
+        (b"text,label\n\xff,x\n", "expected UTF-8"),
+    ],
+)
+def test_a_record_that_is_no_row_is_named(data: bytes, message: str) -> None:
+    with pytest.raises(TrainingDataInvalid, match=message):
+        from_csv(data, Columns())
+
+
+@pytest.mark.parametrize("rows", [{}, ["a"], [{"text": "a", "label": "x", "lable": "y"}]])
+def test_rows_of_a_body_are_objects_of_known_keys(rows: object) -> None:
+    with pytest.raises(TrainingDataInvalid):
+        of_json(rows)

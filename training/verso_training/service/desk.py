@@ -1,0 +1,250 @@
+"""Claim train jobs, one at a time; have each trained, publish its head as a canary, end the job.
+
+What a job needs lies in a folder of its own, ``training/JOB`` in the data folder, until it ends:
+
+    request.json   what was asked for
+    rows.jsonl     labelled texts, or
+    rows.json      labels and the dimension, with
+    rows.f32       the vectors
+    result.json    what the training came to
+
+A job that comes again after a kill finds its rows there, and its result if only the publication was
+missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from verso_core import registry, telemetry
+from verso_core.errors import (
+    DiskFull,
+    LedgerUnavailable,
+    RequestInvalid,
+    SpaceMismatch,
+    Unavailable,
+    VersoError,
+    from_body,
+)
+from verso_core.jobs import Queue, Result, Slice, read_slice
+from verso_core.ledger import Lease, Ledger
+from verso_core.manifest import MANIFEST_NAME, Manifest
+from verso_core.registry import Channel
+from verso_training.service import harvest, process
+from verso_training.service.process import RESULT_NAME, Stopped
+
+_RETRY_S = 1.0
+_TELL_S = 0.25
+_MAX_HISTORY = 500
+_OLD_DRAFT_S = 600.0
+_log = logging.getLogger(__name__)
+
+
+class Trainer:
+    """Does train jobs.
+
+    Args:
+        ledger: the truth about jobs.
+        models: folder with the registry, published into.
+        work: folder of trainings under way.
+        owner: this trainer's name.
+        lease_s: length of a lease, seconds.
+        threads: cores that a training may use.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        models: Path,
+        work: Path,
+        owner: str,
+        lease_s: float,
+        threads: int,
+    ) -> None:
+        self._ledger = ledger
+        self._models = models
+        self._work = work
+        self._owner = owner
+        self._lease_s = lease_s
+        self._threads = threads
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        """Do nothing more: a training under way is ended and its job given back."""
+        self._closing.set()
+
+    def beat(self) -> None:
+        """Tell the ledger that a trainer is there."""
+        self._ledger.note_trainer(self._owner)
+
+    def step(self) -> bool:
+        """Do the next job; tell whether there was one.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        leases = self._ledger.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
+        for lease in leases:
+            with telemetry.about(lease.slice_id), self._held(lease) as lost:
+                self._hold(lease, lost)
+        return bool(leases)
+
+    def _hold(self, lease: Lease, lost: threading.Event) -> None:
+        folder = self._work / lease.job_id
+        try:
+            result = self._train(lease, read_slice(lease.payload), folder, lost)
+        except Stopped:
+            if not lost.is_set():
+                self._ledger.release(lease)
+                return  # its rows stay for the next attempt
+            _log.info("the training is no longer wanted")
+        except VersoError as error:
+            _log.warning("the training failed: %s", error.detail, extra={"code": error.code})
+            if error.retryable and not isinstance(error, DiskFull):
+                self._ledger.retry(lease, error, delay_s=_RETRY_S)
+                return
+            # A full disk may have room again, but to train anew by itself would fill it anew.
+            self._ledger.fail(lease, error)
+        except OSError as exc:
+            _log.exception("the training failed")
+            self._ledger.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
+        else:
+            self._ledger.commit(lease, result.pack(), ok=1, errors=0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _train(self, lease: Lease, work: Slice, folder: Path, lost: threading.Event) -> Result:
+        def stopped() -> bool:
+            return lost.is_set() or self._closing.is_set()
+
+        head = str(work.params["head"])
+        folder.mkdir(parents=True, exist_ok=True)
+        self._prepare(lease, work, folder, stopped=stopped)
+        history: list[dict[str, Any]] = []
+        told = 0.0
+
+        def tell(row: dict[str, Any]) -> None:
+            nonlocal told
+            history.append(row)
+            del history[:-_MAX_HISTORY]
+            if time.monotonic() - told >= _TELL_S or row.get("share") == 1:
+                told = time.monotonic()
+                with contextlib.suppress(LedgerUnavailable):  # it is told again
+                    self._ledger.progress(lease, row)
+
+        self._sweep(head)
+        if not (folder / RESULT_NAME).exists():
+            tell({"stage": "train", "share": 0.0})
+            environment = {"OMP_NUM_THREADS": str(self._threads)}
+            process.run(folder, environment=environment, tell=tell, stopped=stopped)
+        result = json.loads((folder / RESULT_NAME).read_bytes())
+        if result.get("error") is not None:
+            raise from_body(result["error"])
+        tell({"stage": "publish", "share": 1.0})
+        share = float(work.params["share"])
+        registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
+        _log.info("head %s %s is the canary", head, result["version"])
+        return Result([{"ok": True, "channel": Channel.CANARY, "history": history} | result])
+
+    def _prepare(self, lease: Lease, work: Slice, folder: Path, *, stopped: Any) -> None:
+        """Lay out what the training's process reads; what lies there already stays."""
+        artifact = registry.resolve(self._models)
+        request = {
+            "params": work.params,
+            "artifact": str(artifact.resolve()),
+            "models": str(self._models.resolve()),
+            "threads": self._threads,
+        }
+        _write(folder / "request.json", json.dumps(request).encode())
+        [item] = work.items
+        source = work.params["source"]
+        if item.blob is not None:
+            _write(folder / "rows.jsonl", item.blob)
+            return
+        if (folder / "rows.json").exists():
+            return
+        collection = self._ledger.collection(str(source["collection"]))
+        space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
+        if collection.space != space:
+            raise SpaceMismatch(
+                f"expected a collection of space {space}, got {collection.name} of "
+                f"{collection.space}"
+            )
+        self._ledger.progress(lease, {"stage": "rows", "share": 0.0})
+        found = harvest.fetch(
+            self._ledger,
+            collection,
+            label_key=str(source["label_key"]),
+            limit=int(source["limit"]),
+            job_id=lease.job_id,
+            stopped=stopped,
+        )
+        if not found.labels:
+            raise RequestInvalid(
+                f"expected records of {collection.name} with {source['label_key']!r} in their "
+                "metadata, got none"
+            )
+        _write(folder / "rows.f32", bytes(found.vectors))
+        _write(
+            folder / "rows.json",
+            json.dumps({"labels": found.labels, "dim": collection.dim}).encode(),
+        )
+
+    def _sweep(self, head: str) -> None:
+        """Remove what a training that was killed left in the models folder."""
+        for draft in (self._models / registry.HEADS / head).glob(".draft-*"):
+            with contextlib.suppress(OSError):
+                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or not _alive(draft.name):
+                    shutil.rmtree(draft)
+
+    @contextmanager
+    def _held(self, lease: Lease) -> Iterator[threading.Event]:
+        """Renew a lease; gives an event that is set when it was lost or the job cancelled."""
+        lost, over = threading.Event(), threading.Event()
+
+        def renew() -> None:
+            while not over.wait(self._lease_s / 3):
+                try:
+                    self.beat()
+                    if self._ledger.beat([lease], self._lease_s):
+                        lost.set()
+                except Unavailable as error:
+                    _log.warning("no beat: %s", error.detail)
+
+        thread = threading.Thread(target=renew, name="heart", daemon=True)
+        thread.start()
+        try:
+            yield lost
+        finally:
+            over.set()
+            thread.join()
+
+
+def _alive(draft: str) -> bool:
+    number = draft.rpartition("-")[2]
+    return number.isdigit() and Path(f"/proc/{number}").exists()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def described(params: Mapping[str, Any]) -> str:
+    """Name where the rows of a request came from, for the head's lineage."""
+    source = params["source"]
+    if source.get("collection") is not None:
+        return f"collection {source['collection']}, label {source['label_key']}"
+    return "rows of the request"

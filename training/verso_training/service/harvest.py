@@ -1,0 +1,106 @@
+"""Fetch a collection's labelled records: jobs of kind ``rows``, done by the workers.
+
+The worker owns the stores, so the trainer asks it as everybody does, through the ledger. What comes
+back are the vectors as stored, which is what a classifier will read; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from verso_core.errors import AttemptsExhausted, from_body
+from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
+from verso_core.ledger import Accepted, JobRecord, NewJob
+from verso_training.service.process import Stopped
+
+TENANT = "verso"
+_RANGES = 16
+_SPARE = 1.5
+_FEWEST = 64
+_LOOK_S = 0.25
+_KEEP_S = 600
+
+
+class Book(Protocol):
+    """What this needs of the ledger."""
+
+    def accept(self, job: NewJob) -> Accepted:
+        """Take a job in."""
+
+    def job(self, job_id: str) -> JobRecord:
+        """Give what is known of a job."""
+
+    def result(self, job_id: str, number: int = 0) -> bytes | None:
+        """Give the result frame of one slice."""
+
+
+@dataclass(slots=True)
+class Harvest:
+    """Labels and vectors. Shape of ``vectors``: (rows, dim), float32, little endian."""
+
+    labels: list[str] = field(default_factory=list)
+    vectors: bytearray = field(default_factory=bytearray)
+
+
+def fetch(
+    ledger: Book,
+    collection: Collection,
+    *,
+    label_key: str,
+    limit: int,
+    job_id: str,
+    stopped: Callable[[], bool],
+) -> Harvest:
+    """Read up to ``limit`` records whose metadata has ``label_key``.
+
+    Args:
+        job_id: of the train job; whoever asks again for it finds the same answer.
+
+    Raises:
+        VersoError: the workers could not read them.
+        Stopped: the training is no longer wanted.
+    """
+    step = math.ceil(collection.buckets / _RANGES)
+    most = max(_FEWEST, math.ceil(_SPARE * limit / _RANGES))
+    items = [
+        Item({"first": first, "count": min(step, collection.buckets - first), "most": most})
+        for first in range(0, collection.buckets, step)
+    ]
+    params = {"collection": collection.name, "label_key": label_key}
+    slices = list(cut(Kind.ROWS, params, items, max_items=1))
+    accepted = ledger.accept(
+        NewJob(
+            kind=Kind.ROWS,
+            queue=Queue.BULK,
+            slices=slices,
+            tenant=TENANT,
+            idempotency=(f"rows-{job_id}", "rows"),
+            keep_s=_KEEP_S,
+        )
+    )
+    _await(ledger, accepted.job_id, stopped)
+    harvest = Harvest()
+    row_bytes = 4 * collection.dim
+    for number in range(len(slices)):
+        frame = ledger.result(accepted.job_id, number)
+        result = Result.unpack(frame or b"")
+        [item] = result.items
+        wanted = limit - len(harvest.labels)
+        harvest.labels += item["labels"][:wanted]
+        harvest.vectors += result.blobs[item["blob"]][: wanted * row_bytes]
+    return harvest
+
+
+def _await(ledger: Book, job_id: str, stopped: Callable[[], bool]) -> None:
+    while not (record := ledger.job(job_id)).status.terminal:
+        if stopped():
+            raise Stopped
+        time.sleep(_LOOK_S)
+    if record.status is not Status.SUCCEEDED:
+        if record.error is not None:
+            raise from_body(record.error)
+        raise AttemptsExhausted(f"the rows could not be read: the job ended as {record.status}")
