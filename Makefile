@@ -10,7 +10,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test lint types bench clean
+.PHONY: help setup demo up test lint types bench evaluate clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,10 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_restore.py
 	$(BIN)/python tests/bench/bench_encode.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
+
+evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/reference/quality.md
+	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \
+	  --work runs/quality --out docs/reference/quality.md
 
 clean:  ## remove what was installed and built, never data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

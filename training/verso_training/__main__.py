@@ -6,6 +6,8 @@ python -m verso_training publish --prepared PREPARED --run RUN --data DIR --out 
 python -m verso_training evaluate --run RUN --data DIR --artifact models/default
 python -m verso_training head --recipe intents --data DIR --artifact models/default \
     --work WORK --out models/heads
+python -m verso_training quality --data DIR --artifact models/default --models models \
+    --work WORK --out docs/reference/quality.md
 python -m verso_training tiny-artifact OUT
 """
 
@@ -123,6 +125,17 @@ def _fit(options: argparse.Namespace) -> None:
     print(json.dumps(dataclasses.asdict(report)))
 
 
+def _quality(options: argparse.Namespace) -> None:
+    from verso_training.quality.classification import Bench
+    from verso_training.quality.report import page
+
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    text = page(bench, models=options.models, command="make evaluate")
+    options.out.write_text(text, encoding="utf-8")
+    print(text)
+
+
 def _head(options: argparse.Namespace) -> None:
     from verso_training.heads import recipe
     from verso_training.quality import shipped
@@ -205,6 +218,13 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("--artifact", type=Path, required=True, help="whose encoder it reads")
     head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
     head.add_argument("--out", type=Path, required=True, help="models/heads")
+
+    tables = command("quality", _quality, "measure the heads on public sets; writes a page")
+    tables.add_argument("--data", type=Path, required=True)
+    tables.add_argument("--artifact", type=Path, required=True)
+    tables.add_argument("--models", type=Path, required=True, help="holds registry.json")
+    tables.add_argument("--work", type=Path, required=True, help="for vectors; kept")
+    tables.add_argument("--out", type=Path, required=True, help="the page, Markdown")
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)

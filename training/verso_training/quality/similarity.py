@@ -1,0 +1,25 @@
+"""Similarity of sentences from stored vectors alone: STS-B."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from verso_core import manifest
+from verso_training.heads.pairs import spearman
+from verso_training.quality import pairsets, sets
+from verso_training.quality.classification import Bench
+
+
+def stored_cosine(bench: Bench, part: str) -> float:
+    """Spearman of the cosine of int8 vectors with the gold scores, in percent."""
+    rows = pairsets.stsb(bench.data, part)
+    texts = [text for row in rows for text in (row.a, row.b)]
+    vectors = sets.stored_vectors(
+        texts,
+        artifact=bench.artifact,
+        cache=bench.work / "vectors" / f"sim_stsb-{part}",
+        scale=manifest.load(bench.artifact).manifest.space.int8_scale,
+    )
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    cosine = (vectors[::2] * vectors[1::2]).sum(-1)
+    return 100 * spearman(cosine, np.array([row.score for row in rows]))
