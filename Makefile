@@ -10,10 +10,10 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test lint types bench evaluate clean
+.PHONY: help setup demo up test lint types bench evaluate clean images e2e-ops
 
 help:  ## show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Verso needs Python 3.11 or newer")'
@@ -62,6 +62,12 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/reference/quality.md
 	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \
 	  --work runs/quality --out docs/reference/quality.md
+
+images: $(VENV)/.installed-dev  ## build the images for real, look into them, print their sizes (root, buildah, debootstrap)
+	$(BIN)/pytest -s tests/images
+
+e2e-ops: $(VENV)/.installed-dev  ## compose's services as processes under load, watched by a real Prometheus
+	CI=true $(BIN)/pytest tests/ops
 
 clean:  ## remove what was installed and built, never data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

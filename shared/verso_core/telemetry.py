@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _slice: ContextVar[str | None] = ContextVar("verso_slice", default=None)
+# A line for each bell and for each call of the vector store: our own lines say more, and once.
+_CHATTY = ("httpx", "celery.app.trace", "celery.worker.strategy")
 _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -60,3 +62,5 @@ def configure(service: str, *, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

@@ -11,6 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from compose_spec import PyCompose
 
 ROOT = Path(__file__).parents[2]
 KUBERNETES = "1.37"
@@ -86,6 +87,14 @@ def test_deployments_set_only_settings_that_exist() -> None:
     named = set(re.findall(r"VERSO_[A-Z0-9_]+", text))
     assert named
     assert named <= known_settings()
+
+
+def test_compose_follows_the_specification_and_names_only_what_it_defines() -> None:
+    plain = yaml.safe_dump(yaml.safe_load((ROOT / "docker-compose.yml").read_text()))
+    compose = PyCompose.from_yaml(plain)  # refuses unknown keys and values that are no such thing
+    compose.validate_networks()
+    compose.validate_secrets()
+    compose.validate_volumes()
 
 
 def test_compose_names_files_that_exist_and_hardens_our_services() -> None:

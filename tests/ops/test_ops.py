@@ -1,0 +1,185 @@
+"""The platform of docker-compose.yml under load, watched by a real Prometheus.
+
+Figures add up to what the client did; no panel is empty; alerts fire and clear with their faults;
+no log holds a text or a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from verso_client import Client, Document
+
+if TYPE_CHECKING:
+    from tests.ops.conftest import Site
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = sorted((ROOT / "services/monitoring/dashboards").glob("*.json"))
+GATEWAYS = ["gateway-0", "gateway-1"]
+WORKERS = ["worker-0", "worker-1"]
+DOCUMENTS = 240
+SEARCHES = 30
+EMBEDS = 40
+# Words that no log may hold: part of every text, of every query, of metadata.
+SECRETS = ("quetzalcoatl", "xylographer", "zugzwang")
+QUIET_S = 240.0
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def documents() -> list[Document]:
+    return [
+        Document(
+            f"2026-11-21T12:00:{n % 60:02d}Z host-{n % 7} sshd[{1000 + n}]: session {n} opened "
+            f"for user {SECRETS[0]}-{n * 7919 % 1000}",
+            id=f"line/{n}",
+            metadata={"owner": SECRETS[2]},
+        )
+        for n in range(DOCUMENTS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def loaded(site: Site) -> Site:
+    """The site after a load whose every request the client has counted."""
+    one, two = (Client(site.url(name), api_key=site.key) for name in GATEWAYS)
+    with one, two:
+        texts = documents()
+        half = len(texts) // 2
+        jobs = [*one.submit(texts[:half]), *two.submit(texts[half:])]
+        for job in jobs:
+            assert one.wait(job.id, timeout_s=600).failed == 0
+        for n in range(SEARCHES):
+            client = (one, two)[n % 2]
+            assert client.search(f"session of {SECRETS[1]} number {n}", limit=3)
+        for n in range(EMBEDS):
+            (one, two)[n % 2].embed([f"{SECRETS[1]} {n}"])
+        ids = [str(text.id) for text in texts]
+        found = {text.id: text.data for text in one.reconstruct(ids)}
+        assert found == {str(text.id): str(text.text).encode() for text in texts}
+        one.delete("line/0")
+        deadline = time.monotonic() + QUIET_S
+        while two.stats().verified < DOCUMENTS - 1:
+            assert time.monotonic() < deadline
+            time.sleep(1)
+    return site
+
+
+def test_the_figures_of_all_processes_add_up_to_the_clients_own_count(loaded: Site) -> None:
+    """Two gateways, two workers, one queue: nothing is counted twice and nothing is missed."""
+    ok = r'verso_requests_total\{status="2xx",task="%s"\}'
+    assert loaded.total(GATEWAYS, ok % "search") == SEARCHES
+    assert loaded.total(GATEWAYS, ok % "embed") == EMBEDS
+    for gateway in GATEWAYS:
+        assert loaded.total([gateway], ok % "search") == SEARCHES / 2
+    done = r'verso_worker_items_total\{status="%s",task="%s"\}'
+    assert loaded.total(WORKERS, done % ("ok", "ingest")) == DOCUMENTS
+    assert loaded.total(WORKERS, done % ("ok", "search")) == SEARCHES
+    assert loaded.total(WORKERS, done % ("error", "ingest")) == 0
+    size = sum(len(str(text.text).encode()) for text in documents())
+    assert loaded.total(WORKERS, r"verso_text_bytes_total") == size
+    assert loaded.total(WORKERS, r"verso_records_written_total\{.*\}") >= DOCUMENTS
+    assert loaded.total(WORKERS, r"verso_restored_bytes_total") >= size
+    ended = r'verso_jobs_ended_total\{status="succeeded",task="search"\}'
+    assert loaded.total(["keeper"], ended) == SEARCHES
+
+
+def test_both_workers_took_part(loaded: Site) -> None:
+    for worker in WORKERS:
+        assert loaded.total([worker], r"verso_worker_slices_total\{.*\}") > 0
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel.get("targets", []):
+                yield (
+                    f"{path.stem}: {panel['title']}",
+                    target["expr"].replace("$__rate_interval", "5m"),
+                )
+
+
+def test_no_panel_of_any_dashboard_is_empty(loaded: Site) -> None:
+    """Prometheus gives data for every query; a panel of figures must hold one that is a number."""
+    empty: dict[str, str] = {}
+    for _ in range(15):  # recorded ratios come a little after what they are made of
+        empty = {name: query for name, query in queries() if not numbers(loaded.ask(query))}
+        if not empty:
+            return
+        time.sleep(4)
+    assert not empty
+
+
+def numbers(found: list[dict[str, Any]]) -> list[str]:
+    return [one["value"][1] for one in found if one["value"][1] != "NaN"]
+
+
+def test_prometheus_scrapes_all_and_evaluates_every_rule_without_a_fault(loaded: Site) -> None:
+    up = loaded.ask('up{job=~"gateway|worker|keeper"}')
+    assert len(up) == 5
+    assert {one["value"][1] for one in up} == {"1"}
+    address = f"{loaded.url('prometheus')}/api/v1/rules"
+    with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 - our own address
+        groups = json.load(answer)["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert rules
+    assert {rule["name"]: rule["lastError"] for rule in rules if rule.get("lastError")} == {}
+
+
+def await_alerts(site: Site, wanted: set[str], *, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not wanted <= site.firing():
+        assert time.monotonic() < deadline, f"only {site.firing()} fire"
+        time.sleep(2)
+
+
+def await_silence(site: Site, ended: set[str]) -> None:
+    deadline = time.monotonic() + QUIET_S
+    while ended & site.firing():
+        assert time.monotonic() < deadline, f"still {site.firing()}"
+        time.sleep(2)
+
+
+def test_alerts_fire_with_their_fault_and_clear_without_it(loaded: Site) -> None:
+    """Stopped workers and a stopped gateway, then a stopped ledger; each goes on afterwards."""
+    faults = {"VersoNoConsumer", "VersoTargetDown", "VersoLedgerDown"}
+    await_silence(loaded, faults)
+    stopped = [*WORKERS, "gateway-1"]
+    for name in stopped:
+        loaded.signal(name, signal.SIGSTOP)
+    try:
+        await_alerts(loaded, {"VersoNoConsumer", "VersoTargetDown"}, timeout_s=300)
+    finally:
+        for name in stopped:
+            loaded.signal(name, signal.SIGCONT)
+    await_silence(loaded, faults)
+    loaded.signal("ledger", signal.SIGSTOP)
+    try:
+        await_alerts(loaded, {"VersoLedgerDown"}, timeout_s=180)
+    finally:
+        loaded.signal("ledger", signal.SIGCONT)
+    await_silence(loaded, faults)
+    with Client(loaded.url("gateway-1"), api_key=loaded.key) as verso:
+        assert verso.get("line/1").data == str(documents()[1].text).encode()
+
+
+def test_logs_are_json_with_the_slice_and_hold_no_text_and_no_secret(loaded: Site) -> None:
+    slices = 0
+    for name in (*GATEWAYS, *WORKERS, "keeper"):
+        log = loaded.log(name)
+        assert log.strip(), name
+        for word in (*SECRETS, loaded.key, loaded.keys_file.read_text().split()[1]):
+            assert word not in log, f"{name} logged {word!r}"
+        for line in log.splitlines():
+            row = json.loads(line)
+            assert {"time", "level", "service", "logger", "message"} <= row.keys()
+            slices += name in WORKERS and {"job", "slice"} <= row.keys()
+    assert slices > 0

@@ -1,0 +1,131 @@
+"""Qdrant's REST interface over the client library's local mode: ``python vector_server.py PORT``.
+
+For the tests of operation only, where several workers share one vector store and no Qdrant server
+is at hand: it answers the calls that Verso makes and no others. With QDRANT_URL set those tests
+use a real server instead.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from qdrant_client import QdrantClient, models
+
+_LOCK = threading.Lock()
+
+
+class NoSuch(Exception):
+    """Raised for a collection or a call that does not exist."""
+
+
+def collection_call(client: QdrantClient, method: str, name: str, body: dict[str, Any]) -> Any:
+    """Answer a call about a collection as a whole."""
+    if method == "PUT":
+        config = models.CreateCollection.model_validate(body)
+        return client.create_collection(
+            name, vectors_config=config.vectors, metadata=config.metadata
+        )
+    if not client.collection_exists(name):
+        raise NoSuch(name)
+    if method == "DELETE":
+        return client.delete_collection(name)
+    return client.get_collection(name)
+
+
+def points_call(client: QdrantClient, call: str, name: str, body: dict[str, Any]) -> Any:
+    """Answer a call about points."""
+    if not client.collection_exists(name):
+        raise NoSuch(name)
+    match call:
+        case "PUT":
+            points = [models.PointStruct.model_validate(point) for point in body["points"]]
+            return client.upsert(name, points)
+        case "POST":
+            return client.retrieve(
+                name,
+                body["ids"],
+                with_vectors=body.get("with_vector", False),
+                with_payload=body.get("with_payload", True),
+            )
+        case "POST delete":
+            return client.delete(name, models.PointIdsList(points=body["points"]))
+        case "POST count":
+            return client.count(name, exact=True)
+        case "POST query":
+            where = body.get("filter")
+            return client.query_points(
+                name,
+                models.NearestQuery.model_validate(body["query"]),
+                query_filter=None if where is None else models.Filter.model_validate(where),
+                limit=body["limit"],
+                with_vectors=True,
+                with_payload=True,
+            )
+        case "PUT index":
+            return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
+        case _:
+            raise NoSuch(call)
+
+
+def answer(client: QdrantClient, method: str, path: str, body: dict[str, Any]) -> Any:
+    """Answer one call."""
+    match path.strip("/").split("/"):
+        case ["collections"]:
+            return client.get_collections()
+        case ["collections", name, "exists"]:
+            return {"exists": client.collection_exists(name)}
+        case ["collections", name]:
+            return collection_call(client, method, name, body)
+        case ["collections", name, "index"]:
+            return points_call(client, f"{method} index", name, body)
+        case ["collections", name, "points", *rest]:
+            return points_call(client, " ".join([method, *rest]), name, body)
+        case _:
+            raise NoSuch(path)
+
+
+def plain(value: Any) -> Any:
+    """Turn the library's objects into JSON's."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+def handler(client: QdrantClient) -> type[BaseHTTPRequestHandler]:
+    """Make the class that answers requests; the local mode bears one call at a time."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size) or b"{}")
+            path = self.path.partition("?")[0]
+            try:
+                with _LOCK:
+                    result = plain(answer(client, self.command, path, body))
+                status, content = 200, {"result": result, "status": "ok", "time": 0.0}
+            except NoSuch as error:
+                status, content = 404, {"status": {"error": str(error)}, "time": 0.0}
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the library's names
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), handler(QdrantClient(":memory:")))
+    server.serve_forever()
