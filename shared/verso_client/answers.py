@@ -116,6 +116,34 @@ class Found(Answer):
     timings_ms: dict[str, float] = Field(default_factory=dict)
 
 
+class Member(Text):
+    """A record shown of a group; without a text where it does not read."""
+
+    id: str
+    time: float | None = None
+
+
+class Group(Answer):
+    """Records that belong together; times in Unix seconds."""
+
+    size: int
+    template: str | None = None
+    first_seen: float | None = None
+    last_seen: float | None = None
+    new: bool | None = None
+    representatives: tuple[Member, ...] = ()
+
+
+class Clustered(Answer):
+    """The groups of a collection's records, the largest first."""
+
+    records: int
+    clusters: int
+    alone: int
+    unread: int
+    groups: tuple[Group, ...]
+
+
 class Embedded(Answer):
     """The vector of one text, as the encoder gives it: unit length, float32."""
 

@@ -12,6 +12,7 @@ import httpx2
 
 from verso_client import operations, releases
 from verso_client.answers import (
+    Clustered,
     CollectionInfo,
     Embedded,
     Found,
@@ -30,6 +31,7 @@ from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_e
 from verso_client.operations import Progress, Query
 from verso_client.releases import Training
 from verso_client.retries import Retries
+from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
 from verso_core.jobs import Filter, Precision, SearchMode, SearchSetting, TextPolicy
 
@@ -122,6 +124,10 @@ class AsyncClient:
             with_text=with_text,
         )
         return await self._run(operations.search(query, self._retries))
+
+    async def cluster(self, request: ClusterRequest) -> Clustered:
+        """Group the records of a collection, and wait for the groups."""
+        return await self._run(operations.cluster(request, self._retries))
 
     async def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Read one document or record (``document#n``) back, every byte."""

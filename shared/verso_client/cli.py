@@ -31,6 +31,7 @@ from verso_client.terminal import client as _client
 from verso_client.terminal import out as _out
 from verso_client.terminal import print_json as _print_json
 from verso_client.terminal import telling as _telling
+from verso_core.clusters import ClusterRequest, Method
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Filter, Precision, Scalar, SearchMode, Status, TextPolicy
 
@@ -143,6 +144,29 @@ def search(
         _print_json(found)
     else:
         render.hits(_out(), found, took_ms=took_ms)
+
+
+@app.command()
+def cluster(
+    context: typer.Context,
+    collection: Collection = "default",
+    method: Annotated[
+        Method, typer.Option(help="By vectors, or log lines by their templates.")
+    ] = Method.DBSCAN,
+    eps: Annotated[float, typer.Option(help="dbscan: cosine distance of neighbours.")] = 0.15,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 20,
+    since: Annotated[
+        datetime | None, typer.Option(help="Mark groups first seen from this time on (UTC).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Group the records of a collection."""
+    request = ClusterRequest(
+        collection=collection, method=method, eps=eps, limit=limit, since=_unix(since)
+    )
+    with _client(context) as client:
+        found = client.cluster(request)
+    _print_json(found) if as_json else render.clusters(_out(), found)
 
 
 @app.command()

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 from verso_client.answers import (
+    Clustered,
     CollectionInfo,
     Embedded,
     Found,
@@ -37,6 +38,7 @@ from verso_client.answers import (
 from verso_client.documents import Document, uploads
 from verso_client.exchange import Call, Reply, Steps
 from verso_client.retries import Retries, perform
+from verso_core.clusters import ClusterRequest
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import (
     CollectionRequest,
@@ -147,6 +149,14 @@ def search(query: Query, retries: Retries) -> Steps[Found]:
     if "results" in row:
         row = {**row, **_sole(row["results"])}
     return Found.model_validate(row)
+
+
+def cluster(request: ClusterRequest, retries: Retries) -> Steps[Clustered]:
+    """Group the records of a collection, and wait for the groups."""
+    row = yield from _answer(_post("/v1/cluster", request.model_dump(mode="json")), retries)
+    if "results" in row:
+        row = _sole(row["results"])
+    return Clustered.model_validate(row)
 
 
 def get(document: str, retries: Retries, *, collection: str) -> Steps[StoredText]:

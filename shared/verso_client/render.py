@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verso_client.answers import (
+    Clustered,
     CollectionInfo,
     Found,
     Guess,
@@ -136,6 +138,29 @@ def retrieval(console: Console, found: Report) -> None:
         f"words {found.bytes_terms / found.chunks:.1f}; {found.seconds:.0f} s in all",
         highlight=False,
     )
+
+
+def clusters(console: Console, found: Clustered) -> None:
+    """Show groups of records."""
+    table = Table("records", "new", "first seen", "last seen", "template or text")
+    for group in found.groups:
+        shown = Text(group.template or "")
+        if group.template is None and group.representatives:
+            one = group.representatives[0]
+            read = one.text is not None or one.text_base64 is not None
+            shown = excerpt(one.data) if read else Text(one.id)
+        new = "new" if group.new else ""
+        times = [_moment(group.first_seen), _moment(group.last_seen)]
+        table.add_row(f"{group.size:,}", new, *times, shown)
+    console.print(table)
+    console.print(
+        f"{found.clusters:,} groups of {found.records:,} records, {found.alone:,} in none",
+        highlight=False,
+    )
+
+
+def _moment(time_s: float | None) -> str:
+    return "" if time_s is None else f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def scrub(console: Console, found: ScrubState) -> None:

@@ -56,6 +56,7 @@ class Kind(StrEnum):
     COLLECTION_DELETE = "collection_delete"
     STATS = "stats"
     SCRUB = "scrub"
+    CLUSTER = "cluster"
     MODELS = "models"
     ROWS = "rows"
     TRAIN = "train"

@@ -23,6 +23,7 @@ from verso_gateway.limits import BodyLimit
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
 from verso_gateway.routes import (
+    cluster,
     collections,
     documents,
     embed,
@@ -46,6 +47,7 @@ _GUARDED = (
     embed,
     openai,
     search,
+    cluster,
     reconstruct,
     documents,
     collections,

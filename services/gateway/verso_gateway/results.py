@@ -24,7 +24,9 @@ def render(kind: Kind, result: Result, *, vectors_base64: bool = False) -> list[
         result: what the worker committed.
         vectors_base64: give vectors as base64 of float32 (little endian), not as numbers.
     """
-    special = {Kind.EMBED: _embedding, Kind.SEARCH: _hits}.get(kind, _document)
+    special = {Kind.EMBED: _embedding, Kind.SEARCH: _hits, Kind.CLUSTER: _groups}.get(
+        kind, _document
+    )
     return [
         special(item, result.blobs, vectors_base64) if item["ok"] else _failed(item)
         for item in result.items
@@ -85,3 +87,11 @@ def _hits(item: Mapping[str, Any], blobs: list[bytes], _: bool) -> Rendered:
         document, chunk = rendered.pop("id"), rendered["chunk"]
         hits.append({"id": f"{document}#{chunk}", "document": document, **rendered})
     return {**_plain(item), "hits": hits}
+
+
+def _groups(item: Mapping[str, Any], blobs: list[bytes], _: bool) -> Rendered:
+    groups = []
+    for group in item["groups"]:
+        shown = [_document(one, blobs, False) for one in group["representatives"]]
+        groups.append({**group, "representatives": shown})
+    return {**_plain(item), "groups": groups}

@@ -181,6 +181,36 @@ class SearchView(BaseModel):
     timings_ms: dict[str, float]
 
 
+class MemberView(BaseModel):
+    """A record shown of a group; without a text where it does not read."""
+
+    id: str = Field(examples=["boot-1#0"])
+    time: float | None
+    text: str | None = None
+    text_base64: str | None = None
+
+
+class GroupView(BaseModel):
+    """Records that belong together; times in Unix seconds, of the documents that have one."""
+
+    size: int
+    template: str | None
+    first_seen: float | None
+    last_seen: float | None
+    new: bool | None = Field(description="first seen since the time asked for")
+    representatives: list[MemberView]
+
+
+class ClusterView(BaseModel):
+    """Answer of ``POST /v1/cluster``, the largest groups first."""
+
+    records: int
+    clusters: int
+    alone: int = Field(description="records in no group")
+    unread: int = Field(description="records that could not be compared")
+    groups: list[GroupView]
+
+
 class DocumentView(BaseModel):
     """A document given back."""
 

@@ -25,6 +25,7 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.record import Entry, point_ids
+from verso_worker.clusters import Clusters
 from verso_worker.collections import Collections
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
@@ -69,6 +70,7 @@ class Pipeline:
         self._labelled = Labelled(vectors, documents)
         self._reader = Reader(models, vectors, documents)
         self._collections = Collections(models, vectors, documents, buckets)
+        self._clusters = Clusters(vectors, documents, self._reader)
         self._search = Search(models, vectors, self._reader, lexicon)
         self._restore = Restore(models, vectors, self._reader)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
@@ -90,8 +92,8 @@ class Pipeline:
                 outcome = Outcome(self.embed([work])[0])
             case Kind.INGEST:
                 outcome = self._ingest.run(work, self._collection(work), seq=seq, timings=timings)
-            case Kind.SEARCH:
-                outcome = Outcome(self._search.run(work, self._collection(work), timings=timings))
+            case Kind.SEARCH | Kind.CLUSTER | Kind.ROWS:
+                outcome = Outcome(self._look(work, timings))
             case Kind.RECONSTRUCT:
                 outcome = Outcome(self._reconstruct(work, timings))
             case Kind.DELETE:
@@ -104,14 +106,21 @@ class Pipeline:
                 outcome = Outcome(self._collections.stats(self._collection(work, param="name")))
             case Kind.SCRUB:
                 outcome = Outcome(self._scrub_buckets(work))
-            case Kind.ROWS:
-                outcome = Outcome(self._labelled.run(work, self._collection(work)))
             case Kind.MODELS if self._releases is not None:
                 outcome = Outcome(self._releases.run(work))
             case _:
                 raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
         outcome.result.timings_ms.update(timings.spent)
         return outcome
+
+    def _look(self, work: Slice, timings: Timings) -> Result:
+        """Answer from what one collection holds."""
+        collection = self._collection(work)
+        if work.kind is Kind.SEARCH:
+            return self._search.run(work, collection, timings=timings)
+        if work.kind is Kind.CLUSTER:
+            return self._clusters.run(work, collection)
+        return self._labelled.run(work, collection)
 
     def verify(self, work: Slice, *, seq: int) -> Verdict:
         """Judge from the stores alone whether an ingested slice can be given back.

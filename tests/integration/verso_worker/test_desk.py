@@ -15,6 +15,7 @@ import pytest
 import redis
 from prometheus_client import CollectorRegistry
 
+from verso_core.clusters import ClusterRequest
 from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Ledger, NewJob
@@ -266,3 +267,40 @@ def _collect(bench: Bench) -> None:
     for token, _ in client.zscan_iter("verso:gc"):
         client.zadd("verso:gc", {token: 0})
     bench.desk.drain(Queue.SCRUB)
+
+
+def _grouped(bench: Bench, **asked: Any) -> tuple[dict[str, Any], list[list[bytes]]]:
+    params = ClusterRequest(**asked).model_dump(mode="json")
+    status, [result] = bench.do(Kind.CLUSTER, params, [Item({})])
+    assert status is Status.SUCCEEDED
+    [item] = result.items
+    shown = [[result.blobs[m["blob"]] for m in g["representatives"]] for g in item["groups"]]
+    return item, shown
+
+
+def test_records_are_grouped_by_template_with_what_is_new(bench: Bench) -> None:
+    lines = [b"session %d opened" % n for n in range(5)] + [b"disk sd%d failed" % n for n in (1, 2)]
+    items = [Item({"id": f"l{n}", "time": float(n)}, line) for n, line in enumerate(lines)]
+    bench.do(Kind.INGEST, {"collection": "default"}, items)
+    item, shown = _grouped(bench, method="templates", since=5.0)
+    described = [
+        (g["size"], g["template"], g["first_seen"], g["last_seen"], g["new"])
+        for g in item["groups"]
+    ]
+    assert described == [
+        (5, "session <*> opened", 0.0, 4.0, False),
+        (2, "disk <*> failed", 5.0, 6.0, True),
+    ]
+    assert (item["records"], item["clusters"], item["alone"], item["unread"]) == (7, 2, 0, 0)
+    assert shown[1][0] in lines[5:]
+
+
+def test_records_are_grouped_by_vector(bench: Bench) -> None:
+    bench.ingest({"a": b"the disk is full", "b": b"the disk is full", "c": b"who goes there?"})
+    item, shown = _grouped(bench, eps=0.01)
+    assert [(g["size"], g["template"]) for g in item["groups"]] == [(2, None)]
+    assert (item["alone"], shown) == (1, [[b"the disk is full"]])
+    item, _ = _grouped(bench, method="hdbscan")
+    assert item["records"] == 3
+    bench.do(Kind.DELETE, {"collection": "default"}, [Item({"id": n}) for n in "abc"])
+    assert _grouped(bench)[0]["records"] == 0

@@ -1,0 +1,40 @@
+"""``POST /v1/cluster``: group a collection's records."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.clusters import ClusterRequest
+from verso_core.jobs import Item, Kind, Queue
+from verso_gateway import answers, bodies, openapi
+from verso_gateway.context import context_of
+from verso_gateway.schemas import ClusterView
+
+router = APIRouter(tags=["search"])
+
+
+@router.post(
+    "/v1/cluster",
+    name="cluster",
+    operation_id="cluster",
+    responses=openapi.job_responses(ClusterView),
+    openapi_extra=openapi.body(ClusterRequest),
+)
+async def cluster(request: Request) -> Response:
+    """Group the records of a collection, by their vectors or by the template of their texts.
+
+    A job: without ``Prefer: wait=N`` the answer is 202, and its result is read from the job.
+    """
+    value = await bodies.read_object(request)
+    checked = bodies.validate(request, value, model=ClusterRequest)
+    await context_of(request).catalogue.get(checked.collection)
+    params = checked.model_dump(mode="json")
+    slices = answers.one_slice(Kind.CLUSTER, params, [Item({})])
+    order = answers.order_of(request, Kind.CLUSTER, slices=slices, queue=Queue.BULK)
+    return await answers.respond(
+        request,
+        await answers.repeatable(request, order),
+        body=lambda ended: answers.sole(Kind.CLUSTER, ended),
+        wait_default_s=0.0,
+    )

@@ -1,0 +1,189 @@
+"""Group a collection's records: by their vectors, or as log lines by their templates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from verso_core.clusters import MAX_LINES, MAX_RECORDS, ClusterRequest, Method
+from verso_core.errors import PatchCorrupt, RequestInvalid
+from verso_core.jobs import Collection, Result, Slice
+from verso_core.record import Entry, Flag, point_ids
+from verso_worker.grouping import ALONE, by_density, by_stability, central
+from verso_worker.ports import Documents, Vectors
+from verso_worker.reader import Chunk, Reader
+from verso_worker.space import Space, Vector
+from verso_worker.templates import Miner
+
+_PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A live record, and its document's time where it has one."""
+
+    chunk: Chunk
+    time: float | None
+
+    @property
+    def name(self) -> str:
+        """The record's id."""
+        return f"{self.chunk.document}#{self.chunk.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Records that belong together; ``shown`` are indices into ``members``."""
+
+    members: list[_Member]
+    shown: list[int]
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Groups records."""
+
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+
+    def run(self, work: Slice, collection: Collection) -> Result:
+        """Group the records of a collection, and describe the largest groups.
+
+        Raises:
+            RequestInvalid: the collection has more records than the method compares.
+        """
+        asked = ClusterRequest.model_validate(work.params)
+        most = MAX_LINES if asked.method is Method.TEMPLATES else MAX_RECORDS
+        chunks = list(self._live(collection, most=most))
+        if asked.method is Method.TEMPLATES:
+            groups, alone, unread = self._by_template(collection, chunks, asked)
+        else:
+            groups, alone, unread = self._by_vector(collection, chunks, asked)
+        groups.sort(key=lambda group: -len(group.members))
+        result = Result([])
+        described = [
+            self._describe(collection, one, asked, result) for one in groups[: asked.limit]
+        ]
+        result.items.append(
+            {
+                "ok": True,
+                "records": len(chunks),
+                "clusters": len(groups),
+                "alone": alone,
+                "unread": unread,
+                "groups": described,
+            }
+        )
+        return result
+
+    def _live(self, collection: Collection, *, most: int) -> Iterator[Chunk]:
+        seen = count(1)
+        for document, data in self.documents.entries(collection.name):
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                continue
+            if entry.flags & Flag.DELETED:
+                continue
+            for index in range(len(entry.records)):
+                if next(seen) > most:
+                    raise RequestInvalid(
+                        f"expected at most {most} records in {collection.name} for this method"
+                    )
+                yield Chunk(document, entry, index)
+
+    def _members(self, collection: Collection, chunks: Sequence[Chunk]) -> list[_Member]:
+        points = [_point(collection, chunk) for chunk in chunks]
+        payloads = self.vectors.payloads(collection.name, points)
+        return [
+            _Member(chunk, payloads.get(point, {}).get("t"))
+            for chunk, point in zip(chunks, points, strict=True)
+        ]
+
+    def _by_vector(
+        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
+    ) -> tuple[list[_Group], int, int]:
+        members: list[_Member] = []
+        pages: list[Vector] = []
+        space = Space.of(collection)
+        for page in _pages(chunks):
+            points = [_point(collection, chunk) for chunk in page]
+            stored = self.vectors.get(collection.name, points)
+            there = [n for n, point in enumerate(points) if point in stored]
+            if there:
+                pages.append(space.widen(np.stack([stored[points[n]] for n in there])))
+            members += self._members(collection, [page[n] for n in there])
+        rows = np.concatenate(pages) if pages else np.empty((0, space.dim), np.float32)
+        if asked.method is Method.HDBSCAN:
+            labels = by_stability(rows, min_size=asked.min_size, min_samples=asked.min_samples)
+        else:
+            labels = by_density(rows, eps=asked.eps, min_samples=asked.min_samples)
+        own: dict[int, list[int]] = defaultdict(list)
+        for place, label in enumerate(labels.tolist()):
+            own[label].append(place)
+        alone = len(own.pop(ALONE, []))
+        groups = [
+            _Group([members[n] for n in places], central(rows[places], count=asked.representatives))
+            for places in own.values()
+        ]
+        return groups, alone, len(chunks) - len(members)
+
+    def _by_template(
+        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
+    ) -> tuple[list[_Group], int, int]:
+        miner = Miner()
+        read: list[tuple[_Member, int]] = []
+        for page in _pages(chunks):
+            texts = self.reader.chunks(collection, page)
+            for member, text in zip(self._members(collection, page), texts, strict=True):
+                if isinstance(text, bytes):
+                    read.append((member, miner.add(text.decode("utf-8", "replace"))))
+        templates = miner.templates()
+        own: dict[str, list[_Member]] = defaultdict(list)
+        for member, shape in read:
+            own[templates[shape]].append(member)
+        shown = list(range(asked.representatives))
+        groups = [
+            _Group(members, [n for n in shown if n < len(members)], template)
+            for template, members in own.items()
+        ]
+        return groups, 0, len(chunks) - len(read)
+
+    def _describe(
+        self, collection: Collection, group: _Group, asked: ClusterRequest, result: Result
+    ) -> dict[str, Any]:
+        times = [member.time for member in group.members if member.time is not None]
+        chosen = [group.members[n] for n in group.shown]
+        texts = self.reader.chunks(collection, [member.chunk for member in chosen])
+        first = min(times, default=None)
+        return {
+            "size": len(group.members),
+            "template": group.template,
+            "first_seen": first,
+            "last_seen": max(times, default=None),
+            "new": None if asked.since is None or first is None else first >= asked.since,
+            "representatives": [
+                {
+                    "id": member.name,
+                    "time": member.time,
+                    "blob": result.add_blob(text) if isinstance(text, bytes) else None,
+                }
+                for member, text in zip(chosen, texts, strict=True)
+            ],
+        }
+
+
+def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    for start in range(0, len(chunks), _PAGE):
+        yield chunks[start : start + _PAGE]
+
+
+def _point(collection: Collection, chunk: Chunk) -> Any:
+    return point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
