@@ -211,6 +211,7 @@ class Stack:
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),
             "VERSO_THREADS": str(config.threads),
+            "VERSO_DRAIN_S": f"{_GRACE_S['worker'] * 0.75:g}",
             **config.settings,
         }
         if config.api_keys_file is not None:

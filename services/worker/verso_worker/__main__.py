@@ -2,12 +2,13 @@
 
 Nothing is consumed before the artifact has passed its golden samples and the ledger has shown that
 it keeps what it acknowledges. On SIGTERM the desk claims nothing more and Celery finishes what is
-in hand; what could not be finished is taken up by another worker when its lease has run out.
+in hand; what is not finished after ``VERSO_DRAIN_S`` goes back to the queue, and the process ends.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import tempfile
 import threading
@@ -167,12 +168,32 @@ def main() -> int:
     return 0
 
 
+def _leave(desk: Desk) -> None:
+    """End the process, whatever it is doing, and leave nothing of it to wait for.
+
+    A thread cannot be stopped from outside, so this is no return from ``main``. The kernel ends the
+    children with their parent, and nothing that was acknowledged is only in their memory.
+    """
+    try:
+        count = desk.give_back()
+    except VersoError as error:
+        _log.warning("leases are left to run out: %s", error.detail)
+    else:
+        _log.warning("not finished in time, given back", extra={"slices": count})
+    logging.shutdown()
+    os._exit(0)
+
+
 def _consume(settings: WorkerSettings, desk: Desk) -> None:
     over = threading.Event()
 
     def close(**_: Any) -> None:
-        over.set()
-        desk.close()
+        if not over.is_set():
+            over.set()
+            desk.close()
+            limit = threading.Timer(settings.drain_s, _leave, args=(desk,))
+            limit.daemon = True
+            limit.start()
 
     worker_shutting_down.connect(close, weak=False)
     idle = threading.Thread(target=_look_around, args=(desk, over), name="idle", daemon=True)

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from verso_core import telemetry
 from verso_core.errors import VersoError
@@ -25,6 +26,7 @@ from verso_core.jobs import Kind, Queue, Slice, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Ear, End, Lease, Ledger, Phase
 from verso_worker.hands import Hands
 from verso_worker.heart import Heart
+from verso_worker.isolation import isolate, worth_isolating
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.ports import Outcome, Write
@@ -94,6 +96,19 @@ class Desk:
     def hands(self) -> dict[Queue, tuple[int, int]]:
         """Give how many hands of each queue are at work, and how many there may be."""
         return {queue: (hands.at_work, hands.most) for queue, hands in self._hands.items()}
+
+    def give_back(self) -> int:
+        """Return every slice in hand, uncounted, so that another worker begins it at once.
+
+        Whoever still works on one here finds its commit refused. Gives how many were returned.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer; the leases run out by themselves.
+        """
+        held = self._heart.held()
+        for lease in held:
+            self._ledger.release(lease)
+        return len(held)
 
     def drain(self, queue: Queue, *, call: Callable[[], None] | None = None) -> int:
         """Work through a queue, listen for more, and leave when none comes; count the slices.
@@ -239,7 +254,12 @@ class Desk:
         work = read_slice(lease.payload)
         if lease.phase is Phase.VERIFY:
             return self._verify(lease)
-        outcome = self._run(lease, work)
+        try:
+            outcome = self._run(lease, work)
+        except Exception as error:
+            if not worth_isolating(work, error, attempt=lease.fence):
+                raise
+            outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = outcome.result.pack()
         collection = str(work.params.get("collection", ""))

@@ -66,6 +66,11 @@ class Heart:
             self._leases.pop(lease.slice_id, None)
             self._lost.discard(lease.slice_id)
 
+    def held(self) -> list[Lease]:
+        """Give the leases that are renewed now."""
+        with self._lock:
+            return list(self._leases.values())
+
     def _run(self) -> None:
         while not self._stop.wait(self._lease_s / 3):
             try:
@@ -75,8 +80,7 @@ class Heart:
 
     def beat(self) -> None:
         """Renew all leases in hand once."""
-        with self._lock:
-            held = list(self._leases.values())
+        held = self.held()
         self._ledger.note_beat(self._owner)
         lost = self._ledger.beat(held, self._lease_s) if held else set()
         with self._lock:

@@ -17,14 +17,15 @@ from prometheus_client import CollectorRegistry
 
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
-from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Ledger, NewJob
+from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
+from verso_core.ledger import Commit, Ledger, NewJob
 from verso_core.ledger.work import connect
 from verso_core.record import Entry, Flag
 from verso_worker.desk import Desk
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
+from verso_worker.ports import Outcome
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
@@ -304,3 +305,44 @@ def test_records_are_grouped_by_vector(bench: Bench) -> None:
     assert item["records"] == 3
     bench.do(Kind.DELETE, {"collection": "default"}, [Item({"id": n}) for n in "abc"])
     assert _grouped(bench)[0]["records"] == 0
+
+
+def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pipeline stands behind the desk as in life, but one text breaks it."""
+    whole = bench.desk._pipeline.run
+
+    def breaks(work: Slice, *, seq: int) -> Outcome:
+        if any(item.blob == b"poison" for item in work.items):
+            raise ZeroDivisionError
+        return whole(work, seq=seq)
+
+    monkeypatch.setattr(bench.desk._pipeline, "run", breaks)
+    items = [Item({"id": f"n{n}", "metadata": {}}, b"text %d" % n) for n in range(9)]
+    items[4] = Item({"id": "bad", "metadata": {}}, b"poison")
+    status, [result] = bench.do(Kind.INGEST, {"collection": "default"}, items)
+    assert status is Status.SUCCEEDED
+    assert [item["ok"] for item in result.items] == [n != 4 for n in range(9)]
+    assert result.items[4]["error"] == {
+        "code": "internal", "detail": "ZeroDivisionError", "retryable": False,
+    }  # fmt: skip
+    assert bench.read("n3", "n5", "bad") == [b"text 3", b"text 5", "document_unknown"]
+    assert bench.ledger.backlog().dead == 0
+
+
+def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refused(
+    bench: Bench,
+) -> None:
+    slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
+    job = NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices)
+    job_id = bench.ledger.accept(job).job_id
+    [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
+    bench.desk._heart.hold(lease)
+    bench.desk.close()
+    assert bench.desk.give_back() == 1
+    assert bench.ledger.commit(lease, b"late", ok=1, errors=0) is Commit.STALE
+    [again] = bench.ledger.claim(Queue.BULK, owner="another")
+    assert again.fence > lease.fence
+    assert bench.ledger.commit(again, b"r", ok=1, errors=0) is Commit.DONE
+    assert bench.ledger.job(job_id).status is Status.SUCCEEDED
