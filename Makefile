@@ -6,11 +6,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= verso-data
+FAULTS ?= 1000
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test lint types bench evaluate clean images e2e-ops
+.PHONY: help setup demo up test chaos lint types bench evaluate clean images e2e-ops
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,8 +33,11 @@ demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, re
 up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=folder)
 	$(BIN)/verso up --data $(DATA)
 
-test: $(VENV)/.installed-dev  ## unit, integration and end-to-end tests
+test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm
 	$(BIN)/pytest
+
+chaos: $(VENV)/.installed-dev  ## a long storm: 1,000 faults on a platform under load (FAULTS=n)
+	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
 
 lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/ruff check .
@@ -58,6 +62,7 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_restore.py
 	$(BIN)/python tests/bench/bench_encode.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
+	$(BIN)/python tests/bench/bench_queue.py
 
 evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/reference/quality.md
 	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \
