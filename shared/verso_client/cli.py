@@ -33,7 +33,7 @@ from verso_client.terminal import print_json as _print_json
 from verso_client.terminal import telling as _telling
 from verso_core.clusters import ClusterRequest, Method
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Filter, Precision, Scalar, SearchMode, Status, TextPolicy
+from verso_core.jobs import Filter, Kind, Precision, Scalar, SearchMode, Status, TextPolicy
 
 PLUGINS = "verso.commands"
 _INGEST_PATIENCE_S = 600.0
@@ -303,6 +303,32 @@ def delete_collection(
         typer.confirm(f"Delete the collection {name} and every document in it?", abort=True)
     with _client(context) as client:
         client.delete_collection(name)
+
+
+@jobs_app.command("list")
+def list_jobs(
+    context: typer.Context,
+    status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, the newest first; `--status dead` shows what waits for a replay."""
+    with _client(context) as client:
+        found = client.jobs(status=status, kind=kind, limit=limit)
+    if as_json:
+        _print_json(found)
+        return
+    for job in found:
+        render.job(_out(), job)
+
+
+@jobs_app.command("replay-dead")
+def replay_dead_jobs(context: typer.Context) -> None:
+    """Give all dead jobs a new budget of attempts, and list them."""
+    with _client(context) as client:
+        for job_id in client.replay_dead():
+            typer.echo(job_id)
 
 
 @jobs_app.command("show")

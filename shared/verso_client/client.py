@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import operations, releases
+from verso_client import joblist, operations, releases
 from verso_client.answers import (
     Clustered,
     CollectionInfo,
@@ -33,7 +33,15 @@ from verso_client.releases import Training
 from verso_client.retries import Retries
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
-from verso_core.jobs import Filter, Precision, SearchMode, SearchSetting, TextPolicy
+from verso_core.jobs import (
+    Filter,
+    Kind,
+    Precision,
+    SearchMode,
+    SearchSetting,
+    Status,
+    TextPolicy,
+)
 
 T = TypeVar("T")
 
@@ -183,6 +191,17 @@ class Client:
     def cancel(self, job_id: str) -> Job:
         """Cancel a job; one that has ended stays as it is."""
         return self._run(operations.cancel(job_id, self._retries))
+
+    def jobs(
+        self, *, status: Status | None = None, kind: Kind | None = None, limit: int = 50
+    ) -> list[Job]:
+        """List jobs, the newest first; only of this state and kind, if given."""
+        steps = joblist.jobs(self._retries, status=status, kind=kind, limit=limit)
+        return self._run(steps)
+
+    def replay_dead(self) -> list[str]:
+        """Give all dead jobs a new budget of attempts; gives their ids."""
+        return self._run(joblist.replay_dead(self._retries))
 
     def replay(self, job_id: str) -> Job:
         """Give a dead job a new budget of attempts."""
