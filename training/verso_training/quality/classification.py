@@ -98,9 +98,8 @@ class LogReport:
     claim: tuple[tuple[str, float, float], ...]
 
 
-def log_report(bench: Bench, name: str, *, seeds: Sequence[int] = (0, 1, 2)) -> LogReport:
+def log_report(bench: Bench, group: LabelledSet, *, seeds: Sequence[int] = (0, 1, 2)) -> LogReport:
     """Train on the training rows, choose on validation, measure on the shifted test rows."""
-    group = sets.logs(bench.data, name)
     labels = tuple(sorted({row.label for row in group.of(RowSplit.TRAIN)}))
     part = {s: _part(bench, group, s, labels) for s in RowSplit}
     config, model = _chosen(part, classes=len(labels), seed=seeds[0])
@@ -133,7 +132,7 @@ def log_report(bench: Bench, name: str, *, seeds: Sequence[int] = (0, 1, 2)) -> 
         Scored("both, geometric mean", both.astype(np.float32), test.targets),
     )
     return LogReport(
-        name,
+        group.name,
         group.shift,
         len(test.targets),
         scored,

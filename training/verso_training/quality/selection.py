@@ -63,6 +63,14 @@ def ranked(
     return 100 * float((1 / found).mean()), 100 * float((found == 1).mean())
 
 
+def reported(data: Path) -> dict[str, list[Ranking]]:
+    """The questions that rankings are measured on."""
+    return {
+        "selqa_dev": pairsets.selqa(data, "dev")[:_QUESTIONS],
+        "squad_dev": list(pairsets.squad_sentences(data, squad.Part.DEV))[:_QUESTIONS],
+    }
+
+
 def scorer(
     module: CrossEncoder, base: Backbone, *, data: Path, max_tokens: int
 ) -> Mapping[str, float]:
@@ -72,10 +80,7 @@ def scorer(
         return pairs.scores(module, pairs.tokenised(rows, base.tokenizer, max_tokens=max_tokens))
 
     figures = {}
-    for name, rankings in (
-        ("selqa_dev", pairsets.selqa(data, "dev")[:_QUESTIONS]),
-        ("squad_dev", list(pairsets.squad_sentences(data, squad.Part.DEV))[:_QUESTIONS]),
-    ):
+    for name, rankings in reported(data).items():
         flat = [Pair(r.question, candidate, 0.0) for r in rankings for candidate in r.candidates]
         cuts = np.cumsum([len(r.candidates) for r in rankings])[:-1]
         figures[f"{name}_mrr"], figures[f"{name}_first"] = ranked(

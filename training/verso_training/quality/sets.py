@@ -10,7 +10,7 @@ import csv
 import json
 import lzma
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,8 @@ LOG_FAMILIES = {
     "logs_rinstall": "r-install",
     "logs_rcheck": "r-check",
 }
+_END = 700
+"""About 256 tokens of an installation log, which is what a vector holds."""
 _RCHECK_STEP = 3
 """Every third training row of logs_rcheck: it is four times as large as the others together."""
 
@@ -69,6 +71,13 @@ def logs(root: Path, name: str) -> LabelledSet:
         read = list(_lines(root / name / f"{part}.jsonl.xz"))[::step]
         rows += [Row(str(row["label"]), str(row["text"]), split=split) for row in read]
     return LabelledSet(name, *about[name], tuple(rows))
+
+
+def logs_ends(root: Path, name: str) -> LabelledSet:
+    """The last ``_END`` characters of each text: what the last chunk of a stored log holds."""
+    group = logs(root, name)
+    rows = tuple(replace(row, text=str(row.text)[-_END:]) for row in group.rows)
+    return replace(group, name=f"{name}-ends", rows=rows)
 
 
 def clinc(root: Path) -> LabelledSet:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +158,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
         run.train(on_progress=job.on_progress, should_stop=job.should_stop)
         (folder / "finished").touch()
     lora.restore(module, load_file(folder / "adapter.safetensors"))
-    return _ship_reader(recipe, job, base, module, config)
+    return _ship_reader(recipe, job, base, module, config, digest=_digest([*main, *short]))
 
 
 def _ship_reader(
@@ -165,6 +167,8 @@ def _ship_reader(
     base: backbone.Backbone,
     module: reader.Reader,
     config: AnswerConfig,
+    *,
+    digest: str,
 ) -> heads.Head:
     only = module.only(config.layers)
     parts = {}
@@ -204,6 +208,7 @@ def _ship_reader(
             ("qa_squad (training articles)", "qa_qamr"),
             "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
             _command(recipe),
+            digest,
         ),
         card=selection.reader_card(dev, final, plain, threshold=threshold, auroc=auroc),
         calibration=Calibration(null_threshold=threshold),
@@ -230,10 +235,11 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
     torch.manual_seed(recipe.seed)
     module = CrossEncoder(lora.adapt(base, rank=config.rank, alpha=config.alpha))
     folder = job.work / "runs" / recipe.name
+    shown = pairsets.shippable(job.data, seed=recipe.seed)
     if not (folder / "finished").exists():
         budget = fitting.Budget(config.minutes, config.epochs, config.rate, config.tokens_per_step)
         examples = pairs.tokenised(
-            pairsets.shippable(job.data, seed=recipe.seed),
+            shown,
             base.tokenizer,
             max_tokens=config.max_tokens,
         )
@@ -245,18 +251,19 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
     lora.restore(module, load_file(folder / "adapter.safetensors"))
     module.eval()
     figures = selection.scorer(module, base, data=job.data, max_tokens=config.max_tokens)
-    shown = pairs.tokenised(
+    golden = pairs.tokenised(
         pairsets.snli(job.data, "test")[:12], base.tokenizer, max_tokens=config.max_tokens
     )
     trained = Trained(
         recipe=recipe,
         module=module,
         outputs=("score",),
-        samples=[_pair_inputs(pair.ids, pair.second) for pair in shown],
+        samples=[_pair_inputs(pair.ids, pair.second) for pair in golden],
         provenance=Provenance(
             ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
             "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
             _command(recipe),
+            _digest(shown),
         ),
         card=selection.scorer_card(figures),
         metrics=figures,
@@ -264,6 +271,14 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
         max_tokens=config.max_tokens,
     )
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
+
+
+def _digest(examples: Sequence[object]) -> str:
+    """SHA-256 over the examples, each a dataclass of texts and numbers, in their order."""
+    total = hashlib.sha256()
+    for example in examples:
+        total.update(repr(example).encode("utf-8", "surrogatepass") + b"\0")
+    return total.hexdigest()
 
 
 def _pair_inputs(ids: list[int], second: int) -> dict[str, NDArray[np.int64]]:
