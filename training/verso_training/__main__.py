@@ -9,6 +9,7 @@ python -m verso_training head --recipe intents --data DIR --artifact models/defa
 python -m verso_training quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/reference/quality.md
 python -m verso_training tiny-artifact OUT
+python -m verso_training serve
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{exc.code}: {exc.detail}", file=sys.stderr)
         return 1
     return 0
+
+
+def _serve(_: argparse.Namespace) -> None:
+    # The service alone is `python -m verso_training.service`, which loads no torch.
+    from verso_training.service.__main__ import main as serve
+
+    serve()
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -182,6 +190,8 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
     prepare.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
     prepare.add_argument("--out", type=Path, required=True)
+
+    command("serve", _serve, "the training service: do train jobs until told to stop")
 
     fit = command("train", _train, "train a decoder within its wall-clock budget")
     fit.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from verso_core import registry
 from verso_core.errors import ArtifactInvalid, ErrorBody, VersoError, error_body
@@ -29,7 +29,16 @@ from verso_worker.shelf import Shelf
 _EVERY_S = 1.0
 _TELL_S = 10.0
 _RETRY_S = 10.0
+_TOLD = ("version", "task", "space", "error")
 _log = logging.getLogger(__name__)
+
+
+class Heads(Protocol):
+    """The heads of a worker, which follow the registry by themselves."""
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe them: ``name`` and for each channel its ``version`` and maybe ``error``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,7 @@ class Follower:
         shelf: what is served.
         metrics: what is counted.
         tell: is given what is served now, whenever it changes and from time to time.
+        heads: whose canaries are withdrawn where they cannot be served; None where there are none.
     """
 
     def __init__(
@@ -60,11 +70,13 @@ class Follower:
         metrics: Metrics,
         *,
         tell: Callable[[dict[str, Any]], None],
+        heads: Heads | None = None,
     ) -> None:
         self._models = models
         self._shelf = shelf
         self._metrics = metrics
         self._tell = tell
+        self._heads = heads
         self._seen: tuple[int, ...] | None = None
         self._again_at: float | None = None
         self._told_at = 0.0
@@ -102,6 +114,7 @@ class Follower:
         if changed:
             self._seen, self._again_at = stamp, None
             self._follow()
+        self._judge_heads()
         if self._failed is not None:
             changed = True
             self._take_back(*self._failed)
@@ -128,6 +141,7 @@ class Follower:
                 ],
                 **_about(known),
             },
+            "heads": [] if self._heads is None else [_brief(s) for s in self._heads.states()],
             "engines": len(self._shelf.running()),
             "swaps": self._swaps,
         }
@@ -161,6 +175,15 @@ class Follower:
         else:
             self._try(Channel.CANARY, wanted.canary)
         self._serve()
+
+    def _judge_heads(self) -> None:
+        """Take back the canaries of heads that cannot be served."""
+        if self._heads is None or not any(r.canary for r in self._registry.heads.values()):
+            return
+        for state in self._heads.states():
+            canary = state[Channel.CANARY] or {}
+            if (error := canary.get("error")) is not None:
+                self._withdraw(canary["version"], error["detail"], head=state["name"])
 
     def _try(self, channel: Channel, name: str | None) -> VersoError | None:
         try:
@@ -209,10 +232,10 @@ class Follower:
             self._taken.pop(Channel.CANARY, None)
             self._withdraw(name, error.detail)
 
-    def _withdraw(self, name: str, reason: str) -> None:
+    def _withdraw(self, name: str, reason: str, *, head: str | None = None) -> None:
         self._metrics.swap("withdrawn")
         try:
-            self._registry = registry.withdraw(self._models, name, reason=reason)
+            self._registry = registry.withdraw(self._models, name, head=head, reason=reason)
         except (VersoError, OSError) as error:
             # A folder that only others may write: this worker at least does not serve it.
             _log.warning("the registry still names %s: %s", name, error)
@@ -240,3 +263,11 @@ class Follower:
 def _about(rollout: Rollout) -> dict[str, Any]:
     """Give what the registry says beside the channels."""
     return rollout.model_dump(mode="json", include={"share", "previous", "withdrawn"})
+
+
+def _brief(state: dict[str, Any]) -> dict[str, Any]:
+    """Give a head's versions and errors, without all that is known of them."""
+    return {"name": state["name"]} | {
+        channel.value: {k: v for k, v in (state[channel] or {}).items() if k in _TOLD} or None
+        for channel in Channel
+    }

@@ -1,0 +1,182 @@
+"""Does publishing models while serving fail a call, or make a worker grow?
+
+Limited by the start of engines. Threads encode, code and read all the time through a worker's
+shelf, while artifacts of one space are published: every tenth is corrupt and is refused, every
+tenth is rolled back, the others take over. Counted are the calls that failed; measured is the
+resident memory of this process and of its engines, when only the one that serves is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import sheet
+from prometheus_client import CollectorRegistry
+
+from verso_core import manifest, registry
+from verso_core.registry import Channel
+from verso_worker.metrics import Metrics
+from verso_worker.rollout import Follower
+from verso_worker.shelf import Shelf
+
+ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
+TEXTS = [f"Jan 12 10:00:{n % 60:02d} host sshd[{n}]: session {n} opened".encode() for n in range(8)]
+
+
+def main() -> None:
+    """Publish, count, hand in."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--artifact", type=Path, default=ARTIFACT)
+    parser.add_argument("--publishes", type=int, default=50)
+    parser.add_argument("--callers", type=int, default=2)
+    arguments = parser.parse_args()
+    paper = sheet.Sheet("swap")
+    with tempfile.TemporaryDirectory() as name:
+        result = run(Path(name), arguments)
+    shown = [[key, value] for key, value in result.items() if not isinstance(value, dict)]
+    sheet.table("Publishing while serving", ["", "value"], shown)
+    paper.finish(result)
+
+
+def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Publish so many artifacts under load."""
+    models = root / "models"
+    models.mkdir()
+    shelf = Shelf(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
+    follower = Follower(models, shelf, Metrics(CollectorRegistry()), tell=lambda _: None)
+    memory: dict[str, dict[str, float]] = {}
+    seconds: list[float] = []
+    with closing(shelf):
+        registry.assign(models, Channel.STABLE, variant(arguments.artifact, models, 0))
+        follower.open()
+        load = Load(shelf, arguments.callers)
+        refused = rolled_back = 0
+        for number in range(1, arguments.publishes + 1):
+            corrupt, back = number % 10 == 4, number % 10 == 7
+            name = variant(arguments.artifact, models, number, spoil=corrupt)
+            registry.assign(models, Channel.STABLE, name)
+            started = time.monotonic()
+            follower.step()
+            seconds.append(time.monotonic() - started)
+            refused += bool(follower.state()["artifact"]["refused"])
+            if corrupt or back:
+                registry.rollback(models)
+                follower.step()
+                rolled_back += back
+            settle(shelf)
+            if number in (5, arguments.publishes):
+                memory[f"after_{number}"] = resident_mib()
+            clean(models, root / "keep", follower)
+        load.end()
+    first, last = memory["after_5"], memory[f"after_{arguments.publishes}"]
+    return {
+        "publishes": arguments.publishes,
+        "refused": refused,
+        "rolled_back": rolled_back,
+        "calls": load.calls,
+        "failed_calls": load.failed,
+        "median_swap_s": sorted(seconds)[len(seconds) // 2],
+        "worker_mib_after_5": first["worker"],
+        "worker_mib_at_end": last["worker"],
+        "engine_mib_after_5": first["engines"],
+        "engine_mib_at_end": last["engines"],
+        "growth_percent": 100 * (sum(last.values()) / sum(first.values()) - 1),
+    }
+
+
+class Load:
+    """Threads that call the current engine until the end."""
+
+    def __init__(self, shelf: Shelf, callers: int) -> None:
+        self._shelf = shelf
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self.calls = 0
+        self.failed = 0
+        self._threads = [threading.Thread(target=self._call) for _ in range(callers)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let the threads go."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _call(self) -> None:
+        while not self._over.is_set():
+            ok = self._once()
+            with self._lock:
+                self.calls += 3
+                self.failed += not ok
+            time.sleep(0.01)
+
+    def _once(self) -> bool:
+        try:
+            engine = self._shelf.current().recorder.engine
+            vectors = engine.encode(TEXTS).vectors
+            payloads = [payload or b"" for payload in engine.code(TEXTS, vectors)]
+            return engine.read(payloads, vectors) == TEXTS
+        except Exception:  # noqa: BLE001 - counted, whatever it is
+            return False
+
+
+def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> str:
+    """Publish an artifact of the same space whose codec has an id of its own.
+
+    A note at the end of the decoder's file (field 6 of ONNX's ModelProto) changes nothing else.
+    """
+    folder = models / f"v{number}"
+    shutil.copytree(source, folder)
+    note = f"variant {number}".encode()
+    with (folder / "decoder.onnx").open("ab") as graph:
+        graph.write(b"\x32" + bytes([len(note)]) + note)
+    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
+    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
+    parsed = manifest.Manifest.model_validate(content)
+    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
+    (folder / manifest.MANIFEST_NAME).write_text(json.dumps(content), encoding="utf-8")
+    if spoil:
+        with (folder / "decoder.onnx").open("r+b") as graph:
+            graph.seek(5000)
+            graph.write(b"\xff" * 64)
+    return folder.name
+
+
+def settle(shelf: Shelf) -> None:
+    """Wait until only the engine that serves is left."""
+    while len(shelf.running()) > 1:
+        time.sleep(0.1)
+        shelf.tidy()
+
+
+def clean(models: Path, keep: Path, follower: Follower) -> None:
+    """Remove the folders of what is over, so that the bench needs little disk."""
+    state = registry.read(models).artifact
+    for folder in models.glob("v*"):
+        if folder.name not in (state.stable, state.previous):
+            shutil.rmtree(folder)
+    stable = follower.state()["artifact"]["stable"]
+    for folder in keep.iterdir():
+        if not folder.name.endswith(stable["codec"]):
+            shutil.rmtree(folder)
+
+
+def resident_mib() -> dict[str, float]:
+    """Measure the resident memory of this process and of its children, MiB."""
+    me = psutil.Process()
+    engines = sum(child.memory_info().rss for child in me.children(recursive=True))
+    return {"worker": me.memory_info().rss / 2**20, "engines": engines / 2**20}
+
+
+if __name__ == "__main__":
+    main()
