@@ -39,16 +39,16 @@ def corpus_by_kind() -> dict[str, list[bytes]]:
 def public(folder: Path) -> dict[str, list[bytes]]:
     """Give the public sets that are in a data folder, by name; a missing set is left out."""
     readers: dict[str, Callable[[Path], Iterator[str]]] = {
-        f"loghub: {system}": _loghub(system) for system in LOGHUB
+        f"loghub: {system}": loghub(system) for system in LOGHUB
     }
     readers |= {
-        "logs_rcheck: test": _jsonl("logs_rcheck/test.jsonl.xz"),
-        "logs_syzkaller: test": _jsonl("logs_syzkaller/test.jsonl.xz"),
-        "prose: documentation, held out": _held_out("prose/techdocs.jsonl.xz"),
-        "prose: books, held out": _held_out("prose/books_1.jsonl.xz"),
+        "logs_rcheck: test": jsonl("logs_rcheck/test.jsonl.xz"),
+        "logs_syzkaller: test": jsonl("logs_syzkaller/test.jsonl.xz"),
+        "prose: documentation, held out": held_out("prose/techdocs.jsonl.xz"),
+        "prose: books, held out": held_out("prose/books_1.jsonl.xz"),
         "clinc150: val": _clinc,
         "sts-b: dev": _stsb,
-        "scifact: abstracts": _jsonl("ir_scifact/corpus.jsonl.xz"),
+        "scifact: abstracts": jsonl("ir_scifact/corpus.jsonl.xz"),
     }
     found = {}
     for name, read in readers.items():
@@ -80,11 +80,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _jsonl(name: str) -> Callable[[Path], Iterator[str]]:
+def jsonl(name: str) -> Callable[[Path], Iterator[str]]:
+    """Read the field `text` of every row of a file."""
     return lambda folder: (row["text"] for row in _rows(folder / name))
 
 
-def _held_out(name: str) -> Callable[[Path], Iterator[str]]:
+def held_out(name: str) -> Callable[[Path], Iterator[str]]:
     """Give the documents that training holds out, by its own rule (see the corpus' README)."""
 
     def read(folder: Path) -> Iterator[str]:
@@ -96,7 +97,9 @@ def _held_out(name: str) -> Callable[[Path], Iterator[str]]:
     return read
 
 
-def _loghub(system: str) -> Callable[[Path], Iterator[str]]:
+def loghub(system: str) -> Callable[[Path], Iterator[str]]:
+    """Read the lines of a log system, in the order of their times."""
+
     def read(folder: Path) -> Iterator[str]:
         path = folder / "logs_loghub2k" / system / f"{system}_2k.log"
         with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:

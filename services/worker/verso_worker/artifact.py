@@ -31,6 +31,9 @@ from verso_core.record import Codec
 from verso_worker.chunking import Cutter
 from verso_worker.records import ByteCodec
 
+_CHUNK_BYTES = 1 << 17
+"""No chunk is longer: a damaged payload must not be decoded for seconds before its end."""
+
 GOLDEN_MIN = 64
 """Fewest golden samples an artifact must bring."""
 
@@ -62,7 +65,7 @@ class MixtureCodec:
 
     def decode(self, payload: bytes) -> bytes:
         """Give the bytes back; raises PatchCorrupt where the payload is no output of encode."""
-        return mixture.decode(payload, self.tables)
+        return mixture.decode(payload, self.tables, limit_bytes=_CHUNK_BYTES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
