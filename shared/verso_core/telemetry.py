@@ -62,5 +62,6 @@ def configure(service: str, *, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.captureWarnings(True)  # they would be lines that are no JSON
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

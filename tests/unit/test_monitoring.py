@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,3 +204,27 @@ def test_every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not()
     alerts = {alert["alert"] for alert in ALERTS.values()}
     assert fires == alerts
     assert quiet == alerts
+
+
+def test_promtool_reads_every_query_of_every_panel(tmp_path: Path) -> None:
+    """Each query stands in a recording rule, since there is no other way to have one parsed."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        if os.environ.get("CI"):
+            pytest.fail("promtool is not installed")
+        pytest.skip("promtool is not installed")
+    recorded = [
+        {
+            "record": f"panel:{path.stem}:{panel['id']}_{target['refId']}",
+            "expr": target["expr"].replace("$__rate_interval", "5m"),
+        }
+        for path in DASHBOARDS
+        for panel in panels(path)
+        for target in panel["targets"]
+    ]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    done = subprocess.run(
+        [promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
