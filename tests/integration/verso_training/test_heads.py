@@ -15,8 +15,17 @@ from verso_core import heads
 from verso_core.errors import Cancelled, DiskFull, HeadInvalid
 from verso_core.heads import Reads
 from verso_training import graphs
-from verso_training.heads import backbone, graph, lora, recipe, shipping, training
-from verso_training.heads.modules import SpanReader
+from verso_training.heads import (
+    backbone,
+    fitting,
+    graph,
+    lora,
+    recipe,
+    sequences,
+    shipping,
+    training,
+)
+from verso_training.heads.modules import SequenceClassifier, SpanReader
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance
 from verso_training.heads.spans import SpanHead, SpanLayers
@@ -88,6 +97,37 @@ def test_an_altered_golden_sample_is_found(tmp_path: Path) -> None:
     (folder / heads.GOLDEN).write_text("\n".join([json.dumps(sample), *lines[1:]]) + "\n")
     with pytest.raises(HeadInvalid):
         shipping.check(folder, artifact=TINY)
+
+
+def test_a_classifier_on_tokens_learns_and_ships(tmp_path: Path) -> None:
+    base = backbone.load(TINY)
+    torch.manual_seed(0)
+    module = SequenceClassifier(lora.adapt(base, rank=4, alpha=8.0), classes=2, dropout=0.0)
+    labels = {"calm": 0, "fire": 1}
+    texts = sequences.tokenised(
+        [(str(row.text), labels[row.label]) for row in rows()], base.tokenizer, max_tokens=24
+    )
+    budget = fitting.Budget(1.0, 6, rate=3e-3, tokens_per_step=240, warmup_steps=2)
+    run = fitting.AdapterRun(
+        module, budget, main=texts, losses=sequences.losses(module, torch.ones(2))
+    )
+    run.train(on_progress=lambda _: None, should_stop=lambda: False)
+    logits, features = sequences.outputs(module, texts)
+    assert (logits.argmax(-1) == np.array([text.target for text in texts])).mean() > 0.9
+    assert features.shape == (len(texts), base.width)
+    ids, mask, _ = sequences.collate(texts[:3])
+    written = graph.write(
+        module,
+        tmp_path / "head.onnx",
+        reads=Reads.TOKENS,
+        outputs=("logits", "feature"),
+        example=(ids, mask),
+        sources=base.sources,
+    )
+    values = graph.widened(TINY / "encoder.onnx", written.base)
+    feeds = {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+    found = graph.session(written.path, values).run(None, feeds)[0]
+    assert found == pytest.approx(logits[:3], abs=2e-2)
 
 
 def test_the_backbone_is_the_encoder_that_is_served() -> None:
