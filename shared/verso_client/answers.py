@@ -244,6 +244,28 @@ class RegistryState(Answer):
     workers: tuple[dict[str, Any], ...] = ()
 
 
+class MigrationState(Answer):
+    """The newest migration of a collection; ``progress`` is that of the pass under way."""
+
+    collection: str
+    stage: str
+    codec: str = ""
+    in_place: bool = False
+    pass_number: int = 0
+    progress: float = 0.0
+    copied: int = 0
+    removed: int = 0
+    unread: tuple[str, ...] = ()
+    old_removed: bool = False
+    started: datetime | None = None
+    ended: datetime | None = None
+
+    @property
+    def running(self) -> bool:
+        """Tell whether it has more to do."""
+        return self.stage in ("recode", "copy", "seal")
+
+
 class Job(Answer):
     """State of a job. ``ok`` and ``failed`` count items."""
 

@@ -20,6 +20,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    MigrationState,
     RegistryState,
     ScrubState,
     Statistics,
@@ -240,6 +241,18 @@ class AsyncClient:
     async def stats(self, collection: str = "default") -> Statistics:
         """Count what a collection holds."""
         return await self._run(operations.stats(collection, self._retries))
+
+    async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
+        """Begin a collection's migration to an artifact, or let it go on; it runs by itself."""
+        return await self._run(operations.migrate(collection, self._retries, to=to))
+
+    async def migration(self, collection: str) -> MigrationState:
+        """Tell where a collection's migration stands."""
+        return await self._run(operations.migration(collection, self._retries))
+
+    async def end_migration(self, collection: str) -> None:
+        """Remove the old side of a migration that is done, or give up one that is not."""
+        await self._run(operations.end_migration(collection, self._retries))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:
         """Tell what the pass over all stored records has found; with ``now`` ask for one first."""

@@ -37,6 +37,7 @@ from verso_core.jobs import Filter, Kind, Precision, Scalar, SearchMode, Status,
 
 PLUGINS = "verso.commands"
 _INGEST_PATIENCE_S = 600.0
+_LOOK_S = 1.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -255,6 +256,34 @@ def scrub(
         found = client.scrub(now=now)
     _print_json(found) if as_json else render.scrub(_out(), found)
     if found.damaged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def migrate(
+    context: typer.Context,
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
+    to: Annotated[
+        str, typer.Option("--to", help="current, a codec id, or an artifact id.")
+    ] = "current",
+    show: Annotated[bool, typer.Option("--show", help="Only tell where it stands.")] = False,
+    remove_old: Annotated[
+        bool, typer.Option("--remove-old", help="Remove the old side, or give up what is not done.")
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Move a collection to another artifact while it is searched; status 1 if it is blocked."""
+    with _client(context) as client:
+        if remove_old:
+            client.end_migration(collection)
+            return
+        found = client.migration(collection) if show else client.migrate(collection, to=to)
+        while wait and not show and found.running:
+            time.sleep(_LOOK_S)
+            found = client.migration(collection)
+    _print_json(found) if as_json else render.migration(_out(), found)
+    if found.stage == "blocked":
         raise typer.Exit(1)
 
 

@@ -31,6 +31,7 @@ from verso_client.answers import (
     Ingested,
     IngestReport,
     Job,
+    MigrationState,
     ScrubState,
     Statistics,
     StoredText,
@@ -307,6 +308,30 @@ def stats(name: str, retries: Retries) -> Steps[Statistics]:
     if "results" in row:
         row = _sole(row["results"])
     return Statistics.model_validate({"name": name, **row})
+
+
+def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
+    """Begin a collection's migration, or let it go on."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    row = yield from _answer(_post(path, {"artifact": to}), retries)
+    if "results" in row:
+        _sole(row["results"])
+    return (yield from migration(name, retries))
+
+
+def migration(name: str, retries: Retries) -> Steps[MigrationState]:
+    """Tell where a collection's migration stands."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    reply = yield from perform(Call("GET", path), retries)
+    return MigrationState.model_validate(reply.json())
+
+
+def end_migration(name: str, retries: Retries) -> Steps[None]:
+    """Remove the old side of a migration that is done, or give up one that is not."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    row = yield from _answer(Call("DELETE", path), retries)
+    if "results" in row:
+        _sole(row["results"])
 
 
 def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:

@@ -18,6 +18,7 @@ from verso_client.answers import (
     IngestReport,
     Job,
     JobEvent,
+    MigrationState,
     ScrubState,
     Statistics,
     StoredText,
@@ -161,6 +162,18 @@ def clusters(console: Console, found: Clustered) -> None:
 
 def _moment(time_s: float | None) -> str:
     return "" if time_s is None else f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def migration(console: Console, found: MigrationState) -> None:
+    """Show a migration, and what it could not read."""
+    state = f"{found.stage}, {found.progress:.1%} of pass {found.pass_number}"
+    table = Table(f"migration of {found.collection}", state if found.running else found.stage)
+    table.add_row("to codec", found.codec + (", in place" if found.in_place else ""))
+    table.add_row("documents moved", f"{found.copied:,}")
+    table.add_row("old side", "removed" if found.old_removed else "kept")
+    console.print(table)
+    for one in found.unread:
+        console.print(f"cannot be read: {one}", style="red", markup=False)
 
 
 def scrub(console: Console, found: ScrubState) -> None:

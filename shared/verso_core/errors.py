@@ -9,18 +9,19 @@
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
     │   ├── HeadUnknown                └── WebhookUnknown
-    ├── CollectionExists               ├── LabelsChanged
+    ├── CollectionExists               ├── LabelsChanged       ├── MigrationRefused
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
     │   └── HeadInvalid                a head's folder that must not be served
+    ├── BackupInvalid                  a backup folder that must not be restored
     ├── FrameInvalid                   bytes on an inner wire that are not a frame
     ├── JobEnded
     │   ├── DeadlineExpired            ├── Cancelled           └── AttemptsExhausted
     └── Unavailable                    try again later
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
-        ├── DurabilityMissing          └── TrainerUnavailable
+        ├── DurabilityMissing          ├── CollectionBusy      └── TrainerUnavailable
 
 An error has a stable ``code`` (part of the API: never renamed), says whether trying again can help
 (``retryable``), and a message that tells what was expected and what came. It knows nothing of HTTP;
@@ -178,6 +179,12 @@ class LabelsChanged(VersoError):
     code = "labels_changed"
 
 
+class MigrationRefused(VersoError):
+    """Raised when a collection cannot be migrated as asked, as it stands now."""
+
+    code = "migration_refused"
+
+
 class RecordCorrupt(VersoError):
     """Raised when a record's stored bytes do not give back the text its checksum names."""
 
@@ -200,6 +207,12 @@ class HeadInvalid(ArtifactInvalid):
     """Raised when a head's folder is incomplete or altered, or fails its golden samples."""
 
     code = "head_invalid"
+
+
+class BackupInvalid(VersoError):
+    """Raised when a backup is incomplete or altered, or cannot be restored where it should."""
+
+    code = "backup_invalid"
 
 
 class FrameInvalid(VersoError):
@@ -289,6 +302,12 @@ class DurabilityMissing(Unavailable):
     """Raised when a store is not set up to keep what it acknowledges."""
 
     code = "durability_missing"
+
+
+class CollectionBusy(Unavailable):
+    """Raised when a backup or a migration needs a collection to stay as it is for a moment."""
+
+    code = "collection_busy"
 
 
 def _tree(cls: type[VersoError]) -> dict[str, type[VersoError]]:

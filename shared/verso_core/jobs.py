@@ -57,6 +57,7 @@ class Kind(StrEnum):
     STATS = "stats"
     SCRUB = "scrub"
     CLUSTER = "cluster"
+    MIGRATE = "migrate"
     MODELS = "models"
     ROWS = "rows"
     TRAIN = "train"
@@ -163,6 +164,16 @@ class CollectionRequest(Wire):
     search: SearchSetting = Field(
         default=SearchMode.DENSE,
         description="hybrid keeps the words of each chunk beside its vector, and searches by both",
+    )
+
+
+class MigrateRequest(Wire):
+    """Body of ``POST /v1/collections/{name}/migrate``."""
+
+    artifact: str = Field(
+        default="current",
+        max_length=64,
+        description="current, a codec id, or an artifact id",
     )
 
 

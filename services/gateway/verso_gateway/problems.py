@@ -45,10 +45,12 @@ STATUSES: dict[str, int] = {
     "webhook_unknown": 404,
     "head_unknown": 404,
     "collection_exists": 409,
+    "migration_refused": 409,
     "record_corrupt": 500,
     "patch_corrupt": 500,
     "artifact_invalid": 500,
     "head_invalid": 500,
+    "backup_invalid": 500,
     "frame_invalid": 500,
     "internal": 500,
     "job_ended": 500,
@@ -64,6 +66,7 @@ STATUSES: dict[str, int] = {
     "not_ready": 503,
     "trainer_unavailable": 503,
     "durability_missing": 503,
+    "collection_busy": 503,
     "disk_full": 507,
 }
 """HTTP status of every error code (a test keeps it complete)."""

@@ -274,6 +274,23 @@ class DamagedView(BaseModel):
     id: str
 
 
+class MigrationView(BaseModel):
+    """The newest migration of a collection."""
+
+    collection: str
+    stage: str = Field(description="recode, copy, seal, done or blocked")
+    codec: str = Field(description="that documents move to")
+    in_place: bool = Field(description="the space stays, documents are coded again where they lie")
+    pass_number: int
+    progress: float = Field(ge=0, le=1, description="of the pass under way")
+    copied: int
+    removed: int
+    unread: list[str] = Field(description="documents that this pass could not read, the first 64")
+    old_removed: bool
+    started: datetime | None
+    ended: datetime | None
+
+
 class ScrubView(BaseModel):
     """The newest pass over all stored documents."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from verso_core.jobs import Collection, Kind, Result
 from verso_core.ledger import DeadLetter, JobRecord, Scrub
+from verso_core.migration import Migration
 from verso_gateway import results
 from verso_gateway.submit import Ended
 
@@ -70,6 +71,24 @@ def flat(kind: Kind, found: Sequence[Result], *, vectors_base64: bool = False) -
 def collection(value: Collection) -> dict[str, Any]:
     """Describe a collection; the key of its checksums is not for callers."""
     return value.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def migration(state: Migration) -> dict[str, Any]:
+    """Describe a migration; the own names of its two sides are not for callers."""
+    return {
+        "collection": state.collection,
+        "stage": state.stage,
+        "codec": state.codec,
+        "in_place": state.in_place,
+        "pass_number": state.number,
+        "progress": round(min(1.0, state.bucket / state.buckets), 4) if state.running else 1.0,
+        "copied": state.copied,
+        "removed": state.removed,
+        "unread": list(state.unread),
+        "old_removed": state.old_removed,
+        "started": _moment(state.started),
+        "ended": _moment(state.ended),
+    }
 
 
 def scrub(state: Scrub, *, progress: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: six duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: seven duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 ring      every second   a door-bell for every queue with due work
@@ -6,6 +6,7 @@ probe     every second   have a text embedded when none was lately
 drop      every second   delete verified raw texts, sweep deleted collections
 tell      every second   send webhooks what has become of jobs
 scrub     every second   have stored records read again, a few buckets at a time
+migrate   every second   bring migrations of collections forward
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -27,6 +29,7 @@ from verso_core.webhooks import networks
 from verso_keeper.bells import Bells
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.herald import Herald
+from verso_keeper.migrator import Migrator
 from verso_keeper.prober import Prober
 from verso_keeper.reaper import Reaper
 from verso_keeper.rounds import Rounds
@@ -78,6 +81,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             every_s=settings.scrub_every_s,
             pass_s=settings.scrub_pass_s,
         )
+        migrator = Migrator(ledger, clock=time.time)
 
         herald = Herald(ledger, allowed=networks(settings.webhook_allow))
         stack.callback(herald.close)
@@ -93,6 +97,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
             Rounds("tell", herald.step, every_s=_EVERY_S),
             Rounds("scrub", scrubber.step, every_s=_EVERY_S),
+            Rounds("migrate", migrator.step, every_s=_EVERY_S),
         ):
             rounds.start()
             stack.callback(rounds.stop, timeout_s=_STOP_S)

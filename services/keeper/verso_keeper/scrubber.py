@@ -192,7 +192,7 @@ def _next(state: Scrub, collections: Mapping[str, Collection]) -> tuple[str, int
     """
     here = collections.get(state.collection)
     if here is not None and state.bucket < here.buckets:
-        return here.name, state.bucket
+        return state.collection, state.bucket
     later = sorted(name for name in collections if name > state.collection)
     return (later[0], 0) if later else None
 

@@ -73,6 +73,14 @@ class DataFolder:
             file.write(secrets.token_hex(32))
         return path.read_text(encoding="ascii").strip()
 
+    def valkey_port(self) -> int | None:
+        """Give the port that this folder's Valkey was last started on; None before any start."""
+        try:
+            words = (self.valkey / "valkey.conf").read_text(encoding="utf-8").split()
+        except FileNotFoundError:
+            return None
+        return int(words[words.index("port") + 1])
+
     def run_folder(self) -> Path:
         """Give a folder for Unix sockets, below the data folder unless that has too long a path."""
         near = self.root / "run"

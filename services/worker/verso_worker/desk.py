@@ -262,17 +262,19 @@ class Desk:
             outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = outcome.result.pack()
-        collection = str(work.params.get("collection", ""))
         committed = self._ledger.commit(
             lease,
             result,
             ok=outcome.result.ok,
             errors=len(outcome.result.items) - outcome.result.ok,
-            documents=_documents(collection, outcome),
+            documents=_documents(outcome),
             settle_s=self._settle_s,
         )
         if committed is Commit.STALE:
             return "stale"
+        if committed is Commit.SEALED:
+            self._ledger.release(lease, delay_s=_RETRY_S)
+            return "retried"
         self._metrics.result(work.kind, outcome.result)
         self._metrics.written(outcome.writes)
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
@@ -296,8 +298,8 @@ class Desk:
 
     def _verify(self, lease: Lease) -> str:
         work = read_slice(lease.payload)
-        collection = str(work.params["collection"])
         verdict = self._pipeline.verify(work, seq=lease.seq)
+        collection = verdict.collection
         committed = self._ledger.verified(
             lease,
             [(collection, document, lease.seq) for document in verdict.sound],
@@ -333,7 +335,8 @@ class Desk:
             self._ledger.gc_done([old.token for old in taken])
 
 
-def _documents(collection: str, outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:
+def _documents(outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:
+    collection = outcome.collection
     writes: list[DocumentWrite | DocumentDelete] = [
         _document(collection, write) for write in outcome.writes
     ]

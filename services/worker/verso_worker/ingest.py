@@ -49,6 +49,7 @@ class _Draft:
     item: Item
     text: bytes
     chunks: list[bytes]
+    seq: int
 
     @property
     def document(self) -> str:
@@ -82,21 +83,21 @@ class Ingest:
                     items[row] = {"ok": False, "id": item.header.get("id"), "error": item.rejected}
                 else:
                     text = item.blob or b""
-                    drafts.append(_Draft(row, item, text, model.cutter.cut(text)))
+                    drafts.append(_Draft(row, item, text, model.cutter.cut(text), seq))
         if not drafts:
             return Outcome(Result(items))
         chunks = [chunk for draft in drafts for chunk in draft.chunks]
         with timings.phase("infer"):
             stored, records = self._encode(chunks, collection, model, slot=slot, plain=False)
         with timings.phase("store"):
-            self._put(collection, drafts, stored, records, seq=seq)
+            self._put(collection, drafts, stored, records)
         writes, at = [], 0
         for draft in drafts:
             own = records[at : at + len(draft.chunks)]
             at += len(own)
             writes.append(_write(draft.document, draft.text, own, collection=collection, seq=seq))
             items[draft.row] = _describe(draft, own)
-        return Outcome(Result(items), writes=writes)
+        return Outcome(Result(items), writes=writes, collection=collection.name)
 
     def _encode(
         self,
@@ -126,8 +127,6 @@ class Ingest:
         drafts: Sequence[_Draft],
         stored: Stored,
         records: Sequence[Record],
-        *,
-        seq: int,
     ) -> None:
         points: dict[Any, Point] = {}
         terms = self.terms(collection, [chunk for draft in drafts for chunk in draft.chunks])
@@ -138,7 +137,7 @@ class Ingest:
                 name = point_id(
                     collection.name,
                     draft.document,
-                    seq=seq,
+                    seq=draft.seq,
                     chunk=n,
                     vector=records[at].vector_hash,
                 )
@@ -175,17 +174,49 @@ class Ingest:
                 sound.append(document)
             else:
                 broken.append(item)
-        return Verdict(sound, [self.rewrite(item, collection, seq=seq) for item in broken])
+        rewritten = [self.rewrite(item, collection, seq=seq) for item in broken]
+        return Verdict(sound, rewritten, collection.name)
 
     def rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
         """Store a document again by a codec that asks no model, under the number it had."""
         model = self.models.writing(collection)
+        [write] = self.place([(item, seq)], collection, model=model, plain=True)
+        return write
+
+    def place(
+        self,
+        items: Sequence[tuple[Item, int]],
+        collection: Collection,
+        *,
+        model: Model,
+        plain: bool = False,
+    ) -> list[Write]:
+        """Store documents by a model under numbers of their own; the ledger knows nothing yet.
+
+        Args:
+            items: documents with their sequence numbers.
+            collection: where they go; in the model's space.
+            model: what encodes and codes them.
+            plain: use a codec that asks no model.
+        """
         slot = self.documents.collection_artifact(collection.name, model.codec)
-        text = item.blob or b""
-        draft = _Draft(0, item, text, model.cutter.cut(text))
-        stored, records = self._encode(draft.chunks, collection, model, slot=slot, plain=True)
-        self._put(collection, [draft], stored, records, seq=seq)
-        return _write(draft.document, text, records, collection=collection, seq=seq)
+        drafts = []
+        for row, (item, seq) in enumerate(items):
+            text = item.blob or b""
+            drafts.append(_Draft(row, item, text, model.cutter.cut(text), seq))
+        chunks = [chunk for draft in drafts for chunk in draft.chunks]
+        records: list[Record] = []
+        if chunks:
+            stored, records = self._encode(chunks, collection, model, slot=slot, plain=plain)
+            self._put(collection, drafts, stored, records)
+        writes, at = [], 0
+        for draft in drafts:
+            own = records[at : at + len(draft.chunks)]
+            at += len(own)
+            writes.append(
+                _write(draft.document, draft.text, own, collection=collection, seq=draft.seq)
+            )
+        return writes
 
 
 def _payload(item: Item) -> dict[str, Any]:

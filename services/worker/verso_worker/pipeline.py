@@ -30,7 +30,8 @@ from verso_worker.collections import Collections
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
 from verso_worker.labelled import Labelled
-from verso_worker.ports import Documents, Lexicon, Models, Outcome, Vectors, Verdict
+from verso_worker.migrate import Book, Migrate, describe
+from verso_worker.ports import Lexicon, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Reader
 from verso_worker.releases import Releases
 from verso_worker.restore import Restore
@@ -57,7 +58,7 @@ class Pipeline:
         self,
         models: Models,
         vectors: Vectors,
-        documents: Documents,
+        documents: Book,
         *,
         lexicon: Lexicon,
         buckets: int = 4096,
@@ -74,6 +75,7 @@ class Pipeline:
         self._search = Search(models, vectors, self._reader, lexicon)
         self._restore = Restore(models, vectors, self._reader)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
+        self._migrate = Migrate(models, vectors, documents, self._reader, self._ingest)
         self._scrub = Scrub(models, vectors, documents, self._reader, self._ingest, self.collect)
 
     def run(self, work: Slice, *, seq: int) -> Outcome:
@@ -98,12 +100,8 @@ class Pipeline:
                 outcome = Outcome(self._reconstruct(work, timings))
             case Kind.DELETE:
                 outcome = self._delete(work)
-            case Kind.COLLECTION_CREATE:
-                outcome = Outcome(Result([{"ok": True} | self.create_collection(work.params)]))
-            case Kind.COLLECTION_DELETE:
-                outcome = Outcome(self._collections.delete(self._collection(work, param="name")))
-            case Kind.STATS:
-                outcome = Outcome(self._collections.stats(self._collection(work, param="name")))
+            case Kind.COLLECTION_CREATE | Kind.COLLECTION_DELETE | Kind.STATS | Kind.MIGRATE:
+                outcome = Outcome(self._manage(work))
             case Kind.SCRUB:
                 outcome = Outcome(self._scrub_buckets(work))
             case Kind.MODELS if self._releases is not None:
@@ -135,8 +133,9 @@ class Pipeline:
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
         """Remove the points of an entry that was replaced or deleted, but none still in use."""
-        known = self._documents.collections().get(collection)
-        if known is None:
+        try:
+            known = self._documents.collection(collection)
+        except CollectionUnknown:
             return
         live = self._reader.live(known, [document]).get(document)
         kept = set(point_ids(collection, document, live)) if isinstance(live, Entry) else set()
@@ -205,7 +204,50 @@ class Pipeline:
         for row, document in zip(rows, ids, strict=True):
             items[row] = {"ok": True, "id": document, "deleted": document in live}
         # A document that is not there yet may be on its way in: the tombstone is left anyway.
-        return Outcome(Result(items), deletes=list(dict.fromkeys(ids)))
+        deletes = list(dict.fromkeys(ids))
+        return Outcome(Result(items), deletes=deletes, collection=collection.name)
+
+    def _manage(self, work: Slice) -> Result:
+        """Make, delete, describe or migrate a collection."""
+        match work.kind:
+            case Kind.COLLECTION_CREATE:
+                return Result([{"ok": True} | self.create_collection(work.params)])
+            case Kind.COLLECTION_DELETE:
+                return self._delete_collection(work)
+            case Kind.MIGRATE:
+                return self._migration(work)
+            case _:
+                return self._stats(work)
+
+    def _delete_collection(self, work: Slice) -> Result:
+        """Delete a collection, with whatever a migration of it has made or left."""
+        name = str(work.params["name"])
+        collection = self._collection(work, param="name")
+        self._migrate.forget(name, but=collection.name)
+        self._collections.delete(collection)
+        return Result([{"ok": True, "name": name}])
+
+    def _stats(self, work: Slice) -> Result:
+        result = self._collections.stats(self._collection(work, param="name"))
+        result.items[0]["name"] = str(work.params["name"])
+        return result
+
+    def _migration(self, work: Slice) -> Result:
+        """Begin a migration, do a step of it, or remove what it left."""
+        name, [item] = str(work.params["collection"]), work.items
+        match str(work.params["step"]):
+            case "begin":
+                found = describe(self._migrate.begin(name, str(item.header["artifact"])))
+            case "remove":
+                found = describe(self._migrate.remove(name))
+            case _:
+                found = self._migrate.step(
+                    name,
+                    first=int(item.header["first"]),
+                    count=int(item.header["count"]),
+                    spend_s=float(item.header["spend_s"]),
+                )
+        return Result([{"ok": True} | found])
 
     def _scrub_buckets(self, work: Slice) -> Result:
         """Scrub a range of buckets; in a collection that is gone there is nothing to scrub."""

@@ -132,6 +132,10 @@ class Documents(Protocol):
         """Give all collections by name."""
         ...
 
+    def collection(self, name: str) -> Collection:
+        """Give one collection by its own name; raises CollectionUnknown where there is none."""
+        ...
+
     def collection_put(self, collection: Collection) -> Collection:
         """Make a collection and give what is now stored under its name: maybe an earlier one."""
         ...
@@ -181,6 +185,8 @@ class Outcome:
     result: Result
     writes: list[Write] = field(default_factory=list)
     deletes: list[str] = field(default_factory=list)
+    collection: str = ""
+    """Own name of the collection that writes and deletes are for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +195,5 @@ class Verdict:
 
     sound: list[str]
     rewritten: list[Write]
+    collection: str = ""
+    """Own name of the collection they lie in."""

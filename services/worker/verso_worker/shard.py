@@ -30,7 +30,13 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from verso_core.errors import CollectionExists, VectorInvalid, VectorsUnavailable, VersoError
+from verso_core.errors import (
+    CollectionExists,
+    DiskFull,
+    VectorInvalid,
+    VectorsUnavailable,
+    VersoError,
+)
 from verso_core.frame import Bytes
 from verso_core.jobs import Filter, Precision
 from verso_worker.child import refuse
@@ -126,6 +132,7 @@ class Shard:
             "search": self._search,
             "count": self._count,
             "size": self._size,
+            "copy": self._copy,
         }
         return {name: self._noting(handler) for name, handler in offered.items()}
 
@@ -225,6 +232,17 @@ class Shard:
 
     def _size(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         return {"terms_bytes": self._collection(header).terms_bytes()}, []
+
+    def _copy(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        """Copy a collection's files into a new folder while no write is under way."""
+        collection = self._collection(header)
+        target = Path(header["folder"])
+        needed, free = collection.used_bytes(), _free_bytes(target.parent)
+        if free - needed < self._limits.floor_bytes:
+            raise DiskFull(f"expected {needed} bytes free above the floor for a copy, got {free}")
+        counts: list[int] = []
+        self._committer.alone(lambda: counts.append(collection.copy(target)))
+        return {"count": counts[0]}, []
 
     def _collection(self, header: Mapping[str, Any]) -> EdgeCollection:
         collection = self._collections.get(header["name"])

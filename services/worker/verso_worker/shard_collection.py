@@ -12,6 +12,7 @@ Any number of threads may read. One thread at a time writes: the committer's.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -249,6 +250,23 @@ class EdgeCollection:
             count = edge.count(qdrant.CountRequest(exact=True))
         terms = sum(len(_terms(record.vector).ids) for record in records)
         return round(TERM_BYTES * terms * count / max(1, len(records)))
+
+    def copy(self, folder: Path) -> int:
+        """Copy the files, and give the points in them.
+
+        To be called when no write is under way: the engine changes its files in place, and what was
+        acknowledged has been flushed.
+
+        Raises:
+            VectorsUnavailable: the copy failed; the folder is to be thrown away.
+        """
+        with self._using() as edge:
+            try:
+                shutil.copytree(self._folder, folder)
+            except OSError as exc:
+                fault = type(exc).__name__
+                raise VectorsUnavailable(f"collection {self.name!r} not copied: {fault}") from exc
+            return edge.count(qdrant.CountRequest(exact=True))
 
     def close(self) -> None:
         """Wait for the calls under way and release the files; later calls find no collection."""

@@ -203,6 +203,19 @@ class EdgeVectors:
         header, _ = self._client.call("count", {"name": name})
         return int(header["count"])
 
+    def copy(self, name: str, folder: Path) -> int:
+        """Copy a collection's files into a new folder of this machine; give its points.
+
+        Writes to it wait meanwhile, reads and searches go on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            DiskFull: there is no room for a copy above the disk's floor.
+            VectorsUnavailable: the copy failed.
+        """
+        header, _ = self._client.call("copy", {"name": name, "folder": str(folder)})
+        return int(header["count"])
+
     def size_bytes(self, name: str) -> int:
         """Tell what the vectors take: points times the bytes of one.
 

@@ -25,6 +25,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import CollectionExists, VectorsUnavailable
 from verso_core.jobs import Filter, Precision
+from verso_worker import points_file
 from verso_worker.fusion import depth, fused, joined
 from verso_worker.points import (
     BATCH,
@@ -355,6 +356,39 @@ class QdrantVectors:
         with self._calling(name):
             self._space(name)
             return self._client.count(self._prefix + name, exact=True).count
+
+    def copy(self, name: str, folder: Path) -> int:
+        """Write a collection's points into a new folder; give their number.
+
+        Points are never changed, so all that were there at the beginning are in the copy, whatever
+        is written meanwhile.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            settings = self._settings(name)
+        return points_file.write(folder, settings, self._pages(name))
+
+    def _pages(self, name: str) -> Iterator[list[Point]]:
+        offset: Any = None
+        while True:
+            with self._calling(name):
+                records, offset = self._client.scroll(
+                    self._prefix + name,
+                    limit=BATCH,
+                    offset=offset,
+                    with_payload=False,
+                    with_vectors=False,
+                )
+            ids = [UUID(str(record.id)) for record in records]
+            payloads, terms = self.payloads(name, ids), self.terms(name, ids)
+            yield [
+                Point(point, row, payloads.get(point, {}), terms.get(point, NO_TERMS))
+                for point, row in self.get(name, ids).items()
+            ]
+            if offset is None:
+                return
 
     def size_bytes(self, name: str) -> int:
         """Tell what the vectors take: points times the bytes of one.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import redis
 
-from verso_core.errors import CollectionUnknown
+from verso_core.errors import CollectionBusy, CollectionUnknown
 from verso_core.jobs import Collection
 from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
@@ -32,13 +32,20 @@ class Documents(Steps):
         self._places: dict[str, Place] = {}
 
     def collections(self) -> dict[str, Collection]:
-        """Give all collections by name, in order."""
-        with translated():
-            rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("collections")))
-        return forms.collections(rows)
+        """Give all collections by the name that users know, in order.
+
+        Each carries its own name, under which its vectors and entries lie: after a migration it is
+        another one.
+        """
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("collections"))
+            pipe.hgetall(key("aliases"))
+            pipe.smembers(key("hidden"))
+            rows, aliases, hidden = pipe.execute()
+        return forms.collections(rows, aliases=aliases, hidden=hidden)
 
     def collection(self, name: str) -> Collection:
-        """Give one collection.
+        """Give one collection by its own name.
 
         Raises:
             CollectionUnknown: there is none of this name.
@@ -73,9 +80,11 @@ class Documents(Steps):
 
         Raises:
             CollectionUnknown: there is none of this name.
+            CollectionBusy: a backup is copying its points.
         """
         uid, buckets = self._place(name, fresh=True)
-        self._run("collection_delete", [name, uid, buckets])
+        if self._run("collection_delete", [name, uid, buckets]) == b"frozen":
+            raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the live entries of documents; one that does not exist is left out.

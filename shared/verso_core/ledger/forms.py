@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from verso_core.errors import (
@@ -207,10 +207,13 @@ def settled(stored: bytes, asked: Collection) -> Collection:
     return found
 
 
-def collections(rows: Mapping[bytes, bytes]) -> dict[str, Collection]:
-    """Read all collections, by name in order."""
-    found = [Collection.model_validate_json(value) for value in rows.values()]
-    return {item.name: item for item in sorted(found, key=lambda item: item.name)}
+def collections(
+    rows: Mapping[bytes, bytes], *, aliases: Mapping[bytes, bytes], hidden: Container[bytes]
+) -> dict[str, Collection]:
+    """Read all collections, by the name that users know, in order."""
+    shown = {name: row for name, row in rows.items() if name not in hidden}
+    shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
+    return {text(name): Collection.model_validate_json(row) for name, row in sorted(shown.items())}
 
 
 def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:

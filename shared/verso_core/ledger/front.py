@@ -32,6 +32,7 @@ from verso_core.ledger.terms import (
     Outcome,
     Policy,
 )
+from verso_core.migration import Migration
 
 _EVENTS_PAGE = 1000
 
@@ -235,10 +236,21 @@ class AsyncLedger:
                     await _wait(bell, self._news.poll_s)
 
     async def collections(self) -> dict[str, Collection]:
-        """Give all collections by name, in order."""
+        """Give all collections by the name that users know, which each carries, in order."""
         with translated():
-            rows = await cast("Any", self._redis.hgetall(key("collections")))
-        return forms.collections(rows)
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(key("collections"))
+                pipe.hgetall(key("aliases"))
+                pipe.smembers(key("hidden"))
+                rows, aliases, hidden = await pipe.execute()
+        found = forms.collections(rows, aliases=aliases, hidden=hidden)
+        return {name: one.model_copy(update={"name": name}) for name, one in found.items()}
+
+    async def migration(self, collection: str) -> Migration | None:
+        """Give a collection's newest migration."""
+        with translated():
+            row = await cast("Any", self._redis.hget(key("migrations"), collection))
+        return None if row is None else Migration.model_validate_json(row)
 
     async def health(self) -> Health:
         """Give the signs of life."""

@@ -45,6 +45,12 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     dropped     -                    list: deleted collections whose keys are not swept yet
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
+    epoch       -                    hash: the life this ledger is in, and the one before
+    aliases     -                    hash: name that users know -> own name, after a migration
+    hidden      -                    set: own names that stand for themselves no more, or not yet
+    sealed      -                    set: uids of collections that take no commit any more
+    migrations  -                    hash: name -> migration as JSON
+    frozen      -                    string: who keeps points from being removed, for a while
 
 Times in keys are milliseconds of the server's clock.
 """
@@ -63,7 +69,7 @@ _ONE_FOR_EACH: Final = (
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
-    "hooks", "hookdead",
+    "hooks", "hookdead", "epoch", "frozen", "aliases", "hidden", "sealed", "migrations",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -66,7 +66,7 @@ class Scrub:
         if not self.running:
             return 1.0 if self.number else 0.0
         total = sum(one.buckets for one in collections.values())
-        done = sum(one.buckets for one in collections.values() if one.name < self.collection)
+        done = sum(one.buckets for name, one in collections.items() if name < self.collection)
         if self.collection in collections:
             done += min(self.bucket, collections[self.collection].buckets)
         return done / total if total else 1.0

@@ -207,6 +207,8 @@ class Commit(StrEnum):
     DONE = "done"
     STALE = "stale"
     """Another attempt or a cancel took the slice over: nothing was changed."""
+    SEALED = "sealed"
+    """A migration takes no more commits into this collection: the work must be done again."""
 
 
 @dataclass(frozen=True, slots=True)

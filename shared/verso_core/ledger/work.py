@@ -16,10 +16,11 @@ from redis.retry import Retry
 from verso_core.errors import ErrorBody, error_body
 from verso_core.jobs import Kind, Queue
 from verso_core.ledger import forms
-from verso_core.ledger.documents import Documents, Write
+from verso_core.ledger.documents import Write
 from verso_core.ledger.faults import translated
 from verso_core.ledger.hooks import Outbox
 from verso_core.ledger.keys import key
+from verso_core.ledger.migrations import Migrations
 from verso_core.ledger.terms import (
     Accepted,
     Commit,
@@ -56,7 +57,7 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
     )
 
 
-class Ledger(Documents, Upkeep, Outbox):
+class Ledger(Migrations, Upkeep, Outbox):
     """The durable truth about jobs and documents; every method is one step of the server.
 
     Every method raises LedgerUnavailable when Redis does not answer or refuses. A step whose reply
@@ -228,10 +229,13 @@ class Ledger(Documents, Upkeep, Outbox):
         body = error_body(error)
         return self._return(lease, body, delay_s=delay_s, count=True)
 
-    def release(self, lease: Lease) -> Commit:
-        """Give a slice back unharmed and uncounted: this worker shuts down."""
+    def release(self, lease: Lease, *, delay_s: float = 0.0) -> Commit:
+        """Give a slice back unharmed and uncounted: this worker shuts down, or it came too early.
+
+        It is due again after ``delay_s``.
+        """
         body: ErrorBody = {"code": "released", "detail": "", "retryable": True}
-        return self._return(lease, body, delay_s=0.0, count=False)
+        return self._return(lease, body, delay_s=delay_s, count=False)
 
     def fail(self, lease: Lease, error: BaseException) -> Commit:
         """End a slice that cannot succeed; an ingest or delete becomes a dead letter instead."""

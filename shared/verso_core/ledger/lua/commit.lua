@@ -10,6 +10,11 @@ if not s or s.ph ~= 'work' then
 end
 local writes = read_writes(9, tonumber(ARGV[8]))
 if not writes then return 'moved' end
+for _, w in ipairs(writes) do
+  -- Done for a collection that a migration has replaced, or is about to: to be done again.
+  local mark = w.uid ~= '' and w.uid or 'gone:' .. w.collection
+  if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
+end
 
 local wrote = false
 for _, w in ipairs(writes) do

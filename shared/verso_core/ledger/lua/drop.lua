@@ -11,7 +11,7 @@ end
 
 local head = redis.call('LINDEX', K.dropped, 0)
 if head then
-  local uid, buckets, from = string.match(head, '(%d+) (%d+) (%d+)')
+  local uid, buckets, from = string.match(head, '(%S+) (%d+) (%d+)')
   local last = math.min(tonumber(buckets), tonumber(from) + P.sweep_buckets) - 1
   for bucket = tonumber(from), last do
     local name = K.docs .. uid .. ':' .. bucket

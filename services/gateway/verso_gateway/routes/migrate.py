@@ -1,0 +1,74 @@
+"""``/v1/collections/{name}/migrate``: move a collection to another artifact while it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.errors import MigrationRefused
+from verso_core.jobs import Item, Kind, MigrateRequest
+from verso_core.migration import Migration
+from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.context import context_of
+from verso_gateway.schemas import MigrationView
+from verso_gateway.submit import Ended
+
+router = APIRouter(tags=["collections"])
+
+
+@router.get(
+    "/v1/collections/{name}/migrate",
+    name="migration",
+    operation_id="getMigration",
+    responses=openapi.responses(MigrationView),
+)
+async def describe(request: Request, name: str) -> Response:
+    """Describe the newest migration of a collection."""
+    context = context_of(request)
+    await context.catalogue.get(name)
+    state = await context.ledger.migration(name)
+    if state is None:
+        raise MigrationRefused(f"{name!r} has never been migrated")
+    return answers.json_response(views.migration(state))
+
+
+@router.post(
+    "/v1/collections/{name}/migrate",
+    name="migrate",
+    operation_id="migrate",
+    status_code=202,
+    responses=openapi.job_responses(MigrationView, status=202),
+    openapi_extra=openapi.body(MigrateRequest),
+)
+async def begin(request: Request, name: str) -> Response:
+    """Begin a migration, or let one that is under way or blocked go on."""
+    value = await bodies.read_object(request)
+    checked = bodies.validate(request, value, model=MigrateRequest)
+    return await _step(request, name, "begin", header={"artifact": checked.artifact}, status=202)
+
+
+@router.delete(
+    "/v1/collections/{name}/migrate", name="migration_remove", operation_id="endMigration"
+)
+async def remove(request: Request, name: str) -> Response:
+    """Remove the old side of a migration that is done, or give up one that is not."""
+    return await _step(request, name, "remove", header={}, status=200)
+
+
+async def _step(
+    request: Request, name: str, step: str, *, header: dict[str, Any], status: int
+) -> Response:
+    context = context_of(request)
+    await context.catalogue.get(name)
+    slices = answers.one_slice(Kind.MIGRATE, {"collection": name, "step": step}, [Item(header)])
+
+    def body(ended: Ended) -> dict[str, Any]:
+        found = answers.sole(Kind.MIGRATE, ended)
+        if not found:
+            return {"collection": name, "stage": "given up"}
+        return views.migration(Migration.model_validate(found))
+
+    order = answers.order_of(request, Kind.MIGRATE, slices=slices)
+    return await answers.respond(request, order, body=body, status=status)

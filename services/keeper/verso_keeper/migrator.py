@@ -1,0 +1,159 @@
+"""Brings migrations forward, one job at a time each, until they are done.
+
+What a step does is the worker's business; here is only the order of things:
+
+    recode   passes over the collection until one finds nothing left to code again    -> done
+    copy     passes until one finds almost nothing new                                 -> seal
+    seal     one more pass, while commits into the old collection wait                 -> done
+
+Documents that cannot be read are tried again in each pass; if some are left after the third, the
+migration is blocked: nothing is switched and nothing lost, and it goes on when someone asks again.
+
+Where a migration stands is in the ledger, and each change of it compares what it was, so of several
+keepers one moves it and every restart finds it where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from verso_core.errors import JobUnknown
+from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.ledger import Accepted, JobRecord, NewJob
+from verso_core.migration import FAILED_LISTED, Migration, Stage
+
+TENANT = "verso"
+SPEND_S = 4.0
+"""How long one job works, about: ingests share its queue."""
+_FEW = 64
+"""A pass that moved no more than this is followed by the sealed one."""
+_PASSES = 8
+"""A collection that is written to without end is sealed after so many passes."""
+_BLOCKED_AFTER = 3
+_RETRY_S = 5.0
+_LONGEST_RETRY_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Book(Protocol):
+    """What the migrator needs of the ledger."""
+
+    def migrations(self) -> dict[str, Migration]:
+        """Give every migration that is remembered."""
+
+    def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
+        """Move one on from ``seen``; tell whether it was this call that did."""
+
+    def accept(self, job: NewJob) -> Accepted:
+        """Take a job in."""
+
+    def job(self, job_id: str) -> JobRecord:
+        """Give what is known of a job."""
+
+    def result(self, job_id: str) -> bytes | None:
+        """Give the result of a job's one slice."""
+
+
+class Migrator:
+    """Paces the migrations.
+
+    Args:
+        ledger: the truth about jobs and migrations.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, ledger: Book, *, clock: Callable[[], float]) -> None:
+        self._ledger = ledger
+        self._clock = clock
+
+    def step(self) -> None:
+        """Do one round: for each migration ask for its next job, or take in what the last one did.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+            QueueFull: the queue holds as much as it may.
+        """
+        for state in self._ledger.migrations().values():
+            if not state.running:
+                continue
+            if state.job is not None:
+                self._take_in(state, state.job)
+            elif state.bucket >= state.buckets:
+                self._end_pass(state)
+            elif self._clock() >= state.due:
+                self._ask(state)
+
+    def _ask(self, state: Migration) -> None:
+        header = {"first": state.bucket, "count": state.buckets, "spend_s": SPEND_S}
+        params = {"collection": state.collection, "step": "work"}
+        # Whoever asks for the same step asks for the same job, before and after a restart.
+        where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
+        accepted = self._ledger.accept(
+            NewJob(
+                kind=Kind.MIGRATE,
+                queue=Queue.BULK,
+                slices=list(cut(Kind.MIGRATE, params, [Item(header)])),
+                tenant=TENANT,
+                idempotency=(f"migrate-{state.target}-{state.started}-{where}", "migrate"),
+            )
+        )
+        self._move(state, job=accepted.job_id)
+
+    def _take_in(self, state: Migration, job_id: str) -> None:
+        """Move on behind a job that has ended; one that is gone or failed is asked for again."""
+        try:
+            record = self._ledger.job(job_id)
+        except JobUnknown:
+            self._move(state, job=None, tries=state.tries + 1)
+            return
+        if not record.status.terminal:
+            return
+        data = self._ledger.result(job_id)
+        if record.status is not Status.SUCCEEDED or data is None:
+            code = record.error["code"] if record.error else record.status.value
+            _log.error("migrate job failed", extra={"code": code, "collection": state.collection})
+            wait_s = min(_RETRY_S * 2**state.tries, _LONGEST_RETRY_S)
+            self._move(state, job=None, tries=state.tries + 1, due=self._clock() + wait_s)
+            return
+        [found] = Result.unpack(data).items
+        moved = int(found["copied"]) + int(found["removed"])
+        self._move(
+            state,
+            job=None,
+            tries=0,
+            bucket=state.bucket + int(found["buckets"]),
+            moved=state.moved + moved,
+            failed=state.failed + int(found["failed"]),
+            copied=state.copied + int(found["copied"]),
+            removed=state.removed + int(found["removed"]),
+            unread=(*state.unread, *found["ids"])[:FAILED_LISTED],
+        )
+
+    def _end_pass(self, state: Migration) -> None:
+        """Decide what comes after a pass over all buckets."""
+        if state.failed and (state.stage is Stage.SEAL or state.number >= _BLOCKED_AFTER):
+            if self._move(state, also="open", stage=Stage.BLOCKED, ended=self._clock()):
+                _log.error("migration blocked", extra={"collection": state.collection})
+            return
+        again: dict[str, Any] = {"bucket": 0, "moved": 0, "failed": 0, "unread": ()}
+        done: dict[str, Any] = {"stage": Stage.DONE, "ended": self._clock()}
+        if state.stage is Stage.SEAL:
+            ended = self._move(state, also="switch", **done)
+        elif state.stage is Stage.RECODE and not state.moved and not state.failed:
+            ended = self._move(state, **done, old_removed=True)
+        elif state.stage is Stage.COPY and not state.failed and self._few(state):
+            self._move(state, also="seal", stage=Stage.SEAL, number=state.number + 1, **again)
+            return
+        else:
+            self._move(state, number=state.number + 1, **again)
+            return
+        if ended:
+            _log.info("migration done", extra={"collection": state.collection})
+
+    def _few(self, state: Migration) -> bool:
+        return state.number > 1 and (state.moved <= _FEW or state.number >= _PASSES)
+
+    def _move(self, state: Migration, *, also: str = "none", **changes: Any) -> bool:
+        return self._ledger.migration_move(state, state.model_copy(update=changes), also=also)

@@ -1,0 +1,146 @@
+"""Backups of a one-machine platform: taken while it serves, restored into a folder of their own.
+
+A restore makes the new data folder under another name and renames it when all is done:
+
+    1. Every file of the backup is hashed and compared with its manifest.
+    2. Vectors and artifacts are copied; the ledger's copy becomes the base of an append-only file.
+    3. Valkey is started on it once, and the ledger begins a new epoch.
+
+What a restore has made is then read: the platform is started on it and a scrub pass decodes every
+document from the stores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from verso_client import Client, ScrubState
+from verso_core import backup
+from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
+from verso_core.errors import BackupInvalid, NotReady, Unavailable
+from verso_core.ledger.guard import Guard
+from verso_standalone.folder import DataFolder
+from verso_standalone.process import Process
+from verso_standalone.stack import Stack, StackConfig
+from verso_standalone.valkey import Valkey, find_program, free_port
+from verso_worker.backup import COPY_TIMEOUT_S, take
+from verso_worker.vectors import EdgeVectors
+
+_AOF_FOLDER = "appendonlydir"
+_AOF_BASE = "appendonly.aof.1.base.rdb"
+_AOF_MANIFEST = "appendonly.aof.manifest"
+_STARTED_S = 120.0
+_LOOK_S = 0.2
+_STOP_S = 20.0
+
+
+def save(data: Path, target: Path) -> Backup:
+    """Take a backup of the platform that runs on a data folder.
+
+    Raises:
+        Unavailable: no platform runs there.
+        BackupInvalid: the target exists.
+        VersoError: one of the stores could not be copied.
+    """
+    folder = DataFolder(data.resolve())
+    port = folder.valkey_port()
+    if port is None:
+        raise Unavailable(f"expected a platform running on {data}, got no data folder")
+    url = Valkey(find_program(), folder.valkey, port=port, password=folder.secret()).url(0)
+    socket = folder.run_folder() / "vectors.sock"
+    with closing(EdgeVectors(socket, timeout_s=COPY_TIMEOUT_S)) as vectors:
+        return take(target, redis_url=url, vectors=vectors, data=folder.root)
+
+
+def restore(source: Path, data: Path) -> Backup:
+    """Make a data folder of a backup.
+
+    Raises:
+        BackupInvalid: the backup is altered, or the data folder exists.
+        Unavailable: its Valkey does not start.
+    """
+    made = backup.check(source)
+    data = data.resolve()
+    if data.exists() and any(data.iterdir()):
+        raise BackupInvalid(f"expected a new data folder, but {data} exists")
+    draft = DataFolder(data.parent / f".{data.name}.{os.getpid()}")
+    shutil.rmtree(draft.root, ignore_errors=True)
+    try:
+        draft.prepare()
+        for name in (VECTORS_NAME, *KEPT_NAMES):
+            if (source / name).is_dir():
+                shutil.copytree(source / name, draft.root / name)
+        _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)
+        with _ledger(draft) as guard:
+            if guard.life().epoch != made.epoch:
+                raise BackupInvalid("the ledger's copy is not the one that the manifest names")
+            guard.begin_epoch()
+        shutil.rmtree(draft.logs)
+        for path in draft.root.rglob("*"):
+            backup.sync(path)
+        if data.exists():
+            data.rmdir()
+        draft.root.rename(data)
+        backup.sync(data.parent)
+    except BaseException:
+        shutil.rmtree(draft.root, ignore_errors=True)
+        raise
+    return made
+
+
+def read_back(
+    config: StackConfig, *, told: Callable[[ScrubState], None] = lambda _: None
+) -> ScrubState:
+    """Start a platform on a restored folder, have every document read, and stop it.
+
+    Args:
+        config: which platform; its data folder is the restored one.
+        told: how far the pass is, several times a second.
+
+    Raises:
+        VersoError: the platform does not start.
+    """
+    stack = Stack(config)
+    stack.start()
+    try:
+        with Client(stack.url) as client:
+            # A pass that was under way when the backup was taken goes on first.
+            wanted = client.scrub(now=True).number + 1
+            while (state := client.scrub()).number < wanted or state.running:
+                told(state)
+                time.sleep(_LOOK_S)
+            return state
+    finally:
+        stack.stop()
+
+
+def _lay_ledger(copy: Path, folder: Path) -> None:
+    """Make a ledger's copy the base of an append-only file, which is what a server starts from."""
+    folder.mkdir(parents=True)
+    shutil.copyfile(copy, folder / _AOF_BASE)
+    (folder / _AOF_MANIFEST).write_text(f"file {_AOF_BASE} seq 1 type b\n", encoding="ascii")
+
+
+@contextmanager
+def _ledger(folder: DataFolder) -> Iterator[Guard]:
+    """Run a folder's Valkey alone."""
+    valkey = Valkey(find_program(), folder.valkey, port=free_port(), password=folder.secret())
+    process = Process("valkey", valkey.argv(), log_path=folder.log_path("valkey"), environment={})
+    process.start()
+    try:
+        deadline = time.monotonic() + _STARTED_S
+        while not valkey.answers():
+            if process.deaths:
+                raise BackupInvalid(f"Valkey refuses the ledger's copy:\n{process.last_words()}")
+            if time.monotonic() > deadline:
+                raise NotReady(f"Valkey did not load the ledger's copy in {_STARTED_S:g} s")
+            time.sleep(_LOOK_S)
+        with closing(Guard.from_url(valkey.url(0))) as guard:
+            yield guard
+    finally:
+        process.stop(grace_s=_STOP_S)

@@ -1,0 +1,161 @@
+"""A backup's folder: what lies in it, and the manifest that says so.
+
+    DIR/backup.json      the manifest, written last
+    DIR/ledger.rdb       the ledger's memory as of one moment
+    DIR/vectors/         the vector store's collections, copied after that moment
+    DIR/artifacts/       every artifact that the vectors' store keeps, by id
+
+The order makes the copy whole without stopping anything: points are never changed and, while the
+backup holds the ledger frozen, never removed, so what a ledger names is in every later copy of the
+vectors. Points that came in between are orphans in the copy, which no search shows.
+
+:func:`seal` hashes every file, brings it to the disk and writes the manifest; :func:`check` reads
+every file again. A folder without a manifest is no backup: it was never finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from verso_core.errors import BackupInvalid
+
+MANIFEST_NAME = "backup.json"
+LEDGER_NAME = "ledger.rdb"
+VECTORS_NAME = "vectors"
+KEPT_NAMES = ("artifacts", "heads")
+"""Folders of a data folder that records cannot be read without."""
+
+FORMAT = 1
+_PART = 1 << 20
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CopiedFile(_Model):
+    """One file of a backup."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0)
+
+
+class Backup(_Model):
+    """The content of ``backup.json``.
+
+    ``epoch`` is the life of the ledger that was copied, ``seq`` a sequence number it had reached
+    before: every document acknowledged up to there is in the copy. ``collections`` gives the points
+    that the vector store had of each. ``digest`` is the SHA-256 of all the rest of the manifest.
+    """
+
+    format: int
+    created: datetime
+    epoch: str
+    seq: int
+    collections: dict[str, int]
+    files: dict[str, CopiedFile]
+    digest: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Give the bytes of all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+
+def seal(folder: Path, *, epoch: str, seq: int, collections: dict[str, int]) -> Backup:
+    """Finish a backup: hash what lies in the folder, bring it to the disk, write the manifest."""
+    files = {
+        path.relative_to(folder).as_posix(): CopiedFile(
+            sha256=_hash(path, sync=True), size_bytes=path.stat().st_size
+        )
+        for path in _files(folder)
+    }
+    draft = Backup(
+        format=FORMAT,
+        created=datetime.now(UTC),
+        epoch=epoch,
+        seq=seq,
+        collections=collections,
+        files=files,
+        digest="",
+    )
+    made = draft.model_copy(update={"digest": _digest(draft)})
+    path = folder / MANIFEST_NAME
+    path.write_bytes(_written(made))
+    for one in [path, *(p for p in folder.rglob("*") if p.is_dir()), folder]:
+        sync(one)
+    return made
+
+
+def check(folder: Path) -> Backup:
+    """Read a backup whole, and give its manifest if every byte is as it was sealed.
+
+    Raises:
+        BackupInvalid: it was never finished, is of another format, or a file is missing, altered or
+            not the manifest's.
+    """
+    try:
+        data = (folder / MANIFEST_NAME).read_bytes()
+        found = Backup.model_validate_json(data)
+    except OSError as exc:
+        raise BackupInvalid(f"expected {MANIFEST_NAME} in {folder}, got {exc.strerror}") from exc
+    except ValidationError as exc:
+        where = ".".join(map(str, exc.errors()[0]["loc"]))
+        raise BackupInvalid(f"{MANIFEST_NAME} is malformed at {where or 'its root'}") from exc
+    if found.format != FORMAT:
+        raise BackupInvalid(f"expected backup format {FORMAT}, got {found.format}")
+    if _digest(found) != found.digest or _written(found) != data:
+        raise BackupInvalid(f"{MANIFEST_NAME} was altered: it does not agree with its digest")
+    there = {path.relative_to(folder).as_posix() for path in _files(folder)} - {MANIFEST_NAME}
+    if odd := sorted(there ^ found.files.keys()):
+        what = "is missing" if odd[0] in found.files else "is not the manifest's"
+        raise BackupInvalid(f"{odd[0]} {what}")
+    for name, file in found.files.items():
+        if _hash(folder / name) != file.sha256:
+            raise BackupInvalid(f"{name} was altered: it has another hash than the manifest says")
+    return found
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or a folder's names, to the disk (fsync(2))."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise BackupInvalid(f"expected plain files only, got {path.name}")
+        if path.is_file():
+            yield path
+
+
+def _hash(path: Path, *, sync: bool = False) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(_PART):
+                digest.update(part)
+            if sync:
+                os.fsync(file.fileno())
+    except OSError as exc:
+        raise BackupInvalid(f"{path.name} cannot be read: {exc.strerror}") from exc
+    return digest.hexdigest()
+
+
+def _written(backup: Backup) -> bytes:
+    return (backup.model_dump_json(indent=1) + "\n").encode()
+
+
+def _digest(backup: Backup) -> str:
+    text = backup.model_dump_json(exclude={"digest"})
+    return hashlib.sha256(text.encode()).hexdigest()

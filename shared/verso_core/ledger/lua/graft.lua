@@ -1,0 +1,15 @@
+-- Brings a document of a migration's target to where its source is. ARGV: source, its uid, bucket,
+-- document, sequence number that the source must still have ('' for no such document), then one
+-- write or delete of the target (see read_writes).
+local source, uid, bucket, document = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('HGET', K.uids, source) ~= uid then return 'moved' end
+local writes = read_writes(6, 1)
+if not writes then return 'moved' end
+local w = writes[1]
+local _, head = stored_entry(uid, bucket, document)
+if (head and tostring(entry_seq(head)) or '') ~= ARGV[5] then return 'stale' end
+local mine = w.long ~= '' and w.long or w.short
+local old = stored_entry(w.uid, w.bucket, w.document)
+if old and old ~= mine then discard(w.collection, w.document, old) end
+if w.op == 'w' then put_document(w) else take_document(w) end
+return 'done'

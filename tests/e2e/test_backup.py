@@ -1,0 +1,136 @@
+"""A backup of a platform at work misses nothing acknowledged before it, and no damage passes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import Platform
+
+from verso_client import Document
+from verso_core.jobs import Precision
+
+
+def verso_standalone(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "verso_standalone", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
+
+
+class Load(threading.Thread):
+    """Takes texts in, one upload after another, until told to stop."""
+
+    def __init__(self, platform: Platform, lines: Callable[[int], list[Document]]) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.texts: dict[str, bytes] = {}
+        self.faults: list[Exception] = []
+        self._platform = platform
+        self._lines = lines(40)
+
+    def run(self) -> None:
+        with self._platform.client() as verso:
+            for number in itertools.count():
+                batch = [
+                    Document(f"{number} {one.text!s}", id=f"load/{number}/{n}", metadata={"n": n})
+                    for n, one in enumerate(self._lines)
+                ]
+                try:
+                    report = verso.ingest(batch)
+                    assert report.documents == len(batch)
+                except Exception as error:  # noqa: BLE001 - told by the test's own thread
+                    self.faults.append(error)
+                    return
+                self.texts.update({str(one.id): str(one.text).encode() for one in batch})
+                if self.over.is_set():
+                    return
+
+
+@pytest.mark.timeout(300)
+def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
+    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
+) -> None:
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0", VERSO_SCRUB_SHARE="1")
+    platform.start()
+    first = {str(one.id): str(one.text).encode() for one in lines(100)}
+    with platform.client() as verso:
+        verso.create_collection("coded", precision=Precision.INT8)
+        verso.ingest(lines(100))
+        verso.ingest(lines(100), collection="coded")
+        verso.ingest([Document("rewritten before", id="line/3")])
+        first["line/3"] = b"rewritten before"
+        verso.delete("line/4")
+    load = Load(platform, lines)
+    load.start()
+    while len(load.texts) < 40:
+        assert load.is_alive(), load.faults
+    before = dict(load.texts)
+    saved = tmp_path / "saved"
+    done = verso_standalone("backup", str(saved), "--data", str(platform.data))
+    assert done.returncode == 0, done.stdout
+    with platform.client() as verso:
+        verso.ingest([Document("written after", id="line/3")])
+        verso.ingest([Document("never in the backup", id="late")])
+        verso.delete_collection("coded")
+    load.over.set()
+    load.join()
+    assert not load.faults
+    platform.stop()
+
+    restored = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    options = ["--data", str(restored.data), "--artifact", str(platform.artifact)]
+    done = verso_standalone("restore", str(saved), *options, "--threads", "1")
+    assert done.returncode == 0, done.stdout
+    told = re.search(r"read ([\d,]+) documents: ([\d,]+) sound, 0 repaired, 0 dam", done.stdout)
+    assert told is not None, done.stdout
+    assert told[1] == told[2]
+    assert int(told[1].replace(",", "")) >= 99 + 100 + len(before)
+    restored.start()
+    del first["line/4"]
+    assert restored.read_all("default", list(first)) == first
+    assert restored.read_all("default", list(before)) == before
+    with restored.client() as verso:
+        assert verso.reconstruct(["line/4", "late"])[0].error is not None
+        hit = verso.search(first["line/7"].decode(), collection="coded").hits[0]
+        assert (hit.document, hit.metadata["host"]) == ("line/7", "host-0")
+        verso.ingest([Document("life goes on", id="line/3")])
+        assert verso.get("line/3").data == b"life goes on"
+    restored.stop()
+
+
+@pytest.mark.timeout(180)
+def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
+    platform: Platform, lines: Callable[[int], list[Document]], tmp_path: Path
+) -> None:
+    with platform.client() as verso:
+        verso.ingest(lines(3))
+    saved, target = tmp_path / "saved", tmp_path / "target"
+    assert verso_standalone("backup", str(saved), "--data", str(platform.data)).returncode == 0
+    again = verso_standalone("backup", str(saved), "--data", str(platform.data))
+    assert (again.returncode, again.stdout.split(":")[0]) == (1, "backup_invalid")
+    for path in sorted(path for path in saved.rglob("*") if path.is_file() and path.stat().st_size):
+        good = path.read_bytes()
+        at = len(good) // 2
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        if "edge" not in path.parts or path.name == "payload_storage.bin":  # a process for each
+            done = verso_standalone("restore", str(saved), "--data", str(target), "--no-check")
+            assert done.returncode == 1, path
+            assert done.stdout.startswith("backup_invalid: "), path
+        path.write_bytes(good)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    done = verso_standalone("restore", str(saved), "--data", str(target), "--no-check")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_backup_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
+    done = verso_standalone("backup", str(tmp_path / "b"), "--data", str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert done.stdout.startswith("unavailable: expected a platform running on ")
+    done = verso_standalone("restore", str(tmp_path / "none"), "--data", str(tmp_path / "d"))
+    assert done.returncode == 1
+    assert done.stdout.startswith("backup_invalid: expected backup.json in ")
