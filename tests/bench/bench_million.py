@@ -115,7 +115,7 @@ class Platform:
         assert self._process is not None
         members = psutil.Process(self._process.pid).children(recursive=True)
         self._process.send_signal(how)
-        self._process.wait(120)
+        self._process.wait(_START_S)
         psutil.wait_procs(members, timeout=60)
 
 
