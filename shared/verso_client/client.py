@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import joblist, operations, releases
+from verso_client import head_operations, joblist, operations, releases
 from verso_client.answers import (
     Clustered,
     CollectionInfo,
@@ -28,6 +28,8 @@ from verso_client.answers import (
 )
 from verso_client.documents import Document
 from verso_client.exchange import Call, Pause, Reply, Steps, error_of
+from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
+from verso_client.head_operations import Question, Subjects
 from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_event, reply_of
 from verso_client.operations import Progress, Query
 from verso_client.releases import Training
@@ -269,6 +271,74 @@ class Client:
     def rollback(self, head: str | None = None) -> RegistryState:
         """Take a canary back; without one, go back to what was stable before."""
         return self._run(releases.change("rollback", self._retries, head=head))
+
+    def classify(
+        self,
+        head: str | Sequence[str],
+        *,
+        texts: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        collection: str = "default",
+        top_k: int = 3,
+        signals: bool = False,
+        accept_error: float | None = None,
+    ) -> list[Classified]:
+        """Classify texts, or stored documents and records; several heads may be named.
+
+        With ``accept_error`` a label is withheld where it is not sure enough for at most this share
+        of what is given to be wrong.
+        """
+        steps = head_operations.classify(
+            head,
+            Subjects(texts, ids, collection),
+            self._retries,
+            top_k=top_k,
+            signals=signals,
+            accept_error=accept_error,
+        )
+        return self._run(steps)
+
+    def answer(
+        self,
+        question: str,
+        *,
+        contexts: Sequence[str] | None = None,
+        collection: str | None = None,
+        head: str = "qa",
+        limit: int = 5,
+        top_k: int = 3,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+    ) -> Answered:
+        """Answer a question from texts, or from the ``limit`` nearest records of a collection."""
+        asked = Question(
+            question,
+            contexts=contexts,
+            collection=collection,
+            head=head,
+            limit=limit,
+            top_k=top_k,
+            filter=filter,
+        )
+        return self._run(head_operations.answer(asked, self._retries))
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "pairs") -> list[float]:
+        """Score pairs of texts; larger is more alike."""
+        return self._run(head_operations.score(pairs, self._retries, head=head))
+
+    def rerank(
+        self, query: str, documents: Sequence[str], *, head: str = "pairs", top_n: int | None = None
+    ) -> list[RankedDocument]:
+        """Order texts by how well they fit a query, best first."""
+        steps = head_operations.rerank(query, documents, self._retries, head=head, top_n=top_n)
+        return self._run(steps)
+
+    def heads(self) -> list[HeadInfo]:
+        """List the heads by name."""
+        return self._run(head_operations.heads(self._retries))
+
+    def head(self, name: str) -> HeadInfo:
+        """Describe one head."""
+        return self._run(head_operations.head(name, self._retries))
 
     def ready(self) -> bool:
         """Whether the platform can do work now."""

@@ -349,6 +349,12 @@ def ready(retries: Retries) -> Steps[bool]:
     return True
 
 
+def ask(path: str, body: Mapping[str, Any], retries: Retries) -> Steps[dict[str, Any]]:
+    """Post a request that makes a job and give its answer, or ``results`` where that took long."""
+    row: dict[str, Any] = yield from _answer(_post(path, body), retries)
+    return row
+
+
 def _submit(body: bytes, retries: Retries, *, collection: str) -> Steps[str]:
     headers = {**_NDJSON, "Idempotency-Key": _new_key(), "Prefer": "respond-async"}
     call = Call(

@@ -61,6 +61,10 @@ class Kind(StrEnum):
     MODELS = "models"
     ROWS = "rows"
     TRAIN = "train"
+    CLASSIFY = "classify"
+    ANSWER = "answer"
+    SCORE = "score"
+    HEADS = "heads"
 
 
 class Queue(StrEnum):
@@ -70,6 +74,10 @@ class Queue(StrEnum):
     BULK = "bulk"
     SCRUB = "scrub"
     TRAIN = "train"
+    CLASSIFY = "classify"
+    ANSWER = "answer"
+    SCORE = "score"
+    HEADS = "heads"
 
     @property
     def rung(self) -> bool:
@@ -198,12 +206,16 @@ class SearchRequest(Wire):
     )
     filter: Filter | None = None
     with_text: bool = True
+    rerank: Name | None = Field(default=None, description="a head that scores pairs, such as pairs")
+    rerank_from: int = Field(default=30, ge=1, le=256, description="nearest records it re-scores")
 
     @model_validator(mode="after")
     def _one_query(self) -> SearchRequest:
         given = [n for n in ("query", "vector", "id") if getattr(self, n) is not None]
         if len(given) != 1:
             raise ValueError(f"expected exactly one of query, vector, id; got {given or 'none'}")
+        if self.rerank is not None and self.query is None:
+            raise ValueError("expected a query where hits are reranked: a head reads texts")
         return self
 
 

@@ -10,6 +10,7 @@ python -m verso_training quality --data DIR --artifact models/default --models m
     --work WORK --out docs/reference/quality.md
 python -m verso_training tiny-artifact OUT
 python -m verso_training serve
+python -m verso_training tiny-heads MODELS --artifact tests/data/artifact-tiny
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from verso_training import (
     held_out,
     sources,
     tiny,
+    tiny_heads,
     train,
 )
 from verso_training.publish import Trained, publish, write_text_tables
@@ -167,6 +169,11 @@ def _tiny_artifact(options: argparse.Namespace) -> None:
         tiny.build(options.out, work=Path(work))
 
 
+def _tiny_heads(options: argparse.Namespace) -> None:
+    options.out.mkdir(parents=True, exist_ok=True)
+    tiny_heads.build(options.out, artifact=options.artifact)
+
+
 def _encoder_folder(options: argparse.Namespace) -> Path:
     if options.encoder is not None:
         return Path(options.encoder)
@@ -238,6 +245,10 @@ def _parser() -> argparse.ArgumentParser:
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)
+
+    few = command("tiny-heads", _tiny_heads, "small heads for tests, named in a registry")
+    few.add_argument("out", type=Path, help="models folder; gets heads/ and a registry")
+    few.add_argument("--artifact", type=Path, required=True, help="whose encoder they read")
     return parser
 
 

@@ -29,7 +29,7 @@ _TEMPLATES = (
     "How does the {service} {verb} a {noun} when the {noun} {fault}?",
     "A {noun} is kept until the {service} has {verb}ed it; then the {noun} may {verb}.",
 )
-_WORDS = {
+WORDS = {
     "level": ("INFO", "WARN", "ERROR", "DEBUG"),
     "service": ("gateway", "worker", "keeper", "ledger", "scheduler", "encoder", "cache"),
     "noun": ("record", "vector", "patch", "queue", "message", "token", "slice", "batch", "chunk"),
@@ -42,7 +42,10 @@ def documents(*, count: int = 1200, seed: int = 7) -> Iterator[Document]:
     """Made-up documents of 1 to 4 lines; every sixth is held out."""
     rng = random.Random(seed)
     for number in range(count):
-        lines = [_line(rng) for _ in range(rng.choice((1, 1, 1, 2, 3, 4)))]
+        lines = [
+            line(rng, template=rng.randrange(len(_TEMPLATES)))
+            for _ in range(rng.choice((1, 1, 1, 2, 3, 4)))
+        ]
         split = Split.VALIDATION if number % 6 == 5 else Split.TRAIN
         yield Document("made-up", "made-up", f"made-up:{number}", "\n".join(lines), split)
 
@@ -74,8 +77,9 @@ def build(folder: Path, *, work: Path, recipe: Recipe | None = None) -> None:
     publish.publish(trained, pool, tables=work / "tables", folder=folder, name="tiny")
 
 
-def _line(rng: random.Random) -> str:
-    text = rng.choice(_TEMPLATES)
+def line(rng: random.Random, *, template: int) -> str:
+    """Make up a line by one of the templates, numbered from 0."""
+    text = _TEMPLATES[template]
     while "{" in text:
         start, end = text.index("{"), text.index("}")
         text = text[:start] + _value(text[start + 1 : end], rng) + text[end + 1 :]
@@ -92,4 +96,4 @@ def _value(name: str, rng: random.Random) -> str:
         return str(rng.randrange(10_000))
     if name == "small":
         return str(rng.randrange(1, 10))
-    return rng.choice(_WORDS[name])
+    return rng.choice(WORDS[name])

@@ -23,10 +23,13 @@ from verso_gateway.limits import BodyLimit
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
 from verso_gateway.routes import (
+    answer,
+    classify,
     cluster,
     collections,
     documents,
     embed,
+    heads,
     health,
     ingest,
     jobs,
@@ -34,6 +37,7 @@ from verso_gateway.routes import (
     openai,
     reconstruct,
     registry,
+    score,
     scrub,
     search,
     train,
@@ -49,6 +53,10 @@ _GUARDED = (
     openai,
     search,
     cluster,
+    classify,
+    answer,
+    score,
+    heads,
     reconstruct,
     documents,
     collections,

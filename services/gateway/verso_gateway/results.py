@@ -24,9 +24,12 @@ def render(kind: Kind, result: Result, *, vectors_base64: bool = False) -> list[
         result: what the worker committed.
         vectors_base64: give vectors as base64 of float32 (little endian), not as numbers.
     """
-    special = {Kind.EMBED: _embedding, Kind.SEARCH: _hits, Kind.CLUSTER: _groups}.get(
-        kind, _document
-    )
+    special = {
+        Kind.EMBED: _embedding,
+        Kind.SEARCH: _hits,
+        Kind.CLUSTER: _groups,
+        Kind.ANSWER: _answers,
+    }.get(kind, _document)
     return [
         special(item, result.blobs, vectors_base64) if item["ok"] else _failed(item)
         for item in result.items
@@ -81,11 +84,7 @@ def _embedding(item: Mapping[str, Any], blobs: list[bytes], vectors_base64: bool
 
 
 def _hits(item: Mapping[str, Any], blobs: list[bytes], _: bool) -> Rendered:
-    hits = []
-    for hit in item["hits"]:
-        rendered = _document(hit, blobs, False)
-        document, chunk = rendered.pop("id"), rendered["chunk"]
-        hits.append({"id": f"{document}#{chunk}", "document": document, **rendered})
+    hits = [_record(_document(hit, blobs, False)) for hit in item["hits"]]
     return {**_plain(item), "hits": hits}
 
 
@@ -95,3 +94,17 @@ def _groups(item: Mapping[str, Any], blobs: list[bytes], _: bool) -> Rendered:
         shown = [_document(one, blobs, False) for one in group["representatives"]]
         groups.append({**group, "representatives": shown})
     return {**_plain(item), "groups": groups}
+
+
+def _answers(item: Mapping[str, Any], blobs: list[bytes], _: bool) -> Rendered:
+    answers = [_record(_document(answer, blobs, False)) for answer in item["answers"]]
+    failed = [_record(dict(one)) for one in item["failed"]]
+    return {**_plain(item), "answers": answers, "failed": failed}
+
+
+def _record(rendered: Rendered) -> Rendered:
+    """Name what stands in a record by the record and its document."""
+    if "id" not in rendered:
+        return rendered
+    document, chunk = rendered.pop("id"), rendered["chunk"]
+    return {"id": f"{document}#{chunk}", "document": document, **rendered}

@@ -165,6 +165,7 @@ class HitView(BaseModel):
     document: str
     chunk: int
     score: float
+    rerank_score: float | None = Field(default=None, description="of the head that reordered")
     metadata: dict[str, Scalar]
     time: float | None
     text: str | None = None

@@ -29,6 +29,7 @@ from verso_core.ledger import Ear, Ledger, check_durability
 from verso_core.ledger.work import connect
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
+from verso_worker.headshelf import HeadShelf
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
@@ -72,8 +73,16 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             settings.models, shelf, metrics, tell=partial(ledger.note_serving, owner)
         )
         follower.open()
-        releases = Releases(settings.models)
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), releases=releases)
+        heads = HeadShelf(settings.models, shelf)
+        make = partial(
+            Pipeline,
+            vectors=vectors,
+            documents=ledger,
+            lexicon=Bm25(),
+            releases=Releases(settings.models),
+            heads=heads,
+        )
+        pipeline = make(shelf)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = Heart(
             ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
@@ -84,6 +93,8 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         follower.step()
         follower.start()
         stack.callback(follower.stop)
+        heads.start()
+        stack.callback(heads.stop)
         desk = Desk(
             ledger,
             pipeline,
@@ -103,9 +114,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             trials=Trials(
                 shelf,
                 metrics,
-                make=lambda models: Pipeline(
-                    models, vectors, ledger, lexicon=Bm25(), releases=releases
-                ),
+                make=make,
                 withdraw=follower.withdraw,
             ),
         )

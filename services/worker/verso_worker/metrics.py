@@ -18,6 +18,7 @@ _WAIT_SECONDS = (0.002, 0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600)
 OUTCOMES = ("done", "stale", "verified", "rewritten", "retried", "failed")
 _PHASES = ("tokenize", "infer", "store", "restore")
 _READS = (Kind.SEARCH, Kind.RECONSTRUCT)
+_ASKS = (Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE)
 SWAPS = ("taken_up", "refused", "withdrawn")
 _CORRUPT = frozenset({"record_corrupt", "patch_corrupt"})
 
@@ -128,6 +129,12 @@ class Metrics:
         self._trials = Counter(
             "verso_canary_slices", "Slices done with a canary", ["status"], registry=registry
         )
+        self._asked = Counter(
+            "verso_head_items",
+            "Items that heads classified, answered or scored",
+            ["task", "head", "channel", "status"],
+            registry=registry,
+        )
         self.engines = Gauge("verso_engines", "Engine processes that run", registry=registry)
         for status in SWAPS:
             self._swaps.labels(status)
@@ -152,6 +159,17 @@ class Metrics:
                 self._phases.labels(kind, phase).inc(spent_ms / 1e3)
         if kind in _READS:
             self._read(kind, result)
+        if kind in _ASKS:
+            self._heads(kind, result)
+
+    def _heads(self, kind: Kind, result: Result) -> None:
+        """Count what each head did; the label sets of a head exist once it was asked."""
+        for item in result.items:
+            for one in item.get("heads", [item]) if item["ok"] else ():
+                withheld = one.get("abstained", not one.get("answered", True))
+                for status in ("ok", "withheld"):
+                    counted = self._asked.labels(kind, one["head"], one["channel"], status)
+                    counted.inc(status == ("withheld" if withheld else "ok"))
 
     def written(self, writes: Iterable[Write]) -> None:
         """Count the records of committed documents."""

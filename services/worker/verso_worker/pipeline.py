@@ -25,12 +25,16 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.record import Entry, point_ids
+from verso_worker.answer import Answer
+from verso_worker.classify import Classify
 from verso_worker.clusters import Clusters
 from verso_worker.collections import Collections
+from verso_worker.head_ports import Heads, NoHeads
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
 from verso_worker.labelled import Labelled
 from verso_worker.migrate import Book, Migrate, describe
+from verso_worker.pairing import Pairing
 from verso_worker.ports import Lexicon, Models, Outcome, Vectors, Verdict
 from verso_worker.reader import Reader
 from verso_worker.releases import Releases
@@ -52,6 +56,7 @@ class Pipeline:
         lexicon: finds words, for collections that are searched by them as well.
         buckets: number of buckets of a new collection.
         releases: changes which models are served; None where that cannot be asked for.
+        heads: what classifies, answers and scores; without them such jobs fail as head_unknown.
     """
 
     def __init__(
@@ -63,6 +68,7 @@ class Pipeline:
         lexicon: Lexicon,
         buckets: int = 4096,
         releases: Releases | None = None,
+        heads: Heads | None = None,
     ) -> None:
         self._models = models
         self._vectors = vectors
@@ -72,7 +78,12 @@ class Pipeline:
         self._reader = Reader(models, vectors, documents)
         self._collections = Collections(models, vectors, documents, buckets)
         self._clusters = Clusters(vectors, documents, self._reader)
-        self._search = Search(models, vectors, self._reader, lexicon)
+        heads = heads or NoHeads()
+        self._heads = heads
+        self._pairing = Pairing(heads)
+        self._search = Search(models, vectors, self._reader, lexicon, self._pairing)
+        self._classify = Classify(vectors, self._reader, heads)
+        self._answer = Answer(self._reader, self._search, heads)
         self._restore = Restore(models, vectors, self._reader)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._migrate = Migrate(models, vectors, documents, self._reader, self._ingest)
@@ -94,8 +105,8 @@ class Pipeline:
                 outcome = Outcome(self.embed([work])[0])
             case Kind.INGEST:
                 outcome = self._ingest.run(work, self._collection(work), seq=seq, timings=timings)
-            case Kind.SEARCH | Kind.CLUSTER | Kind.ROWS:
-                outcome = Outcome(self._look(work, timings))
+            case Kind.CLUSTER | Kind.ROWS:
+                outcome = Outcome(self._look(work))
             case Kind.RECONSTRUCT:
                 outcome = Outcome(self._reconstruct(work, timings))
             case Kind.DELETE:
@@ -106,16 +117,16 @@ class Pipeline:
                 outcome = Outcome(self._scrub_buckets(work))
             case Kind.MODELS if self._releases is not None:
                 outcome = Outcome(self._releases.run(work))
+            case Kind.SEARCH | Kind.CLASSIFY | Kind.ANSWER | Kind.SCORE | Kind.HEADS:
+                outcome = Outcome(self._ask(work, job=str(seq), timings=timings))
             case _:
                 raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
         outcome.result.timings_ms.update(timings.spent)
         return outcome
 
-    def _look(self, work: Slice, timings: Timings) -> Result:
+    def _look(self, work: Slice) -> Result:
         """Answer from what one collection holds."""
         collection = self._collection(work)
-        if work.kind is Kind.SEARCH:
-            return self._search.run(work, collection, timings=timings)
         if work.kind is Kind.CLUSTER:
             return self._clusters.run(work, collection)
         return self._labelled.run(work, collection)
@@ -190,10 +201,28 @@ class Pipeline:
         """
         return self._collections.create(params)
 
+    def _ask(self, work: Slice, *, job: str, timings: Timings) -> Result:
+        """Do what only reads and may need a head; the job chooses the head's channel."""
+        match work.kind:
+            case Kind.SEARCH:
+                collection = self._collection(work)
+                return self._search.run(work, collection, job=job, timings=timings)
+            case Kind.CLASSIFY:
+                named = self._collection_if_any(work)
+                return self._classify.run(work, named, job=job, timings=timings)
+            case Kind.ANSWER:
+                named = self._collection_if_any(work)
+                return self._answer.run(work, named, job=job, timings=timings)
+            case Kind.SCORE:
+                return self._pairing.run(work, job=job, timings=timings)
+            case _:
+                return Result([{"ok": True, "heads": self._heads.states()}])
+
     def _reconstruct(self, work: Slice, timings: Timings) -> Result:
-        named = work.params.get("collection") is not None
-        collection = self._collection(work) if named else None
-        return self._restore.run(work, collection, timings=timings)
+        return self._restore.run(work, self._collection_if_any(work), timings=timings)
+
+    def _collection_if_any(self, work: Slice) -> Collection | None:
+        return None if work.params.get("collection") is None else self._collection(work)
 
     def _delete(self, work: Slice) -> Outcome:
         collection = self._collection(work)

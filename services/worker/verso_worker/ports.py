@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from verso_core.jobs import Collection, Filter, Precision, Result
+from verso_worker.engine.outputs import Classified, Found
 from verso_worker.neural import Vector
 from verso_worker.points import Hit, Point, Terms
 from verso_worker.records import Recorder, Stored
@@ -24,11 +26,51 @@ class Cutter(Protocol):
         ...
 
 
+class HeadEngine(Protocol):
+    """Runs heads by name and version; HeadUnknown where one is not loaded."""
+
+    def head_load(self, folder: Path) -> None:
+        """Load and check a head; raises HeadInvalid."""
+        ...
+
+    def head_drop(self, name: str, version: str) -> None:
+        """Forget a version."""
+        ...
+
+    def classify_vectors(self, name: str, version: str, *, vectors: Vector) -> Classified:
+        """Classify vectors. Shape: (n, D)."""
+        ...
+
+    def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
+        """Classify texts by their tokens."""
+        ...
+
+    def score_vectors(self, name: str, version: str, *, pairs: Vector) -> Vector:
+        """Score pairs of vectors. Shape: (n, 2, D) to (n,)."""
+        ...
+
+    def score_texts(
+        self, name: str, version: str, *, first: Sequence[bytes], second: Sequence[bytes]
+    ) -> Vector:
+        """Score pairs of texts. Shape: (n,)."""
+        ...
+
+    def answer(
+        self, name: str, version: str, *, question: bytes, contexts: Sequence[str], count: int
+    ) -> list[Found]:
+        """Read the best spans of each context."""
+        ...
+
+    def probe(self, texts: Sequence[bytes], vectors: Vector) -> list[tuple[int, int]]:
+        """Count right first guesses of the decoder, and tokens, of each text."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One loaded artifact: how it cuts, codes and rounds.
 
-    ``codec`` is the artifact's codec id, ``space`` its space id.
+    ``codec`` is the artifact's codec id, ``space`` its space id; ``heads`` runs heads of its space.
     """
 
     codec: str
@@ -37,6 +79,7 @@ class Model:
     int8_scale: float
     cutter: Cutter
     recorder: Recorder
+    heads: HeadEngine
 
 
 class Models(Protocol):

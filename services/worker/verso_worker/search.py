@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from verso_core.errors import DocumentUnknown, VersoError, error_body
 from verso_core.jobs import Collection, Filter, Item, Result, SearchMode, Slice
 from verso_core.record import Entry, point_ids
 from verso_worker.items import pass_on, read_vector
 from verso_worker.neural import Vector
+from verso_worker.pairing import Pairing
 from verso_worker.points import Hit, Terms
 from verso_worker.ports import Lexicon, Models, Vectors
 from verso_worker.reader import Chunk, Reader
@@ -26,9 +29,14 @@ class Search:
     vectors: Vectors
     reader: Reader
     lexicon: Lexicon
+    pairing: Pairing
 
-    def run(self, work: Slice, collection: Collection, *, timings: Timings) -> Result:
-        """Answer the queries of a slice; an error of one stands in its place."""
+    def run(self, work: Slice, collection: Collection, *, job: str, timings: Timings) -> Result:
+        """Answer the queries of a slice; an error of one stands in its place.
+
+        Raises:
+            HeadUnknown, HeadInvalid: the head that the hits are to be re-scored with.
+        """
         where = work.params.get("filter")
         mode = SearchMode(work.params.get("mode") or SearchMode.DENSE)
         items: list[dict[str, Any]] = [{} for _ in work.items]
@@ -38,29 +46,55 @@ class Search:
                 continue
             try:
                 with timings.phase("infer"):
-                    query = None if mode is SearchMode.SPARSE else self.query(collection, item)
-                    terms = None
-                    if mode is not SearchMode.DENSE:
-                        terms = self.lexicon.query(item.blob or b"")
+                    query, terms = self._asked(collection, item, mode)
             except VersoError as error:
                 if error.retryable:
                     raise
                 items[row] = {"ok": False, "error": error_body(error)}
                 continue
+            limit, rerank = int(work.params["limit"]), work.params.get("rerank")
             with timings.phase("store"):
                 hits = self.hits(
                     collection,
                     query,
                     terms=terms,
-                    limit=int(work.params["limit"]),
+                    limit=max(limit, int(work.params["rerank_from"])) if rerank else limit,
                     where=None if where is None else Filter.model_validate(where),
                 )
-            with timings.phase("restore"):
-                found = self._describe(
-                    collection, hits, result, with_text=bool(work.params["with_text"])
-                )
-            items[row] = {"ok": True, "hits": found}
+            ranked = [Ranked(hit, chunk) for hit, chunk in hits]
+            if work.params["with_text"] or rerank:
+                with timings.phase("restore"):
+                    self._read(collection, ranked)
+            if rerank:
+                with timings.phase("infer"):
+                    self._rerank(str(rerank), item.blob or b"", ranked, job=job)
+            if not work.params["with_text"]:
+                for one in ranked:
+                    one.text = None
+            items[row] = {"ok": True, "hits": [_told(one, result) for one in ranked[:limit]]}
         return result
+
+    def _asked(
+        self, collection: Collection, item: Item, mode: SearchMode
+    ) -> tuple[Vector | None, Terms | None]:
+        """Give what an item is searched by: its vector, its words, or both."""
+        query = None if mode is SearchMode.SPARSE else self.query(collection, item)
+        terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.blob or b"")
+        return query, terms
+
+    def _read(self, collection: Collection, ranked: Sequence[Ranked]) -> None:
+        texts = self.reader.chunks(collection, [one.chunk for one in ranked])
+        for one, text in zip(ranked, texts, strict=True):
+            one.text = text
+
+    def _rerank(self, head: str, query: bytes, ranked: list[Ranked], *, job: str) -> None:
+        """Order hits by the head's score of query and text; what cannot be read comes last."""
+        readable = [one for one in ranked if isinstance(one.text, bytes)]
+        texts = [one.text for one in readable if isinstance(one.text, bytes)]
+        scores = self.pairing.order(head, query, texts, job=job)
+        for one, score in zip(readable, scores, strict=True):
+            one.rerank_score = float(score)
+        ranked.sort(key=lambda one: np.inf if one.rerank_score is None else -one.rerank_score)
 
     def query(self, collection: Collection, item: Item) -> Vector:
         """Give an item's query vector. Shape: (dim,), unit length."""
@@ -121,28 +155,28 @@ class Search:
                 return kept[:limit]
             fetch *= 2
 
-    def _describe(
-        self,
-        collection: Collection,
-        hits: Sequence[tuple[Hit, Chunk]],
-        result: Result,
-        *,
-        with_text: bool,
-    ) -> list[dict[str, Any]]:
-        texts: list[bytes | VersoError | None] = [None] * len(hits)
-        if with_text:
-            texts = list(self.reader.chunks(collection, [chunk for _, chunk in hits]))
-        found = []
-        for (hit, chunk), text in zip(hits, texts, strict=True):
-            found.append(
-                {
-                    "id": chunk.document,
-                    "chunk": chunk.index,
-                    "score": hit.score,
-                    "metadata": hit.payload.get("m", {}),
-                    "time": hit.payload.get("t"),
-                    "blob": result.add_blob(text) if isinstance(text, bytes) else None,
-                    "error": error_body(text) if isinstance(text, VersoError) else None,
-                }
-            )
-        return found
+
+@dataclass(slots=True)
+class Ranked:
+    """A hit with what was found out about it."""
+
+    hit: Hit
+    chunk: Chunk
+    text: bytes | VersoError | None = None
+    rerank_score: float | None = None
+
+
+def _told(one: Ranked, result: Result) -> dict[str, Any]:
+    """Describe a hit; its text becomes a blob of the result."""
+    told = {
+        "id": one.chunk.document,
+        "chunk": one.chunk.index,
+        "score": one.hit.score,
+        "metadata": one.hit.payload.get("m", {}),
+        "time": one.hit.payload.get("t"),
+        "blob": result.add_blob(one.text) if isinstance(one.text, bytes) else None,
+        "error": error_body(one.text) if isinstance(one.text, VersoError) else None,
+    }
+    if one.rerank_score is not None:
+        told["rerank_score"] = one.rerank_score
+    return told

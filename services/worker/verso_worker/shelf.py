@@ -333,4 +333,5 @@ def _model(artifact: Artifact, engine: EngineClient) -> Model:
         int8_scale=manifest.space.int8_scale,
         cutter=cuts,
         recorder=Recorder(engine, byte_codecs(artifact), cuts),
+        heads=engine,
     )

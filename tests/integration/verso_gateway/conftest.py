@@ -22,7 +22,13 @@ import httpx2
 import pytest
 import uvicorn
 
-from verso_core.errors import DocumentUnknown, LedgerUnavailable, RecordCorrupt, error_body
+from verso_core.errors import (
+    DocumentUnknown,
+    HeadUnknown,
+    LedgerUnavailable,
+    RecordCorrupt,
+    error_body,
+)
 from verso_core.jobs import (
     Collection,
     Item,
@@ -39,6 +45,7 @@ from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 
 DIM = 4
+_ABOUT = {"head": "h", "version": "0" * 16, "channel": "stable"}
 
 
 def collection(name: str = "default") -> Collection:
@@ -109,8 +116,8 @@ class Hand:
                 continue
             try:
                 result.items.append({"ok": True} | self._item(work, item, result))
-            except (DocumentUnknown, RecordCorrupt) as error:
-                about = {"ok": False, "id": item.header["id"], "error": error_body(error)}
+            except (DocumentUnknown, HeadUnknown, RecordCorrupt) as error:
+                about = {"ok": False, "id": item.header.get("id"), "error": error_body(error)}
                 result.items.append(about)
         return result
 
@@ -142,7 +149,28 @@ class Hand:
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
             case _:
+                return self._asked(work, item, result)
+
+    def _asked(self, work: Slice, item: Item, result: Result) -> dict[str, Any]:
+        text = item.blob or b""
+        match work.kind:
+            case Kind.CLASSIFY:
+                return {"heads": [self._label(name) for name in work.params["heads"]]}
+            case Kind.ANSWER:
+                sizes = item.header["split"]
+                part = {"context": 0, "blob": result.add_blob(text[sizes[0] :][:1])}
+                return _ABOUT | {"answered": True, "answers": [part], "failed": []}
+            case Kind.SCORE:
+                return _ABOUT | {"score": 1.0 / (1 + abs(2 * item.header["split"] - len(text)))}
+            case Kind.HEADS:
+                return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
+            case _:
                 raise AssertionError(f"the gateway never asks a worker for {work.kind}")
+
+    def _label(self, head: str) -> dict[str, Any]:
+        if head == "nothing":
+            raise HeadUnknown("no head 'nothing'")
+        return _ABOUT | {"head": head, "label": "a", "abstained": False}
 
     def _hit(self, document: str, result: Result) -> dict[str, Any]:
         if document == "corrupt":

@@ -34,7 +34,7 @@ async def reconstruct(request: Request) -> Response:
     checked = bodies.validate(request, value, model=ReconstructRequest)
     if checked.ids is not None:
         await context_of(request).catalogue.get(checked.collection)
-        items = [_stored(name) for name in checked.ids]
+        items = [stored_item(name) for name in checked.ids]
     else:
         options = {"beam": checked.beam, "max_tokens": checked.max_tokens}
         items = [_bare(vector, options) for vector in checked.vectors or []]
@@ -49,7 +49,8 @@ async def reconstruct(request: Request) -> Response:
     )
 
 
-def _stored(name: str) -> Item:
+def stored_item(name: str) -> Item:
+    """Name a document or record as an item; one whose name is none is refused in its place."""
     try:
         document, chunk = split_record_id(name)
     except VersoError as error:

@@ -39,6 +39,9 @@ async def search(request: Request) -> Response:
     ``hybrid`` both. The last two need a collection with ``search: hybrid``, where both is what is
     done if nothing is said.
 
+    ``rerank`` names a head that scores pairs: it reads the query with the texts of the nearest
+    ``rerank_from`` records and orders them anew.
+
     With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
     whose stored bytes are damaged carries an error instead, never another text.
     """
@@ -53,6 +56,8 @@ async def search(request: Request) -> Response:
         "mode": mode,
         "filter": None if checked.filter is None else checked.filter.model_dump(),
         "with_text": checked.with_text,
+        "rerank": checked.rerank,
+        "rerank_from": checked.rerank_from,
     }
     slices = answers.one_slice(Kind.SEARCH, params, [item])
     order = answers.order_of(request, Kind.SEARCH, slices=slices)

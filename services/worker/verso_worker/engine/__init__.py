@@ -13,6 +13,13 @@
     checking    payloads against the texts they are believed to give
     reading     payloads and vectors back to texts
     guessing    vectors alone to likely texts
+    probing     texts against what the decoder expects of their vectors
+    heads       loaded heads: golden samples, batches, classes, scores and answers
+    weights     the encoder's weights, shared by all heads that read tokens
+    windows     texts, pairs and long contexts as token rows
+    outputs     what heads give
+    spans       the best answers among start and end logits
+    head_operations  the wire protocol of heads
 
 It has a process of its own because ONNX Runtime does not give memory back when a session is
 replaced, because a crash in native code must cost no job, and because the batcher would otherwise

@@ -16,6 +16,8 @@ from typing import Any
 from verso_core import manifest, telemetry
 from verso_core.errors import VersoError
 from verso_worker.child import refuse
+from verso_worker.engine.head_operations import head_handlers
+from verso_worker.engine.heads import Heads
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
 from verso_worker.engine.service import Service
@@ -32,22 +34,25 @@ def main() -> None:
     arguments = _arguments()
     telemetry.configure("engine")
     try:
-        service, info = _load(arguments)
+        service, heads, info = _load(arguments)
     except VersoError as exc:
         refuse(arguments.socket, exc)
-    server = Server(arguments.socket, handlers(service, info), threads=_CALLS)
+    calls = handlers(service, info) | head_handlers(heads, service)
+    server = Server(arguments.socket, calls, threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())
     _log.info("engine ready", extra={"engine": info})
     server.serve_forever()
+    heads.close()
     service.close()
 
 
-def _load(arguments: argparse.Namespace) -> tuple[Service, dict[str, Any]]:
+def _load(arguments: argparse.Namespace) -> tuple[Service, Heads, dict[str, Any]]:
     """Load and check; the artifact's bytes are let go with this frame."""
     artifact = manifest.load(arguments.artifact)
     info = describe(artifact, threads=arguments.threads, device=arguments.device)
-    return load_service(artifact, threads=arguments.threads, device=arguments.device), info
+    service = load_service(artifact, threads=arguments.threads, device=arguments.device)
+    return service, Heads(artifact, threads=arguments.threads, device=arguments.device), info
 
 
 def _arguments() -> argparse.Namespace:

@@ -10,6 +10,8 @@
     guess    beam, max_tokens, count   vectors             log_probability: [..],    texts
                                                            confidence: [..]
 
+The operations of heads are in :mod:`verso_worker.engine.head_operations`.
+
 Vectors are one blob, (n, D) float32, little endian, row after row. Where ``coded`` or ``read`` is
 false the blob is empty and means None. Every reply's header has ``timings_ms``.
 """
@@ -24,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.errors import VectorInvalid
+from verso_worker.engine.head_operations import HeadCalls
 from verso_worker.records import Encoded, Guess
 from verso_worker.timings import Timings
 from verso_worker.wire import Client, Handler
@@ -123,7 +126,7 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
     }
 
 
-class EngineClient:
+class EngineClient(HeadCalls):
     """The engine as the worker sees it; any number of threads may call.
 
     Raises in every method:

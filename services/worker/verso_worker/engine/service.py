@@ -17,6 +17,7 @@ from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.noise import Noise
+from verso_worker.engine.probing import Prober
 from verso_worker.engine.reading import Reader
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.records import Encoded, Guess
@@ -91,6 +92,9 @@ class Service:
             budget=CHECK_BUDGET,
             rows=BATCH_ROWS,
             padding=PADDING,
+        )
+        self._probe: Lane[Codable, int] = Lane(
+            "probe", Prober(decoder).run, budget=CODE_BUDGET, rows=BATCH_ROWS, padding=PADDING
         )
         self._bulk_reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
         self._quick_reader = Reader(decoder, tables, vocabulary, rows=QUICK_ROWS)
@@ -237,6 +241,28 @@ class Service:
         with (timings or Timings()).phase("infer"):
             return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
 
+    def probe(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> list[tuple[int, int]]:
+        """Count right first guesses and tokens of each text; (0, 0) where it cannot be read.
+
+        Args:
+            texts: records: what is not UTF-8 or longer than a record cannot be read.
+            vectors: Shape: (texts, D), float32.
+
+        Raises:
+            VectorInvalid: the vectors have another shape.
+        """
+        vectors = self._checked(vectors, count=len(texts))
+        usable = _usable(vectors)
+        tokens = self._vocabulary.tokenise(texts)
+        places = [place for place, ids in enumerate(tokens) if ids is not None and usable[place]]
+        works = [Codable(cast(list[int], tokens[place]), vectors[place]) for place in places]
+        probed = [(0, 0)] * len(texts)
+        found = self._probe.submit(works, [len(work.tokens) + 1 for work in works])
+        for place, work, right in zip(places, works, found, strict=True):
+            if not isinstance(right, Exception):
+                probed[place] = (right, len(work.tokens) + 1)
+        return probed
+
     def figures(self) -> dict[str, dict[str, float]]:
         """Give what each lane has done since the start, by the lane's name."""
         return {
@@ -249,6 +275,7 @@ class Service:
 
     def close(self) -> None:
         """Finish what waits and end the lanes."""
+        self._probe.close()
         self._encode.close()
         self._code.close()
         self._check.close()

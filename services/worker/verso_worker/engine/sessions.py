@@ -24,7 +24,13 @@ class Device(StrEnum):
 
 
 def open_session(
-    graph: bytes, name: str, *, threads: int, device: Device, optimisation: str
+    graph: bytes,
+    name: str,
+    *,
+    threads: int,
+    device: Device,
+    optimisation: str,
+    base: Mapping[str, ort.OrtValue] | None = None,
 ) -> ort.InferenceSession:
     """Make a session of one graph.
 
@@ -35,6 +41,8 @@ def open_session(
         device: with CUDA, nodes without a CUDA kernel still run on the CPU.
         optimisation: level named by the artifact's numeric profile. "basic" folds the widening of
             stored weights and rewrites nothing whose result depends on the machine.
+        base: weights that the graph names and does not hold, shared with other sessions; they must
+            live as long as the session does.
 
     Raises:
         ArtifactInvalid: the bytes are not a graph this runtime can run, or the level is unknown.
@@ -51,6 +59,14 @@ def open_session(
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # A plan is kept for every shape, and batches have as many shapes as there are lengths.
     options.enable_mem_pattern = False
+    if base:
+        # The first call lets the graph load without the file it names; alone it would copy. The
+        # second makes the session use the very memory. Kernels must not repack it: each session
+        # would have a packed copy of its own.
+        options.add_external_initializers(list(base), list(base.values()))
+        for weight, value in base.items():
+            options.add_initializer(weight, value)
+        options.add_session_config_entry("session.disable_prepacking", "1")
     try:
         return ort.InferenceSession(graph, options, providers=_providers(device))
     except Exception as exc:  # the runtime's errors have no common class of their own

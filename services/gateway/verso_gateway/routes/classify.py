@@ -1,0 +1,68 @@
+"""``POST /v1/classify``: what texts, or stored records, are."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from verso_core.errors import error_body
+from verso_core.head_jobs import ClassifyRequest
+from verso_core.jobs import Item, Kind, Queue, cut
+from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.context import context_of
+from verso_gateway.head_views import ClassifyView
+from verso_gateway.routes.embed import split_texts
+from verso_gateway.routes.reconstruct import stored_item
+
+router = APIRouter(tags=["heads"])
+
+_SLICE_ITEMS = 256
+_SLICE_BYTES = 1024 * 1024
+_INTERACTIVE_ITEMS = 64
+
+
+@router.post(
+    "/v1/classify",
+    name="classify",
+    operation_id="classify",
+    responses=openapi.job_responses(ClassifyView),
+    openapi_extra=openapi.body(ClassifyRequest),
+)
+async def classify(request: Request) -> Response:
+    """Classify texts, or stored documents and records, with one head or several.
+
+    A head that reads vectors classifies stored records without decoding them. With
+    ``accept_error`` a label that is not sure enough is withheld: ``label`` is null, ``abstained``
+    true. Each text or id has its own result or error.
+    """
+    value = await bodies.read_object(request)
+    texts, faults = split_texts(value.get("texts"))
+    checked = bodies.validate(
+        request, {**value, "texts": texts} if "texts" in value else value, model=ClassifyRequest
+    )
+    if checked.ids is not None:
+        await context_of(request).catalogue.get(checked.collection)
+        items = [stored_item(name) for name in checked.ids]
+    else:
+        items = [
+            Item({"rejected": error_body(faults[place])})
+            if place in faults
+            else Item({}, text.encode())
+            for place, text in enumerate(checked.texts or [])
+        ]
+    params = {
+        "heads": checked.heads,
+        "collection": None if checked.ids is None else checked.collection,
+        "top_k": checked.top_k,
+        "signals": checked.signals,
+        "accept_error": checked.accept_error,
+    }
+    slices = list(cut(Kind.CLASSIFY, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
+    few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
+    queue = Queue.INTERACTIVE if few else Queue.BULK
+    order = answers.order_of(request, Kind.CLASSIFY, slices=slices, queue=queue)
+    return await answers.respond(
+        request,
+        await answers.repeatable(request, order),
+        body=lambda ended: views.batch(Kind.CLASSIFY, ended),
+    )

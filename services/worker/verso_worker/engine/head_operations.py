@@ -1,0 +1,193 @@
+"""The wire operations of heads: their handlers, and the client's side of them.
+
+    op             header                   blobs                  reply header         reply blobs
+    head_load      folder                   -                      name, version        -
+    head_drop      name, version            -                      -                    -
+    head_classify  name, version, count     vectors, or texts      classes              logits,
+                   (vectors: bool)                                                      features
+    head_score     name, version, count     vectors, or the firsts -                    scores
+                   (vectors: bool)          and then the seconds
+    head_answer    name, version, count     question, contexts     found: null_score,   -
+                                                                   spans
+    probe          -                        vectors, texts         right, tokens        -
+
+Vectors of a pair are rows 2n and 2n + 1. Contexts are UTF-8; spans are ``[start, end, score]`` in
+their characters. An engine that was restarted has no heads: calls raise HeadUnknown until
+``head_load``, which may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_worker.engine.outputs import Classified, Found, Span
+from verso_worker.wire import Client, Handler
+
+if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime
+    from verso_worker.engine.heads import Heads
+
+Vectors = NDArray[np.float32]
+Message = tuple[dict[str, Any], list[bytes]]
+_LITTLE = np.dtype("<f4")
+
+
+class Probing(Protocol):
+    """The part of the service that compares texts with what the decoder expects."""
+
+    def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
+        """Give right first guesses and tokens of each text; (0, 0) where it cannot be read."""
+        ...
+
+
+def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
+    """Give the handlers of all operations of heads."""
+
+    def load(header: dict[str, Any], _: list[bytes]) -> Message:
+        head = heads.load(Path(header["folder"]))
+        return {"name": head.name, "version": head.version}, []
+
+    def drop(header: dict[str, Any], _: list[bytes]) -> Message:
+        heads.drop(header["name"], header["version"])
+        return {}, []
+
+    def classify(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        name, version = header["name"], header["version"]
+        if header["vectors"]:
+            vectors = _rows(blobs[0], header["count"])
+            found = heads.classify_vectors(name, version, vectors=vectors)
+        else:
+            found = heads.classify_texts(name, version, texts=blobs)
+        features = b"" if found.features is None else _bytes(found.features)
+        return {"classes": found.logits.shape[1]}, [_bytes(found.logits), features]
+
+    def score(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        name, version, count = header["name"], header["version"], header["count"]
+        if header["vectors"]:
+            rows = _rows(blobs[0], 2 * count)
+            pairs = rows.reshape(count, 2, rows.shape[1])
+            scores = heads.score_vectors(name, version, pairs=pairs)
+        else:
+            scores = heads.score_texts(name, version, first=blobs[:count], second=blobs[count:])
+        return {}, [_bytes(scores)]
+
+    def answer(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        found = heads.answer(
+            header["name"],
+            header["version"],
+            question=blobs[0],
+            contexts=[blob.decode("utf-8") for blob in blobs[1:]],
+            count=header["count"],
+        )
+        told = [
+            {
+                "null_score": one.null_score,
+                "spans": [[span.start, span.end, span.score] for span in one.spans],
+            }
+            for one in found
+        ]
+        return {"found": told}, []
+
+    def probe(_: dict[str, Any], blobs: list[bytes]) -> Message:
+        texts = blobs[1:]
+        probed = model.probe(texts, _rows(blobs[0], len(texts)))
+        return {"right": [one[0] for one in probed], "tokens": [one[1] for one in probed]}, []
+
+    return {
+        "head_load": load,
+        "head_drop": drop,
+        "head_classify": classify,
+        "head_score": score,
+        "head_answer": answer,
+        "probe": probe,
+    }
+
+
+class HeadCalls:
+    """The client's side; a part of :class:`verso_worker.engine.operations.EngineClient`.
+
+    Raises in every method:
+        EngineUnavailable: the engine is away, died in the call or is too slow; try again.
+        HeadUnknown: the version is not loaded, or does something else.
+    """
+
+    _client: Client
+
+    def head_load(self, folder: Path) -> None:
+        """Load and check a head from its folder.
+
+        Raises:
+            HeadInvalid: it is incomplete, altered, of another space, or fails its golden samples.
+        """
+        self._client.call("head_load", {"folder": str(folder)})
+
+    def head_drop(self, name: str, version: str) -> None:
+        """Forget a version of a head; calls in hand finish."""
+        self._client.call("head_drop", {"name": name, "version": version})
+
+    def classify_vectors(self, name: str, version: str, *, vectors: Vectors) -> Classified:
+        """Run a classifier on vectors. Shape: (n, D)."""
+        return self._classify(name, version, [_bytes(vectors)], count=len(vectors), vectors=True)
+
+    def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
+        """Run a classifier that reads tokens."""
+        return self._classify(name, version, texts, count=len(texts), vectors=False)
+
+    def score_vectors(self, name: str, version: str, *, pairs: Vectors) -> Vectors:
+        """Score pairs of vectors. Shape: (n, 2, D) to (n,)."""
+        header = {"name": name, "version": version, "count": len(pairs), "vectors": True}
+        _, [scores] = self._client.call("head_score", header, [_bytes(pairs)])
+        return np.frombuffer(scores, _LITTLE).astype(np.float32)
+
+    def score_texts(
+        self, name: str, version: str, *, first: Sequence[bytes], second: Sequence[bytes]
+    ) -> Vectors:
+        """Score pairs of texts that are read together. Shape: (n,)."""
+        header = {"name": name, "version": version, "count": len(first), "vectors": False}
+        _, [scores] = self._client.call("head_score", header, [*first, *second])
+        return np.frombuffer(scores, _LITTLE).astype(np.float32)
+
+    def answer(
+        self, name: str, version: str, *, question: bytes, contexts: Sequence[str], count: int
+    ) -> list[Found]:
+        """Read the best spans of each context.
+
+        Raises:
+            QuestionTooLong: the question leaves no room for a context.
+        """
+        header, _ = self._client.call(
+            "head_answer",
+            {"name": name, "version": version, "count": count},
+            [question, *(context.encode("utf-8") for context in contexts)],
+        )
+        return [
+            Found([Span(*span) for span in one["spans"]], one["null_score"])
+            for one in header["found"]
+        ]
+
+    def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
+        """Count right first guesses and tokens of each text; (0, 0) where it cannot be read."""
+        header, _ = self._client.call("probe", {}, [_bytes(vectors), *texts])
+        return list(zip(header["right"], header["tokens"], strict=True))
+
+    def _classify(
+        self, name: str, version: str, blobs: Sequence[bytes], *, count: int, vectors: bool
+    ) -> Classified:
+        header = {"name": name, "version": version, "count": count, "vectors": vectors}
+        reply, [logits, features] = self._client.call("head_classify", header, blobs)
+        rows = np.frombuffer(logits, _LITTLE).reshape(count, reply["classes"]).astype(np.float32)
+        return Classified(rows, _rows(features, count) if features else None)
+
+
+def _bytes(values: Vectors) -> bytes:
+    return values.astype(_LITTLE, copy=False).tobytes()
+
+
+def _rows(blob: bytes, count: int) -> Vectors:
+    if count == 0:
+        return np.empty((0, 0), np.float32)
+    return np.frombuffer(blob, _LITTLE).reshape(count, -1).astype(np.float32)

@@ -1,0 +1,315 @@
+"""The heads an engine has loaded: sessions, golden samples, one lane each.
+
+    1. A head is loaded from a verified folder. Where it reads tokens its session is handed the
+       encoder's weights (:mod:`~verso_worker.engine.weights`); ten such heads hold them once.
+    2. Its golden samples must give their outputs. Only then can it be called, by name and version.
+    3. Calls are batched like any other work of the engine, in a lane of the head's own.
+
+Several versions of a head may be loaded at once. Dropping one lets the calls in hand finish.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from verso_core import heads
+from verso_core.errors import EngineUnavailable, HeadInvalid, HeadUnknown, VectorInvalid
+from verso_core.heads import Head, LoadedHead, Reads, Task
+from verso_core.manifest import Artifact
+from verso_worker.engine import spans
+from verso_worker.engine.lanes import Lane
+from verso_worker.engine.outputs import Classified, Found
+from verso_worker.engine.sessions import Device, expect_names, open_session
+from verso_worker.engine.weights import BaseWeights
+from verso_worker.engine.windows import Row, Windows, feeds
+
+TOKEN_BUDGET = 1024
+"""Tokens of a batch, padding included."""
+
+VECTOR_ROWS = 256
+"""Vectors of a batch: a head on vectors is a product or two."""
+
+_PADDING = 64
+_ROWS = 64
+
+Outputs = dict[str, NDArray[np.float32]]
+_INPUTS: dict[Reads, tuple[str, ...]] = {
+    Reads.VECTOR: ("vector",),
+    Reads.VECTOR_PAIR: ("u", "v"),
+    Reads.TOKENS: ("input_ids", "attention_mask"),
+    Reads.TOKEN_PAIR: ("input_ids", "attention_mask", "token_type_ids"),
+}
+_OUTPUTS: dict[Task, tuple[str, ...]] = {
+    Task.CLASSIFY: ("logits",),
+    Task.ANSWER: ("start", "end"),
+    Task.SCORE: ("score",),
+}
+
+
+class _Loaded:
+    """One head: its session and its lane."""
+
+    def __init__(self, head: Head, session: ort.InferenceSession) -> None:
+        self.head = head
+        self._session = session
+        self._inputs = _INPUTS[head.reads]
+        self._outputs = [node.name for node in session.get_outputs()]
+        self._calls = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        by_tokens = head.reads.tokens
+        self._lane: Lane[Any, Outputs] = Lane(
+            f"head-{head.name}",
+            self._run_rows if by_tokens else self._run_vectors,
+            budget=TOKEN_BUDGET if by_tokens else VECTOR_ROWS,
+            rows=_ROWS if by_tokens else VECTOR_ROWS,
+            padding=_PADDING if by_tokens else None,
+        )
+
+    def run(self, works: Sequence[Row] | Sequence[NDArray[np.float32]]) -> list[Outputs]:
+        """Run rows, or stacked input vectors of shape (inputs, D); outputs without batch axis."""
+        costs = [len(work.ids) if isinstance(work, Row) else 1 for work in works]
+        with self._call():
+            results = self._lane.submit(works, costs)
+        found = []
+        for result in results:
+            if isinstance(result, Exception):
+                raise EngineUnavailable(f"head {self.head.name} failed on an input") from result
+            found.append(result)
+        return found
+
+    def close(self) -> None:
+        """Take no more calls, let those in hand finish, end the lane."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: self._calls == 0)
+        self._lane.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._changed:
+            if self._closed:
+                raise HeadUnknown(f"head {self.head.name} {self.head.version} is not loaded")
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
+
+    def session_run(self, given: Mapping[str, NDArray[Any]]) -> Outputs:
+        """Run the graph on a batch."""
+        fed = {name: given[name] for name in self._inputs}
+        values = self._session.run(self._outputs, fed)
+        return dict(zip(self._outputs, values, strict=True))
+
+    def _run_rows(self, rows: Sequence[Row]) -> list[Outputs]:
+        outputs = self.session_run(feeds(rows))
+        # Logits of tokens are cut to the row; what has no token axis stays as it is.
+        per_token = self.head.task is Task.ANSWER
+        return [
+            {n: v[at, : len(row.ids)] if per_token else v[at] for n, v in outputs.items()}
+            for at, row in enumerate(rows)
+        ]
+
+    def _run_vectors(self, vectors: Sequence[NDArray[np.float32]]) -> list[Outputs]:
+        stacked = np.stack(vectors, axis=1)  # (inputs, rows, D)
+        outputs = self.session_run(dict(zip(self._inputs, stacked, strict=True)))
+        return [{n: v[at] for n, v in outputs.items()} for at in range(len(vectors))]
+
+
+class Heads:
+    """Loaded heads by name and version; any number of threads may call.
+
+    Args:
+        artifact: whose encoder and space they read.
+        threads: cores one run of a graph may use.
+        device: where graphs run.
+    """
+
+    def __init__(self, artifact: Artifact, *, threads: int, device: Device = Device.CPU) -> None:
+        self._space = artifact.manifest.space
+        self._optimisation = artifact.manifest.codec.profile.optimisation
+        self._threads = threads
+        self._device = device
+        self._weights = BaseWeights(artifact)
+        self._windows = Windows(artifact.data["encoder_tokenizer.json"])
+        self._lock = threading.Lock()
+        self._loaded: dict[tuple[str, str], _Loaded] = {}
+
+    def load(self, folder: Path) -> Head:
+        """Load and check a head; one that is loaded already stays as it is.
+
+        Raises:
+            HeadInvalid: it is incomplete, altered, of another space, or fails its golden samples.
+        """
+        loaded = heads.load(folder)
+        head = loaded.head
+        key = (head.name, head.version)
+        with self._lock:
+            if key not in self._loaded:
+                self._loaded[key] = self._open(loaded)
+        return head
+
+    def drop(self, name: str, version: str) -> None:
+        """Forget a version; calls in hand finish. One that is not loaded is no error."""
+        with self._lock:
+            loaded = self._loaded.pop((name, version), None)
+        if loaded is not None:
+            loaded.close()
+
+    def versions(self) -> list[tuple[str, str]]:
+        """Give name and version of every loaded head."""
+        return sorted(self._loaded)
+
+    def classify_vectors(
+        self, name: str, version: str, *, vectors: NDArray[np.float32]
+    ) -> Classified:
+        """Run a classifier on vectors. Shape: (n, D)."""
+        loaded = self._find(name, version, Task.CLASSIFY, Reads.VECTOR)
+        return _classified(loaded.run([row[None] for row in self._checked(vectors)]), loaded.head)
+
+    def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
+        """Run a classifier that reads tokens on the beginnings of texts."""
+        loaded = self._find(name, version, Task.CLASSIFY, Reads.TOKENS)
+        rows = self._windows.single(texts, max_tokens=_max_tokens(loaded.head))
+        return _classified(loaded.run(rows), loaded.head)
+
+    def score_vectors(
+        self, name: str, version: str, *, pairs: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Score pairs of vectors. Shape: (n, 2, D) to (n,)."""
+        loaded = self._find(name, version, Task.SCORE, Reads.VECTOR_PAIR)
+        checked = self._checked(pairs.reshape(-1, pairs.shape[-1])).reshape(pairs.shape)
+        return _scores(loaded.run(list(checked)))
+
+    def score_texts(
+        self, name: str, version: str, *, first: Sequence[bytes], second: Sequence[bytes]
+    ) -> NDArray[np.float32]:
+        """Score pairs of texts, read together. Shape: (n,)."""
+        loaded = self._find(name, version, Task.SCORE, Reads.TOKEN_PAIR)
+        rows = self._windows.pairs(first, second, max_tokens=_max_tokens(loaded.head))
+        return _scores(loaded.run(rows))
+
+    def answer(
+        self, name: str, version: str, *, question: bytes, contexts: Sequence[str], count: int
+    ) -> list[Found]:
+        """Read the best spans of each context.
+
+        Raises:
+            QuestionTooLong: the question leaves no room for a context.
+        """
+        loaded = self._find(name, version, Task.ANSWER, Reads.TOKEN_PAIR)
+        head = loaded.head
+        assert head.stride is not None
+        cut = [
+            self._windows.windows(
+                question, context, max_tokens=_max_tokens(head), stride=head.stride
+            )
+            for context in contexts
+        ]
+        outputs = iter(loaded.run([row for rows in cut for row in rows]))
+        found = []
+        for rows in cut:
+            own = [next(outputs) for _ in rows]
+            logits = [(output["start"], output["end"]) for output in own]
+            found.append(spans.read(rows, logits, count=count))
+        return found
+
+    def close(self) -> None:
+        """Finish what waits and forget all heads."""
+        for name, version in self.versions():
+            self.drop(name, version)
+
+    def _open(self, loaded: LoadedHead) -> _Loaded:
+        head = loaded.head
+        if head.space != self._space.id:
+            raise HeadInvalid(
+                f"head {head.name}: expected one of space {self._space.id}, got {head.space}"
+            )
+        session = open_session(
+            loaded.data[heads.GRAPH],
+            heads.GRAPH,
+            threads=self._threads,
+            device=self._device,
+            optimisation=self._optimisation,
+            base=self._weights.take(head.base_weights),
+        )
+        expect_names(session, heads.GRAPH, inputs=_INPUTS[head.reads], outputs=_OUTPUTS[head.task])
+        opened = _Loaded(head, session)
+        try:
+            _check_golden(opened, loaded.data[heads.GOLDEN])
+        except HeadInvalid:
+            opened.close()
+            raise
+        return opened
+
+    def _find(self, name: str, version: str, task: Task, reads: Reads) -> _Loaded:
+        loaded = self._loaded.get((name, version))
+        if loaded is None:
+            raise HeadUnknown(f"head {name} {version} is not loaded")
+        if (loaded.head.task, loaded.head.reads) != (task, reads):
+            raise HeadUnknown(
+                f"expected head {name} to {task} from {reads}; it does {loaded.head.task} from "
+                f"{loaded.head.reads}"
+            )
+        return loaded
+
+    def _checked(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        if vectors.ndim != 2 or (len(vectors) and vectors.shape[1] != self._space.dim):
+            raise VectorInvalid(f"expected vectors of dim {self._space.dim}, got {vectors.shape}")
+        if not np.isfinite(vectors).all():
+            raise VectorInvalid("expected finite values, got NaN or infinity")
+        return np.ascontiguousarray(vectors, np.float32)
+
+
+def _check_golden(loaded: _Loaded, data: bytes) -> None:
+    lines = data.splitlines()
+    name = loaded.head.name
+    if len(lines) < heads.GOLDEN_LINES:
+        raise HeadInvalid(f"head {name}: expected >= {heads.GOLDEN_LINES} golden samples")
+    dtype = np.int64 if loaded.head.reads.tokens else np.float32
+    for number, line in enumerate(lines, start=1):
+        try:
+            sample = json.loads(line)
+            given = {n: np.array([v], dtype) for n, v in sample["inputs"].items()}
+            wanted = {n: np.array(v, np.float32) for n, v in sample["outputs"].items()}
+            found = loaded.session_run(given)
+        except Exception as exc:  # malformed JSON, missing keys, whatever the runtime raises
+            raise HeadInvalid(f"head {name}: golden sample {number} cannot run: {exc!r}") from exc
+        for output in _OUTPUTS[loaded.head.task]:
+            if output not in wanted or wanted[output].shape != found[output][0].shape:
+                raise HeadInvalid(f"head {name}: golden sample {number} does not fit {output}")
+            strayed = np.abs(found[output][0] - wanted[output])
+            if not (strayed <= heads.GOLDEN_TOLERANCE).all():  # also where the graph gave NaN
+                raise HeadInvalid(
+                    f"head {name}: golden sample {number}: {output} differs by {strayed.max():.1e}"
+                )
+
+
+def _classified(outputs: Sequence[Outputs], head: Head) -> Classified:
+    logits = np.zeros((len(outputs), len(head.labels)), np.float32)
+    for place, output in enumerate(outputs):
+        logits[place] = output["logits"]
+    if not outputs or "feature" not in outputs[0]:
+        return Classified(logits, None)
+    return Classified(logits, np.stack([output["feature"] for output in outputs]))
+
+
+def _scores(outputs: Sequence[Outputs]) -> NDArray[np.float32]:
+    return np.array([output["score"] for output in outputs], np.float32)
+
+
+def _max_tokens(head: Head) -> int:
+    assert head.max_tokens is not None  # heads that read tokens have one: verso_core.heads
+    return head.max_tokens

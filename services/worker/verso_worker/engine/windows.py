@@ -1,0 +1,125 @@
+"""Texts and pairs of texts as token rows for a head's graph.
+
+    text    [CLS] a [SEP]
+    pair    [CLS] a [SEP] b [SEP]; token types 0 up to the first [SEP], 1 behind it
+
+A text that does not fit is cut at the end; a context that is searched for an answer is read in
+several windows that share ``stride`` tokens (Devlin et al. 2019, their SQuAD code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from verso_core.errors import HeadInvalid, QuestionTooLong
+
+ROOM_TOKENS = 16
+"""Context tokens that every window must have room for."""
+
+_BYTES_PER_TOKEN = 64  # looked at for each token that can be kept; ordinary text has about 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One row of a graph's input.
+
+    ids, types: of equal length, special tokens included.
+    first: index of the context's first token, where the row is a window.
+    offsets: characters of the context, [start, end), for each context token in the row.
+    """
+
+    ids: list[int]
+    types: list[int]
+    first: int = 0
+    offsets: tuple[tuple[int, int], ...] = ()
+
+
+class Windows:
+    """Cuts texts for heads that read tokens.
+
+    Args:
+        tokenizer: content of the artifact's ``encoder_tokenizer.json``.
+    """
+
+    def __init__(self, tokenizer: bytes) -> None:
+        self._tokenizer = Tokenizer.from_buffer(tokenizer)
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._first, self._between = (self._special(name) for name in ("[CLS]", "[SEP]"))
+
+    def single(self, texts: Sequence[bytes], *, max_tokens: int) -> list[Row]:
+        """Give each text's beginning."""
+        rows = []
+        for ids in self._ids(texts, max_tokens=max_tokens):
+            kept = [self._first, *ids[: max_tokens - 2], self._between]
+            rows.append(Row(kept, [0] * len(kept)))
+        return rows
+
+    def pairs(
+        self, first: Sequence[bytes], second: Sequence[bytes], *, max_tokens: int
+    ) -> list[Row]:
+        """Give pairs; of one that does not fit the longer text is cut first."""
+        rows = []
+        left = self._ids(first, max_tokens=max_tokens)
+        right = self._ids(second, max_tokens=max_tokens)
+        for a, b in zip(left, right, strict=True):
+            room = max_tokens - 3
+            keep_b = min(len(b), max(room - len(a), room // 2))
+            rows.append(self._pair(a[: room - keep_b], b[:keep_b]))
+        return rows
+
+    def windows(self, question: bytes, context: str, *, max_tokens: int, stride: int) -> list[Row]:
+        """Give the windows of a context, all with the question in front.
+
+        Raises:
+            QuestionTooLong: the question leaves no room for the context.
+        """
+        [asked] = self._ids([question], max_tokens=max_tokens)
+        room = max_tokens - 3 - len(asked)
+        if room < ROOM_TOKENS:
+            most = max_tokens - 3 - ROOM_TOKENS
+            raise QuestionTooLong(f"expected a question of <= {most} tokens, got {len(asked)}")
+        encoding = self._tokenizer.encode(context, add_special_tokens=False)
+        ids, offsets = encoding.ids, encoding.offsets
+        step = room - min(stride, room // 2)
+        rows = []
+        for start in range(0, max(1, len(ids)), step):
+            part = slice(start, start + room)
+            rows.append(self._pair(asked, ids[part], offsets=offsets[part]))
+            if start + room >= len(ids):
+                break
+        return rows
+
+    def _pair(self, a: list[int], b: list[int], *, offsets: Sequence[tuple[int, int]] = ()) -> Row:
+        ids = [self._first, *a, self._between, *b, self._between]
+        types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        return Row(ids, types, first=len(a) + 2, offsets=tuple(offsets))
+
+    def _ids(self, texts: Sequence[bytes], *, max_tokens: int) -> list[list[int]]:
+        """Give tokens without special ones; what is not UTF-8 is read as U+FFFD."""
+        limit = _BYTES_PER_TOKEN * max_tokens
+        strings = [text[:limit].decode("utf-8", errors="replace") for text in texts]
+        encoded = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def _special(self, name: str) -> int:
+        found: int | None = self._tokenizer.token_to_id(name)
+        if found is None:
+            raise HeadInvalid(f"encoder_tokenizer.json: expected a token {name}")
+        return found
+
+
+def feeds(rows: Sequence[Row]) -> dict[str, NDArray[np.int64]]:
+    """Pad rows to the longest. Shape of each array: (rows, tokens), int64; 0 is padding."""
+    shape = (len(rows), max(len(row.ids) for row in rows))
+    ids, mask, types = (np.zeros(shape, np.int64) for _ in range(3))
+    for place, row in enumerate(rows):
+        ids[place, : len(row.ids)] = row.ids
+        mask[place, : len(row.ids)] = 1
+        types[place, : len(row.types)] = row.types
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}

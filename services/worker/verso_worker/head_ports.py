@@ -1,0 +1,78 @@
+"""What the pipeline needs of heads: which version serves, and an engine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from verso_core.errors import HeadUnknown
+from verso_core.heads import Head, Task
+from verso_core.registry import Channel
+from verso_worker.confidence import Statistics
+from verso_worker.ports import HeadEngine, Model
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedHead:
+    """The version of a head that does a job.
+
+    model: the artifact whose encoder it reads.
+    statistics: of its signals, where it has any.
+    """
+
+    head: Head
+    folder: Path
+    channel: Channel
+    model: Model
+    statistics: Statistics | None
+
+    def run(self, call: Callable[[HeadEngine, str, str], T]) -> T:
+        """Call the engine with the head's name and version, loading the head where it must be.
+
+        An engine forgets its heads when it is restarted, so one is loaded when it is missed.
+        """
+        engine = self.model.heads
+        name, version = self.head.name, self.head.version
+        try:
+            return call(engine, name, version)
+        except HeadUnknown:
+            engine.head_load(self.folder)
+            return call(engine, name, version)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Name the head in a result."""
+        return {"head": self.head.name, "version": self.head.version, "channel": self.channel.value}
+
+
+class Heads(Protocol):
+    """The heads this platform serves."""
+
+    def get(self, name: str, *, task: Task, job: str) -> ServedHead:
+        """Give the version of a head that does a job.
+
+        Raises:
+            HeadUnknown: there is none of this name, or it does another task.
+            HeadInvalid: its folder is not one, and no earlier version was served.
+        """
+        ...
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe all heads, by name."""
+        ...
+
+
+class NoHeads:
+    """The heads of a platform that has none."""
+
+    def get(self, name: str, *, task: Task, job: str) -> ServedHead:  # noqa: ARG002
+        """Raise HeadUnknown."""
+        raise HeadUnknown(f"no head {name!r}: this worker serves none")
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe no head."""
+        return []

@@ -1,0 +1,123 @@
+"""What a client can ask of heads, as steps; see :mod:`verso_client.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from verso_client.exchange import Call, Steps
+from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
+from verso_client.operations import ask
+from verso_client.retries import Retries, perform
+from verso_core.errors import from_body
+from verso_core.jobs import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """What is to be classified: texts, or stored documents and records by id."""
+
+    texts: Sequence[str] | None = None
+    ids: Sequence[str] | None = None
+    collection: str = "default"
+
+    def body(self) -> dict[str, Any]:
+        """Give their part of the JSON body."""
+        if self.ids is not None:
+            return {"collection": self.collection, "ids": list(self.ids)}
+        return {"texts": list(self.texts or ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, with texts to find the answer in or the collection that holds them."""
+
+    question: str
+    contexts: Sequence[str] | None = None
+    collection: str | None = None
+    head: str = "qa"
+    limit: int = 5
+    top_k: int = 3
+    filter: Filter | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Give the JSON body."""
+        body: dict[str, Any] = {"question": self.question, "head": self.head, "top_k": self.top_k}
+        if self.contexts is not None:
+            body["contexts"] = list(self.contexts)
+        if self.collection is not None:
+            body |= {"collection": self.collection, "limit": self.limit}
+        if self.filter is not None:
+            body["filter"] = self.filter.model_dump(exclude_none=True)
+        return body
+
+
+def classify(
+    head: str | Sequence[str],
+    subjects: Subjects,
+    retries: Retries,
+    *,
+    top_k: int,
+    signals: bool,
+    accept_error: float | None,
+) -> Steps[list[Classified]]:
+    """Classify; each text or id has its own result or error."""
+    body = subjects.body() | {
+        "head": head if isinstance(head, str) else list(head),
+        "top_k": top_k,
+        "signals": signals,
+        "accept_error": accept_error,
+    }
+    row = yield from ask("/v1/classify", body, retries)
+    return [Classified.model_validate(item) for item in row["results"]]
+
+
+def answer(question: Question, retries: Retries) -> Steps[Answered]:
+    """Answer a question."""
+    row = yield from ask("/v1/answer", question.body(), retries)
+    if "results" in row:
+        [row] = row["results"]
+        _raise(row)
+    return Answered.model_validate(row)
+
+
+def score(pairs: Sequence[tuple[str, str]], retries: Retries, *, head: str) -> Steps[list[float]]:
+    """Score pairs of texts, in their order."""
+    body = {"head": head, "pairs": [list(pair) for pair in pairs]}
+    row = yield from ask("/v1/score", body, retries)
+    items = row["data"] if "data" in row else row["results"]
+    for item in items:
+        _raise(item)
+    return [float(item["score"]) for item in items]
+
+
+def rerank(
+    query: str, documents: Sequence[str], retries: Retries, *, head: str, top_n: int | None
+) -> Steps[list[RankedDocument]]:
+    """Order texts by how well they fit a query, best first."""
+    scores = yield from score([(query, text) for text in documents], retries, head=head)
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    return [RankedDocument(index=n, relevance_score=scores[n]) for n in order[:top_n]]
+
+
+def heads(retries: Retries) -> Steps[list[HeadInfo]]:
+    """List the heads by name."""
+    reply = yield from perform(Call("GET", "/v1/heads", headers=_PATIENT), retries)
+    return [HeadInfo.model_validate(row) for row in reply.json()["heads"]]
+
+
+def head(name: str, retries: Retries) -> Steps[HeadInfo]:
+    """Describe one head."""
+    call = Call("GET", f"/v1/heads/{quote(name, safe='')}", headers=_PATIENT)
+    reply = yield from perform(call, retries)
+    return HeadInfo.model_validate(reply.json())
+
+
+_PATIENT = {"Prefer": "wait=60"}
+
+
+def _raise(item: dict[str, Any]) -> None:
+    if item.get("error") is not None:
+        raise from_body(item["error"])

@@ -1,0 +1,216 @@
+"""Classify, answer, score, rerank through the running platform; heads taken up while it serves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from verso_client import Client, Document
+from verso_core import registry
+from verso_core.registry import Channel
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Platform
+
+HEADS = Path(__file__).parents[1] / "data" / "heads-tiny" / "heads"
+LINES = {
+    "request": "2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
+    "retry": "2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
+    "frame": "\tat org.example.worker.queue.fetch(queue.java:77)",
+}
+FILLER = "The queue loads every token that the gateway checked before. "
+QUESTION = "what was the fault"
+
+
+@pytest.fixture(scope="module")
+def http(platform: Platform) -> Iterator[httpx2.Client]:
+    """A client of a platform that heads were published to while it was running."""
+    models = platform.data / "models"
+    for folder in HEADS.glob("*/*"):
+        shutil.copytree(folder, models / "heads" / folder.parent.name / folder.name)
+        registry.assign(models, Channel.STABLE, folder.name, head=folder.parent.name)
+    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
+        deadline = time.monotonic() + 30
+        while len(client.get("/v1/heads").json().get("heads", [])) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield client
+
+
+def ask(http: httpx2.Client, path: str, /, **body: Any) -> dict[str, Any]:
+    answer = http.post(path, json=body, headers={"Prefer": "wait=30"})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.fixture
+def stored(verso: Client, collection: str) -> str:
+    documents = [Document(text, id=name) for name, text in LINES.items()]
+    long = FILLER * 30 + LINES["retry"]
+    assert verso.ingest([*documents, Document(long, id="long")], collection=collection).failed == ()
+    return collection
+
+
+def test_texts_and_stored_records_get_the_same_labels(http: httpx2.Client, stored: str) -> None:
+    for head in ("kinds", "kinds-tokens"):
+        by_text = ask(http, "/v1/classify", head=head, texts=list(LINES.values()))["results"]
+        by_id = ask(http, "/v1/classify", head=head, collection=stored, ids=list(LINES))["results"]
+        for found in (by_text, by_id):
+            assert [item["heads"][0]["label"] for item in found] == list(LINES)
+            assert not any(item["heads"][0]["abstained"] for item in found)
+        for one, other in zip(by_text, by_id, strict=True):
+            assert one["heads"][0]["confidence"] == pytest.approx(
+                other["heads"][0]["confidence"], abs=0.02
+            )
+
+
+def test_several_heads_signals_and_abstention(http: httpx2.Client) -> None:
+    asked = {"head": ["kinds", "kinds-tokens"], "texts": [LINES["retry"], "\x01 qqq"], "top_k": 2}
+    sure, odd = ask(http, "/v1/classify", **asked, signals=True, accept_error=0.05)["results"]
+    assert [one["head"] for one in sure["heads"]] == ["kinds", "kinds-tokens"]
+    for one in sure["heads"] + odd["heads"]:
+        assert (one["label"] is None) == one["abstained"]
+        assert 0 <= one["confidence"] <= 1
+        assert len(one["scores"]) == 2
+        assert {"softmax", "calibrated", "energy"} <= one["signals"].keys()
+    assert {"mahalanobis", "knn"} <= sure["heads"][0]["signals"].keys()
+    assert sure["heads"][0]["label"] == "retry"
+    assert sure["heads"][0]["signals"]["knn"] > odd["heads"][0]["signals"]["knn"]
+
+
+def test_what_cannot_be_classified_fails_alone(http: httpx2.Client, stored: str) -> None:
+    items = ask(http, "/v1/classify", head="kinds", collection=stored, ids=["retry", "gone", "a\n"])
+    good, gone, bad = items["results"]
+    assert good["heads"][0]["label"] == "retry"
+    assert gone["error"]["code"] == "document_unknown"
+    assert bad["error"]["code"] == "id_invalid"
+
+
+def test_an_answer_is_a_slice_of_the_given_context(http: httpx2.Client) -> None:
+    contexts = ["\U0001f469\u200d e\u0301: " + LINES["retry"], LINES["frame"], FILLER * 40]
+    found = ask(http, "/v1/answer", question=QUESTION, contexts=contexts)
+    best = found["answers"][0]
+    assert found["answered"] is True
+    assert best["context"] == 0
+    assert best["text"] == "timed out"
+    text = contexts[best["context"]]
+    assert text[best["start"] : best["end"]] == best["text"]
+    assert text.encode()[best["start_byte"] : best["end_byte"]].decode() == best["text"]
+    evidence = best["evidence"]
+    assert best["text"] in text[evidence["start"] : evidence["end"]]
+    assert best["score"] > best["null_score"]
+
+
+def test_no_answer_is_an_answer(http: httpx2.Client) -> None:
+    found = ask(http, "/v1/answer", question=QUESTION, context=LINES["frame"])
+    assert found["answered"] is False
+    assert found["contexts"] == 1
+
+
+def test_a_collection_is_searched_rebuilt_and_read(
+    http: httpx2.Client, verso: Client, stored: str
+) -> None:
+    found = ask(http, "/v1/answer", question=QUESTION, collection=stored, limit=20, top_k=4)
+    assert found["answered"] is True
+    assert found["failed"] == []
+    assert {"retry", "long"} <= {answer["document"] for answer in found["answers"]}
+    for answer in found["answers"]:
+        record = verso.get(answer["id"], collection=stored).data
+        document = verso.get(answer["document"], collection=stored).data
+        text = answer["text"].encode()
+        assert record[answer["start_byte"] : answer["end_byte"]] == text
+        assert document[answer["document_start_byte"] : answer["document_end_byte"]] == text
+
+
+def test_pairs_are_scored_in_both_shapes_and_reranked(http: httpx2.Client) -> None:
+    other = LINES["retry"].replace("worker 3", "worker 5")
+    pairs = [[LINES["retry"], other], [LINES["retry"], LINES["frame"]]]
+    own = ask(http, "/v1/score", pairs=pairs)["data"]
+    common = ask(http, "/v1/score", text_1=LINES["retry"], text_2=[other, LINES["frame"]])["data"]
+    assert [one["score"] for one in own] == pytest.approx([one["score"] for one in common])
+    assert own[0]["score"] > own[1]["score"]
+    for path in ("/v1/rerank", "/v2/rerank"):
+        ranked = ask(
+            http, path, model="any", query=LINES["retry"],
+            documents=[LINES["frame"], {"text": other}], top_n=1, return_documents=True,
+        )  # fmt: skip
+        [best] = ranked["results"]
+        assert best["index"] == 1
+        assert best["document"] == {"text": other}
+
+
+def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:
+    query = {"collection": stored, "query": LINES["retry"], "limit": 2}
+    found = ask(http, "/v1/search", **query, rerank="pairs", rerank_from=20)
+    scores = [hit["rerank_score"] for hit in found["hits"]]
+    assert len(scores) == 2
+    assert scores == sorted(scores, reverse=True)
+    assert found["hits"][0]["text"] is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("classify", {"head": "nothing", "texts": ["a"]}, 404, "head_unknown"),
+        ("classify", {"head": "qa", "texts": ["a"]}, 404, "head_unknown"),
+        ("classify", {"head": "kinds"}, 422, "request_invalid"),
+        ("classify", {"head": ["kinds", "kinds"], "texts": ["a"]}, 422, "request_invalid"),
+        ("classify", {"head": "kinds", "ids": ["a"], "collection": "none"}, 404,
+         "collection_unknown"),
+        ("classify", {"head": "kinds", "texts": ["a"], "accept_error": 1e-6}, 422,
+         "request_invalid"),
+        ("answer", {"question": "what", "context": " \n"}, 422, "request_invalid"),
+        ("answer", {"question": " ", "context": "a"}, 422, "request_invalid"),
+        ("answer", {"question": "what", "context": "a", "collection": "default"}, 422,
+         "request_invalid"),
+        ("answer", {"question": "what " * 500, "context": "a"}, 422, "question_too_long"),
+        ("answer", {"question": "what", "context": "a", "head": "kinds"}, 404, "head_unknown"),
+        ("score", {"pairs": [["a", "b"]], "text_1": "a", "text_2": "b"}, 422, "request_invalid"),
+        ("score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, 422, "request_invalid"),
+        ("rerank", {"query": "a", "documents": [{"title": "b"}]}, 422, "request_invalid"),
+        ("search", {"query": "a", "rerank": "nothing"}, 404, "head_unknown"),
+    ],
+)  # fmt: skip
+def test_bad_input_has_a_code(
+    http: httpx2.Client, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    answer = http.post(f"/v1/{path}", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+
+
+def test_heads_are_described_by_name(http: httpx2.Client) -> None:
+    head = http.get("/v1/heads/kinds").json()
+    assert head["stable"]["labels"]
+    assert head["canary"] is None
+    assert http.get("/v1/heads/nothing").json()["code"] == "head_unknown"
+
+
+def test_a_head_that_cannot_be_served_leaves_the_last_one_serving(
+    http: httpx2.Client, platform: Platform
+) -> None:
+    models = platform.data / "models"
+    [good] = (path for path in (models / "heads" / "kinds").iterdir() if path.is_dir())
+    bad = good.with_name("0" * 16)
+    shutil.copytree(good, bad)
+    (bad / "head.onnx").write_bytes(b"no graph")
+    registry.assign(models, Channel.STABLE, bad.name, head="kinds")
+    try:
+        deadline = time.monotonic() + 20
+        while "error" not in (state := http.get("/v1/heads/kinds").json())["stable"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert state["stable"]["error"]["code"] == "head_invalid", json.dumps(state)
+        [item] = ask(http, "/v1/classify", head="kinds", texts=[LINES["retry"]])["results"]
+        assert item["heads"][0]["label"] == "retry"
+        assert item["heads"][0]["version"] == good.name
+    finally:
+        registry.assign(models, Channel.STABLE, good.name, head="kinds")
+        shutil.rmtree(bad)
