@@ -85,7 +85,9 @@ class Site:
             self._run(name, entrypoint(service), self._environment(name, service))
         self._prometheus()
         for name in ("gateway-0", "gateway-1"):
-            wait_for(f"{name} to be ready", partial(self._ready, name))
+            wait_for(f"{name} to be ready", partial(self._answers, name, "/readyz"))
+        for name in ("worker-0", "worker-1", "keeper"):  # one worker is enough for a gateway
+            wait_for(f"{name} to be there", partial(self._answers, name, "/metrics"))
 
     def stop(self) -> None:
         """End everything, whatever its state."""
@@ -134,11 +136,11 @@ class Site:
             if re.match(series + r" ", line)
         )
 
-    def _ready(self, name: str) -> bool:
+    def _answers(self, name: str, path: str) -> bool:
         for process, one in self.processes.items():
             assert one.poll() is None, f"{process} ended:\n{self.log(process)[-3000:]}"
         try:
-            with urllib.request.urlopen(f"{self.url(name)}/readyz", timeout=30):  # noqa: S310
+            with urllib.request.urlopen(f"{self.url(name)}{path}", timeout=30):  # noqa: S310
                 return True
         except OSError:
             return False
