@@ -30,7 +30,8 @@ from pathlib import Path
 from verso_core import manifest, registry
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.sessions import Device
-model = load_service(manifest.load(registry.resolve(Path("/opt/models"))), threads=2, device=Device.CPU)
+artifact = manifest.load(registry.resolve(Path("/opt/models")))
+model = load_service(artifact, threads=2, device=Device.CPU)
 vectors = model.encode([b"one embed, inside"]).vectors
 print(vectors.shape[0], round(float((vectors[0] ** 2).sum()), 3))
 model.close()

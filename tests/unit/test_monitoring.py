@@ -77,7 +77,9 @@ def exposed() -> set[str]:
     gateway = GatewayMetrics()
     gateway.create_tasks(["any"])
     pages = generate_latest(registry) + gateway.page()
-    names = set(re.findall(r"^(verso_\w+)", pages.decode(), re.MULTILINE))
+    # a head's label sets exist once it was asked, so a family may still be without series
+    families = re.findall(r"^# TYPE (verso_\w+) (?:counter|gauge)", pages.decode(), re.MULTILINE)
+    names = {*families, *re.findall(r"^(verso_\w+)", pages.decode(), re.MULTILINE)}
     return {name for name in names if not name.endswith("_created")}
 
 
