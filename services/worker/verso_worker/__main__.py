@@ -69,11 +69,15 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         )
         stack.callback(shelf.close)
         metrics = Metrics(registry)
+        heads = HeadShelf(settings.models, shelf)
         follower = Follower(
-            settings.models, shelf, metrics, tell=partial(ledger.note_serving, owner)
+            settings.models,
+            shelf,
+            metrics,
+            tell=partial(ledger.note_serving, owner),
+            heads=heads,
         )
         follower.open()
-        heads = HeadShelf(settings.models, shelf)
         make = partial(
             Pipeline,
             vectors=vectors,
