@@ -23,7 +23,7 @@ GATEWAY_LIMIT_MB = 120
 FORBIDDEN = {
     "gateway": ("numpy", "onnxruntime", "qdrant_client", "torch", "tokenizers"),
     "keeper": ("numpy", "onnxruntime", "qdrant_client", "fastapi", "torch"),
-    "worker": ("fastapi", "torch", "transformers", "onnx"),
+    "worker": ("fastapi", "torch", "transformers"),
 }
 EMBED = """
 from pathlib import Path
