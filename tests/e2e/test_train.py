@@ -23,7 +23,7 @@ LINES = {
 }
 
 
-def labelled(count: int = 80) -> list[Document]:
+def labelled(count: int = 240) -> list[Document]:
     """Make log lines whose metadata says what they are."""
     kinds = list(LINES)
     return [
@@ -46,6 +46,18 @@ def trained(verso: Client, training: Training) -> str:
     return str(result["version"])
 
 
+def classify_new_lines(verso: Client, *, version: str) -> None:
+    """Ask a promoted head about lines it has not seen, at any error rate and at a small one."""
+    kinds = [kind for kind in LINES for _ in range(10)]
+    texts = [LINES[kind].format(n=1000 + 7 * n) for n, kind in enumerate(kinds)]
+    found = [one.heads[0] for one in verso.classify("kinds", texts=texts)]
+    assert {one.version for one in found} == {version}
+    assert [one.label for one in found] == kinds
+    careful = [one.heads[0] for one in verso.classify("kinds", texts=texts, accept_error=0.2)]
+    assert all(one.abstained == (one.label is None) for one in careful)
+    assert all(one.label in (None, kind) for one, kind in zip(careful, kinds, strict=True))
+
+
 def await_registry(verso: Client, done: Callable[[RegistryState], bool]) -> RegistryState:
     """Wait until the workers have followed the registry."""
     until = time.monotonic() + 60
@@ -64,6 +76,7 @@ def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
     state = verso.registry()
     assert (state.heads["kinds"].stable, state.heads["kinds"].canary) == (None, first)
     assert verso.promote("kinds").heads["kinds"].stable == first
+    classify_new_lines(verso, version=first)
 
     # The records carry another key as well: its values would be other labels of the same head.
     other = Training("kinds", collection=collection, label_key="number")
