@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -512,19 +512,37 @@ def _bar() -> Progress:
     )
 
 
-def add_plugins(to: typer.Typer) -> None:
+def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
     """Add the commands that other installed packages provide.
 
     The client is often installed without the platform. A command whose libraries are missing is
     then left out, as if its package were not there.
+
+    Args:
+        to: where they are added.
+        arguments: of the command line. Where they name a command, only what they name is loaded:
+            the platform's libraries take seconds, and a search needs none of them.
     """
-    for found in sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name):
+    plugins = sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name)
+    named = [found for found in plugins if found.name.partition(" ")[0] in arguments]
+    if named or _names(to).intersection(arguments):
+        plugins = named
+    for found in plugins:
         try:
             command = found.load()
         except ModuleNotFoundError:
             continue
         group, _, name = found.name.rpartition(" ")
         _group(to, group).command(name)(command)
+
+
+def _names(of: typer.Typer) -> set[str]:
+    """Give the names of an app's own commands and groups."""
+    names = {group.name for group in of.registered_groups if isinstance(group.name, str)}
+    for command in of.registered_commands:
+        callback = "" if command.callback is None else command.callback.__name__
+        names.add(command.name or callback.replace("_", "-"))
+    return names
 
 
 def _group(to: typer.Typer, name: str) -> typer.Typer:
@@ -541,7 +559,7 @@ def _group(to: typer.Typer, name: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line."""
-    add_plugins(app)
+    add_plugins(app, sys.argv[1:])
     app()
 
 

@@ -61,8 +61,24 @@ def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
     assert cli._vectors(path) == [[0.5, 0.5]]
 
 
-def test_other_packages_add_commands() -> None:
+def added(*arguments: str) -> set[str]:
+    """Give the top-level commands that the plug-ins add for a command line."""
     app = typer.Typer()
-    cli.add_plugins(app)
-    names = {command.name for command in app.registered_commands}
-    assert names in ({"up", "demo"}, set())  # installed, or run from the source tree
+
+    @app.command()
+    def search() -> None:
+        """Stand for a command of the client's own."""
+
+    cli.add_plugins(app, arguments)
+    return {command.name or "search" for command in app.registered_commands} - {"search"}
+
+
+def test_other_packages_add_commands() -> None:
+    found = {"up", "demo", "backup", "restore", "classify", "answer", "score", "rerank", "heads"}
+    assert added() in (found, set())  # installed, or run from the source tree
+
+
+def test_only_the_commands_that_are_named_are_loaded() -> None:
+    assert added("search", "--limit", "3") == set()
+    assert added("--url", "http://localhost", "heads") in ({"heads"}, set())
+    assert added("serach") == added()  # so that a typing error shows what there is
