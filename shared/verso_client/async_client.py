@@ -36,6 +36,7 @@ from verso_client.releases import Training
 from verso_client.retries import Retries
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
+from verso_core.heads import Portion
 from verso_core.jobs import (
     Filter,
     Kind,
@@ -286,11 +287,13 @@ class AsyncClient:
         top_k: int = 3,
         signals: bool = False,
         accept_error: float | None = None,
+        chunk: Portion | None = None,
     ) -> list[Classified]:
         """Classify texts, or stored documents and records; several heads may be named.
 
         With ``accept_error`` a label is withheld where it is not sure enough for at most this share
-        of what is given to be wrong.
+        of what is given to be wrong. ``chunk`` chooses what of a long text is read; default: what
+        each head says.
         """
         steps = head_operations.classify(
             head,
@@ -299,6 +302,7 @@ class AsyncClient:
             top_k=top_k,
             signals=signals,
             accept_error=accept_error,
+            chunk=chunk,
         )
         return await self._run(steps)
 

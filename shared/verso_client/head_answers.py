@@ -88,6 +88,7 @@ class HeadVersion(Answer):
     space: str | None = None
     labels: tuple[str, ...] = ()
     none_label: str | None = None
+    chunk: str | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     accept_errors: tuple[str, ...] = ()
     licence: str | None = None

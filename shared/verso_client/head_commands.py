@@ -16,6 +16,7 @@ from verso_client.head_answers import Answered, Classified, HeadInfo
 from verso_client.render import excerpt
 from verso_client.terminal import AsJson, out, print_json
 from verso_client.terminal import client as connected
+from verso_core.heads import Portion
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 
@@ -38,6 +39,9 @@ def classify(
         float | None,
         typer.Option(min=0, max=1, help="Withhold labels: at most this share may be wrong."),
     ] = None,
+    chunk: Annotated[
+        Portion | None, typer.Option(help="Which chunks of a long text are read.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Classify texts or stored records, with a confidence; status 1 if one fails."""
@@ -53,6 +57,7 @@ def classify(
             top_k=top,
             signals=signals,
             accept_error=accept_error,
+            chunk=chunk,
         )
     print_json(found) if as_json else _classified(out(), found, ids or given)
     if any(one.error is not None for one in found):

@@ -12,6 +12,7 @@ from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocu
 from verso_client.operations import ask
 from verso_client.retries import Retries, perform
 from verso_core.errors import from_body
+from verso_core.heads import Portion
 from verso_core.jobs import Filter
 
 
@@ -62,6 +63,7 @@ def classify(
     top_k: int,
     signals: bool,
     accept_error: float | None,
+    chunk: Portion | None = None,
 ) -> Steps[list[Classified]]:
     """Classify; each text or id has its own result or error."""
     body = subjects.body() | {
@@ -70,6 +72,8 @@ def classify(
         "signals": signals,
         "accept_error": accept_error,
     }
+    if chunk is not None:  # a platform from before it refuses the key
+        body["chunk"] = chunk.value
     row = yield from ask("/v1/classify", body, retries)
     return [Classified.model_validate(item) for item in row["results"]]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from verso_core.heads import Portion
 from verso_core.jobs import Filter, Name, Wire
 
 MAX_PAIRS = 2048
@@ -21,6 +22,11 @@ class ClassifyRequest(Wire):
     ids: list[str] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
     top_k: int = Field(default=3, ge=1, le=1000)
     signals: bool = Field(default=False, description="give every confidence signal")
+    chunk: Portion | None = Field(
+        default=None,
+        description="which chunks of a long text or document are read: the first, the last, or all "
+        "by the mean of their logits; default: what the head says",
+    )
     accept_error: float | None = Field(
         default=None, gt=0, lt=1, description="withhold labels so that at most this share is wrong"
     )

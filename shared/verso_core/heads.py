@@ -110,6 +110,14 @@ class Reads(StrEnum):
         return self in (Reads.TOKENS, Reads.TOKEN_PAIR)
 
 
+class Portion(StrEnum):
+    """Which of a text's chunks speak for it: one of them, or all by the mean of their logits."""
+
+    FIRST = "first"
+    LAST = "last"
+    MEAN = "mean"
+
+
 class SignalName(StrEnum):
     """A way to say how sure a head is; see the module's table."""
 
@@ -222,6 +230,9 @@ class Head(_Model):
         default=None, gt=2, description="longest input, special tokens in"
     )
     stride: int | None = Field(default=None, gt=0, description="tokens two windows share")
+    chunk: Portion | None = Field(
+        default=None, description="which chunks a classifier reads where a request does not say"
+    )
     calibration: Calibration = Calibration()
     metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     lineage: Lineage
@@ -245,6 +256,8 @@ class Head(_Model):
             raise ValueError("expected max_tokens where tokens are read, and only there")
         if (self.task is Task.ANSWER) != (self.stride is not None):
             raise ValueError("expected stride where answers are read, and only there")
+        if self.chunk is not None and self.task is not Task.CLASSIFY:
+            raise ValueError(f"expected no chunk for {self.task}, got {self.chunk}")
         if self.base_weights and not self.reads.tokens:
             raise ValueError("expected base_weights only where tokens are read")
         return self
@@ -290,9 +303,11 @@ def load(folder: Path) -> LoadedHead:
 def version_of(head: Head) -> str:
     """Name a head by the hash of its settings and files. Shape: 16 hex digits.
 
-    All of ``head.json`` counts but the version itself and ``created``.
+    All of ``head.json`` counts but the version itself and ``created``. A ``chunk`` that is not set
+    does not: heads made before there was one keep their names.
     """
-    known = head.model_dump(mode="json", exclude={"version", "created"})
+    silent = {"version", "created"} | ({"chunk"} if head.chunk is None else set())
+    known = head.model_dump(mode="json", exclude=silent)
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 

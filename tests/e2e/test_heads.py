@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from verso_client import Client, Document
-from verso_core import registry
+from verso_core import heads, registry
+from verso_core.heads import Portion
 from verso_core.registry import Channel
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ def ask(http: httpx2.Client, path: str, /, **body: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def reads_the_end(http: httpx2.Client, platform: Platform) -> str:
+    """The head ``kinds`` as one that reads the last chunk where a request does not say."""
+    models = platform.data / "models"
+    [source] = (HEADS / "kinds").iterdir()
+    head = heads.load(source).head.model_copy(update={"name": "at-the-end", "chunk": Portion.LAST})
+    head = heads.named(head)
+    folder = shutil.copytree(source, models / "heads" / head.name / head.version)
+    (folder / heads.HEAD_NAME).write_text(head.model_dump_json())
+    registry.assign(models, Channel.STABLE, head.version, head=head.name)
+    deadline = time.monotonic() + 30
+    while http.get(f"/v1/heads/{head.name}").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return head.name
+
+
 @pytest.fixture
 def stored(verso: Client, collection: str) -> str:
     documents = [Document(text, id=name) for name, text in LINES.items()]
@@ -70,6 +88,44 @@ def test_texts_and_stored_records_get_the_same_labels(http: httpx2.Client, store
             assert one["heads"][0]["confidence"] == pytest.approx(
                 other["heads"][0]["confidence"], abs=0.02
             )
+
+
+def test_the_chunks_that_are_read_can_be_chosen(
+    http: httpx2.Client, verso: Client, collection: str, reads_the_end: str
+) -> None:
+    """Three kinds of lines, each more than a chunk of them: what is read decides the label."""
+    text = "".join(f"{line}\n" * 24 for line in LINES.values())
+    assert verso.ingest([Document(text, id="long")], collection=collection).failed == ()
+    count = verso.stats(collection).chunks
+    assert count >= len(LINES)
+    names = ["kinds", "kinds-tokens", reads_the_end]
+    by_id = {"head": names, "collection": collection}
+    by_text = {"head": names, "texts": [text]}
+
+    def scores(**body: Any) -> list[dict[str, float]]:
+        [item] = ask(http, "/v1/classify", **body)["results"]
+        return [{one["label"]: one["score"] for one in head["scores"]} for head in item["heads"]]
+
+    def alike(one: list[dict[str, float]], other: list[dict[str, float]], *, off: float) -> bool:
+        return all(a == pytest.approx(b, abs=off) for a, b in zip(one, other, strict=True))
+
+    found = {one: scores(**by_id, ids=["long"], chunk=one, top_k=1000) for one in Portion}
+    first, last = (scores(**by_id, ids=[f"long#{n}"], top_k=1000) for n in (0, count - 1))
+    assert alike(found[Portion.FIRST], first, off=1e-4)
+    assert alike(found[Portion.LAST], last, off=1e-4)
+    for portion, stored in found.items():
+        assert alike(scores(**by_text, chunk=portion, top_k=1000), stored, off=0.05)
+    assert [max(one, key=one.__getitem__) for one in found[Portion.FIRST]] == ["request"] * 3
+    assert [max(one, key=one.__getitem__) for one in found[Portion.LAST]] == ["frame"] * 3
+    silent = scores(**by_id, ids=["long"], top_k=1000)
+    assert alike(silent[:1], found[Portion.MEAN][:1], off=1e-4)
+    assert alike(silent[2:], found[Portion.LAST][2:], off=1e-4)
+    assert not alike(silent[:1], silent[2:], off=0.05)
+    kinds, tokens, end = scores(**by_text, top_k=1000)
+    assert [max(one, key=one.__getitem__) for one in (kinds, tokens, end)] == [
+        "request", "request", "frame",
+    ]  # fmt: skip
+    assert http.get(f"/v1/heads/{reads_the_end}").json()["stable"]["chunk"] == "last"
 
 
 def test_several_heads_signals_and_abstention(http: httpx2.Client) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from verso_core.heads import Reads, SignalName, Task
+from verso_core.heads import Portion, Reads, SignalName, Task
 from verso_core.jobs import Scalar
 from verso_core.registry import Channel
 from verso_gateway.schemas import ErrorView, JobView
@@ -22,6 +22,7 @@ class HeadVersionView(BaseModel):
     space: str | None = None
     labels: list[str] = Field(default_factory=list)
     none_label: str | None = Field(default=None, description="the label for what fits no other")
+    chunk: Portion | None = Field(default=None, description="which chunks it reads unless told")
     metrics: dict[str, float] = Field(default_factory=dict)
     accept_by: SignalName | None = None
     accept_errors: list[str] = Field(

@@ -1,8 +1,12 @@
 """Classify texts and stored records, with a confidence that means something.
 
 A head that reads vectors classifies stored records from their vectors alone: nothing is decoded.
-A document of several records has the mean of their logits; a head that reads tokens sees a
-document's own beginning, rebuilt from what is stored.
+
+The **portion** of a request, else of the head, says which chunks of a text speak for it: the first,
+the last, or all by the mean of their logits. A text is cut as it would be stored, so that it is
+classified as its stored document is; a record that is named speaks for itself. Where neither says,
+a text is read from its beginning as far as the encoder sees, and a document of several records has
+the mean of their logits, or before a head that reads tokens its own beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from verso_core.errors import (
     VersoError,
     error_body,
 )
-from verso_core.heads import Reads, SignalName, Task
+from verso_core.heads import Portion, Reads, SignalName, Task
 from verso_core.jobs import Collection, Item, Result, Slice
 from verso_core.record import Entry, point_ids
 from verso_worker import confidence
@@ -39,15 +43,20 @@ from verso_worker.timings import Timings
 class _Subject:
     """Something to classify.
 
-    vectors: of its records, or of the text. Shape: (records, D); None until one is needed.
-    text: its bytes; None until they are needed.
+    vectors: of its records, or of its parts. Shape: (records, D); None until one is needed.
+    parts: the bytes that are read, a text each; None until they are needed.
     records: the chunks it is stored as; empty for a text.
     """
 
     row: int
-    text: bytes | None = None
+    parts: tuple[bytes, ...] | None = None
     vectors: Vector | None = None
     records: tuple[Chunk, ...] = ()
+
+    @property
+    def text(self) -> bytes:
+        """Give the first of its parts."""
+        return self.parts[0] if self.parts else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,11 @@ class Wanted:
     top_k: int
     signals: bool
     error_rate: float | None
+    portion: Portion | None
+
+    def portion_of(self, head: ServedHead) -> Portion | None:
+        """Give which chunks a head reads."""
+        return self.portion or head.head.chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,7 @@ class Classify:
             top_k=int(work.params["top_k"]),
             signals=bool(work.params["signals"]),
             error_rate=work.params["accept_error"],
+            portion=None if (named := work.params.get("chunk")) is None else Portion(named),
         )
         served = [self.heads.get(name, task=Task.CLASSIFY, job=job) for name in names]
         result = Result([{} for _ in work.items])
@@ -98,11 +113,16 @@ class Classify:
             header = work.items[row].header
             about = {key: header[key] for key in ("id", "chunk") if key in header}
             result.items[row] = {"ok": True, "heads": []} | about
+        narrowed: dict[Portion | None, list[_Subject]] = {}
         for head in served:
-            subjects = self._prepared(head, subjects, collection, result, wanted, timings)
+            portion = wanted.portion_of(head)
+            if portion not in narrowed:
+                narrowed[portion] = [_narrowed(head, one, portion) for one in subjects]
+            sound = [one for one in narrowed[portion] if result.items[one.row]["ok"]]
+            ready = self._prepared(head, sound, collection, result, wanted, timings)
             with timings.phase("infer"):
-                found = _classified(head, subjects, wanted) if subjects else []
-            for subject, one in zip(subjects, found, strict=True):
+                found = _classified(head, ready, wanted) if ready else []
+            for subject, one in zip(ready, found, strict=True):
                 result.items[subject.row]["heads"].append(one)
         return result
 
@@ -115,7 +135,7 @@ class Classify:
     ) -> list[_Subject]:
         """Find what the items name; an error stands in the place of one that is not there."""
         if collection is None:
-            return [_Subject(row, text=items[row].blob or b"") for row in rows]
+            return [_Subject(row, parts=(items[row].blob or b"",)) for row in rows]
         live = self.reader.live(collection, [items[row].header["id"] for row in rows])
         subjects = []
         for row in rows:
@@ -155,13 +175,16 @@ class Classify:
                 ready = self._with_vectors(ready, collection, result)
         elif by_vector or decoder:
             bare = [subject for subject in ready if subject.vectors is None]
+            parts = [subject.parts or () for subject in bare]
             with timings.phase("infer"):
-                encoded = head.model.recorder.engine.encode([one.text or b"" for one in bare])
-            for subject, vector in zip(bare, encoded.vectors, strict=True):
-                subject.vectors = vector[None]
+                encoded = head.model.recorder.engine.encode([one for own in parts for one in own])
+            ends = np.cumsum([len(own) for own in parts]).tolist()
+            for subject, own, end in zip(bare, parts, ends, strict=True):
+                subject.vectors = encoded.vectors[end - len(own) : end]
         if (not by_vector or decoder) and collection is not None:
             with timings.phase("restore"):
-                ready = self._with_texts(ready, collection, result)
+                whole = wanted.portion_of(head) is None
+                ready = self._with_texts(ready, collection, result, whole=whole)
         return ready
 
     def _with_vectors(
@@ -190,9 +213,9 @@ class Classify:
         return ready
 
     def _with_texts(
-        self, subjects: Sequence[_Subject], collection: Collection, result: Result
+        self, subjects: Sequence[_Subject], collection: Collection, result: Result, *, whole: bool
     ) -> list[_Subject]:
-        bare = [subject for subject in subjects if subject.text is None]
+        bare = [subject for subject in subjects if subject.parts is None]
         chunks = [chunk for subject in bare for chunk in subject.records]
         texts = iter(self.reader.chunks(collection, chunks))
         for subject in bare:
@@ -201,8 +224,20 @@ class Classify:
             if fault is not None:
                 _fail(result, subject.row, fault)
                 continue
-            subject.text = b"".join(part for part in parts if isinstance(part, bytes))
-        return [subject for subject in subjects if subject.text is not None]
+            sound = [part for part in parts if isinstance(part, bytes)]
+            subject.parts = (b"".join(sound),) if whole else tuple(sound)
+        return [subject for subject in subjects if subject.parts is not None]
+
+
+def _narrowed(head: ServedHead, subject: _Subject, portion: Portion | None) -> _Subject:
+    """Give a subject with the chunks that speak for it, and a text cut into them."""
+    if portion is None:
+        return _Subject(subject.row, parts=subject.parts, records=subject.records)
+    of = {Portion.FIRST: slice(1), Portion.LAST: slice(-1, None), Portion.MEAN: slice(None)}
+    if subject.records:
+        return _Subject(subject.row, records=subject.records[of[portion]])
+    chunks = head.model.cutter.cut(subject.text)
+    return _Subject(subject.row, parts=tuple(chunks[of[portion]]))
 
 
 def _classified(
@@ -213,7 +248,7 @@ def _classified(
     logits, features = _outputs(head, subjects)
     extra: dict[SignalName, NDArray[np.float32]] = {}
     if confidence.needs_decoder(calibration, all_signals=wanted.signals):
-        texts = [subject.text or b"" for subject in subjects]
+        texts = [subject.text for subject in subjects]
         vectors = np.stack([_first(subject) for subject in subjects])
         extra = probe(head.model, texts, vectors)
     signals = confidence.measure(
@@ -248,17 +283,19 @@ def _outputs(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Give logits and features, one row a subject. Shapes: (n, C) and (n, F)."""
     if head.head.reads is Reads.TOKENS:
-        texts = [subject.text or b"" for subject in subjects]
+        counts = [len(subject.parts or ()) for subject in subjects]
+        texts = [part for subject in subjects for part in subject.parts or ()]
         found = head.run(lambda engine, name, v: engine.classify_texts(name, v, texts=texts))
         features = found.logits if found.features is None else found.features
-        return found.logits, features
-    own = [subject.vectors for subject in subjects if subject.vectors is not None]
-    vectors = np.concatenate(own)
-    found = head.run(lambda engine, name, v: engine.classify_vectors(name, v, vectors=vectors))
-    features = vectors if found.features is None else found.features
-    starts = np.cumsum([0, *(len(rows) for rows in own[:-1])])
-    sizes = np.array([len(rows) for rows in own], np.float32)[:, None]
-    # The mean over a document's records; most have one.
+    else:
+        own = [subject.vectors for subject in subjects if subject.vectors is not None]
+        counts = [len(rows) for rows in own]
+        vectors = np.concatenate(own)
+        found = head.run(lambda engine, name, v: engine.classify_vectors(name, v, vectors=vectors))
+        features = vectors if found.features is None else found.features
+    starts = np.cumsum([0, *counts[:-1]])
+    sizes = np.array(counts, np.float32)[:, None]
+    # The mean over the chunks that speak for a subject; most have one.
     logits, features = (
         (np.add.reduceat(rows, starts, axis=0) / sizes).astype(np.float32)
         for rows in (found.logits, features)

@@ -130,7 +130,16 @@ class HeadShelf:
             return {"version": version, "error": {"code": error.code, "detail": error.detail}}
         about = head.model_dump(
             mode="json",
-            include={"version", "created", "task", "reads", "space", "labels", "none_label"},
+            include={
+                "version",
+                "created",
+                "task",
+                "reads",
+                "space",
+                "labels",
+                "none_label",
+                "chunk",
+            },
         )
         calibration = head.calibration
         about["metrics"] = dict(head.metrics)

@@ -22,10 +22,12 @@ def test_every_text_has_its_classes_or_its_error(client: httpx2.Client) -> None:
 
 def test_several_heads_and_ids_reach_the_worker(client: httpx2.Client, hand: Hand) -> None:
     body = {"head": ["one", "two"], "ids": ["a", "b#3"], "accept_error": 0.1, "signals": True}
+    body["chunk"] = "last"
     assert client.post("/v1/classify", json=body).status_code == 200
     [work] = [work for work in hand.seen if work.kind is Kind.CLASSIFY]
     assert work.params["heads"] == ["one", "two"]
     assert work.params["accept_error"] == 0.1
+    assert work.params["chunk"] == "last"
     assert [item.header for item in work.items] == [{"id": "a"}, {"id": "b", "chunk": 3}]
 
 
@@ -68,6 +70,8 @@ def test_a_head_is_described_or_unknown(client: httpx2.Client) -> None:
         ("classify", {"head": [], "texts": ["a"]}),
         ("classify", {"head": "kinds", "texts": ["a"], "ids": ["b"]}),
         ("classify", {"head": "kinds", "texts": ["a"], "accept_error": 0}),
+        ("classify", {"head": "kinds", "texts": ["a"], "chunk": "middle"}),
+        ("classify", {"head": "kinds", "texts": ["a"], "chunk": 1}),
         ("classify", {"head": "No Name", "texts": ["a"]}),
         ("answer", {"question": "a"}),
         ("answer", {"question": "a", "contexts": ["b", " "]}),

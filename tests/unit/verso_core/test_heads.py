@@ -17,6 +17,7 @@ from verso_core.heads import (
     Calibration,
     Head,
     Lineage,
+    Portion,
     Reads,
     SignalName,
     Stack,
@@ -104,6 +105,13 @@ def test_the_day_a_head_was_made_is_no_part_of_its_version() -> None:
     assert version_of(one) == version_of(other)
 
 
+def test_a_chunk_is_part_of_a_version_only_where_it_is_set() -> None:
+    silent = Head(**CLASSIFY)
+    assert version_of(silent) == "a4911affb8a9abd2"
+    versions = {version_of(silent.model_copy(update={"chunk": one})) for one in (None, *Portion)}
+    assert len(versions) == 1 + len(Portion)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -134,6 +142,8 @@ def test_a_description_that_is_none_is_refused(
         (CLASSIFY | {"base_weights": {"w": {"tensor": "v"}}}, "base_weights only"),
         (CLASSIFY | {"name": "../x"}, "name"),
         (ANSWER | {"stride": None}, "stride"),
+        (ANSWER | {"chunk": "last"}, "no chunk for answer"),
+        (CLASSIFY | {"chunk": "middle"}, "chunk"),
         (ANSWER | {"labels": ("a", "b")}, "no labels"),
         (ANSWER | {"base_weights": {"w": {"codes": "v"}}}, "scale"),
     ],

@@ -33,7 +33,8 @@ async def classify(request: Request) -> Response:
 
     A head that reads vectors classifies stored records without decoding them. With
     ``accept_error`` a label that is not sure enough is withheld: ``label`` is null, ``abstained``
-    true. Each text or id has its own result or error.
+    true. ``chunk`` chooses what of a long text is read. Each text or id has its own result or
+    error.
     """
     value = await bodies.read_object(request)
     texts, faults = split_texts(value.get("texts"))
@@ -56,6 +57,7 @@ async def classify(request: Request) -> Response:
         "top_k": checked.top_k,
         "signals": checked.signals,
         "accept_error": checked.accept_error,
+        "chunk": checked.chunk,
     }
     slices = list(cut(Kind.CLASSIFY, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
     few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
