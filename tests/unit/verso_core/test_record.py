@@ -93,7 +93,7 @@ def test_a_tombstone_is_deleted_and_small() -> None:
 
 def test_a_codec_that_does_not_exist_is_corrupt() -> None:
     with pytest.raises(PatchCorrupt, match="codec"):
-        Record.unpack(bytes([5]) + bytes(12))
+        Record.unpack(bytes([max(Codec) + 1]) + bytes(12))
 
 
 def test_an_entry_of_another_format_is_corrupt() -> None:
