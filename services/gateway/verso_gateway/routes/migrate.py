@@ -38,15 +38,14 @@ async def describe(request: Request, name: str) -> Response:
     "/v1/collections/{name}/migrate",
     name="migrate",
     operation_id="migrate",
-    status_code=202,
-    responses=openapi.job_responses(MigrationView, status=202),
+    responses=openapi.job_responses(MigrationView),
     openapi_extra=openapi.body(MigrateRequest),
 )
 async def begin(request: Request, name: str) -> Response:
     """Begin a migration, or let one that is under way or blocked go on."""
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=MigrateRequest)
-    return await _step(request, name, "begin", header={"artifact": checked.artifact}, status=202)
+    return await _step(request, name, "begin", header={"artifact": checked.artifact})
 
 
 @router.delete(
@@ -54,12 +53,10 @@ async def begin(request: Request, name: str) -> Response:
 )
 async def remove(request: Request, name: str) -> Response:
     """Remove the old side of a migration that is done, or give up one that is not."""
-    return await _step(request, name, "remove", header={}, status=200)
+    return await _step(request, name, "remove", header={})
 
 
-async def _step(
-    request: Request, name: str, step: str, *, header: dict[str, Any], status: int
-) -> Response:
+async def _step(request: Request, name: str, step: str, *, header: dict[str, Any]) -> Response:
     context = context_of(request)
     await context.catalogue.get(name)
     slices = answers.one_slice(Kind.MIGRATE, {"collection": name, "step": step}, [Item(header)])
@@ -71,4 +68,4 @@ async def _step(
         return views.migration(Migration.model_validate(found))
 
     order = answers.order_of(request, Kind.MIGRATE, slices=slices)
-    return await answers.respond(request, order, body=body, status=status)
+    return await answers.respond(request, order, body=body)
