@@ -165,6 +165,22 @@ class CollectionInfo(Answer):
     search: SearchMode = SearchMode.DENSE
 
 
+class DocumentInfo(Answer):
+    """A stored document in a list; ``written`` grows from job to job."""
+
+    id: str
+    written: int
+    bytes: int
+    verified: bool = False
+
+
+class DocumentPage(Answer):
+    """A page of a collection's documents; ``next_cursor`` is None on the last one."""
+
+    documents: tuple[DocumentInfo, ...]
+    next_cursor: str | None = None
+
+
 class CodecShare(Answer):
     """How much of a collection one codec holds."""
 

@@ -10,10 +10,11 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import head_operations, joblist, operations, releases
+from verso_client import contents, head_operations, joblist, operations, releases
 from verso_client.answers import (
     Clustered,
     CollectionInfo,
+    DocumentPage,
     Embedded,
     Found,
     Guess,
@@ -244,6 +245,10 @@ class AsyncClient:
     async def stats(self, collection: str = "default") -> Statistics:
         """Count what a collection holds."""
         return await self._run(operations.stats(collection, self._retries))
+
+    async def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
+        """List a collection's documents, in no order; ``after`` is the last page's cursor."""
+        return await self._run(contents.documents(collection, self._retries, after=after))
 
     async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
         """Begin a collection's migration to an artifact, or let it go on; it runs by itself."""

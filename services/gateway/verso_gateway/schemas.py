@@ -245,6 +245,22 @@ class CollectionList(BaseModel):
     collections: list[CollectionView]
 
 
+class DocumentRowView(BaseModel):
+    """A stored document in a list."""
+
+    id: str
+    written: int = Field(description="number of the job that wrote it; later jobs have larger ones")
+    bytes: int = Field(description="size of its text")
+    verified: bool = Field(description="an independent decode has given it back")
+
+
+class DocumentList(BaseModel):
+    """A page of a collection's documents."""
+
+    documents: list[DocumentRowView]
+    next_cursor: str | None
+
+
 class CodecView(BaseModel):
     """What one codec holds."""
 

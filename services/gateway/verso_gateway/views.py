@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.jobs import Collection, Kind, Result
-from verso_core.ledger import DeadLetter, JobRecord, Scrub
+from verso_core.ledger import DeadLetter, DocumentRow, JobRecord, Scrub
 from verso_core.migration import Migration
 from verso_gateway import results
 from verso_gateway.submit import Ended
@@ -71,6 +71,16 @@ def flat(kind: Kind, found: Sequence[Result], *, vectors_base64: bool = False) -
 def collection(value: Collection) -> dict[str, Any]:
     """Describe a collection; the key of its checksums is not for callers."""
     return value.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def document(row: DocumentRow) -> dict[str, Any]:
+    """Describe a stored document."""
+    return {
+        "id": row.id,
+        "written": row.seq,
+        "bytes": row.size_bytes,
+        "verified": row.verified,
+    }
 
 
 def migration(state: Migration) -> dict[str, Any]:

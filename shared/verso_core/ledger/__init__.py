@@ -18,6 +18,7 @@ does nothing the second time it is run: a client whose reply was lost may simply
 ``keys``, and no other package knows them.
 """
 
+from verso_core.ledger.contents import DocumentRow
 from verso_core.ledger.durability import check_durability
 from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
@@ -61,6 +62,7 @@ __all__ = [
     "Depth",
     "Discarded",
     "DocumentDelete",
+    "DocumentRow",
     "DocumentWrite",
     "Ear",
     "End",

@@ -13,7 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.ledger import forms, listing, scrub
+from verso_core.ledger import contents, forms, listing, scrub
+from verso_core.ledger.contents import DocumentRow
 from verso_core.ledger.faults import translated
 from verso_core.ledger.hooks import Webhooks
 from verso_core.ledger.keys import key
@@ -245,6 +246,12 @@ class AsyncLedger:
                 rows, aliases, hidden = await pipe.execute()
         found = forms.collections(rows, aliases=aliases, hidden=hidden)
         return {name: one.model_copy(update={"name": name}) for name, one in found.items()}
+
+    async def documents(
+        self, collection: str, *, after: str | None = None, limit: int = 1000
+    ) -> Page[DocumentRow]:
+        """Give a collection's documents; see :func:`verso_core.ledger.contents.documents`."""
+        return await contents.documents(self._redis, collection, after=after, limit=limit)
 
     async def migration(self, collection: str) -> Migration | None:
         """Give a collection's newest migration."""

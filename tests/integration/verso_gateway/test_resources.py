@@ -106,3 +106,17 @@ def test_collections_are_made_listed_described_and_deleted(client: httpx2.Client
     assert client.delete("/v1/collections/logs").json() == {"name": "logs"}
     gone = client.get("/v1/collections/logs")
     assert (gone.status_code, gone.json()["code"]) == (404, "collection_unknown")
+
+
+def test_the_documents_of_a_collection_are_listed(client: httpx2.Client) -> None:
+    assert client.get("/v1/collections/default/documents").json() == {
+        "documents": [],
+        "next_cursor": None,
+    }
+    for path, status, code in [
+        ("/v1/collections/nope/documents", 404, "collection_unknown"),
+        ("/v1/collections/default/documents?cursor=x", 422, "request_invalid"),
+        ("/v1/collections/default/documents?limit=0", 422, "request_invalid"),
+    ]:
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -1,16 +1,16 @@
-"""``/v1/collections``: make, list, describe and delete collections."""
+"""``/v1/collections``: make, list, describe and delete collections; list what they hold."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.jobs import CollectionRequest, Item, Kind
 from verso_gateway import answers, bodies, openapi, views
 from verso_gateway.context import context_of
-from verso_gateway.schemas import CollectionList, CollectionView, StatsView
+from verso_gateway.schemas import CollectionList, CollectionView, DocumentList, StatsView
 from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["collections"])
@@ -61,6 +61,28 @@ async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
     await context_of(request).catalogue.get(name)
     return await _about(request, Kind.STATS, name)
+
+
+@router.get(
+    "/v1/collections/{name}/documents",
+    name="documents",
+    operation_id="listDocuments",
+    responses=openapi.responses(DocumentList),
+)
+async def documents(
+    request: Request,
+    name: str,
+    cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> Response:
+    """List which documents a collection holds, in no order; never their texts.
+
+    A page may hold some more than ``limit``, or fewer: the list has ended when ``next_cursor`` is
+    null. ``written`` grows from job to job.
+    """
+    page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
+    rows = [views.document(row) for row in page.rows]
+    return answers.json_response({"documents": rows, "next_cursor": page.cursor})
 
 
 @router.delete("/v1/collections/{name}", name="collection_delete", operation_id="deleteCollection")
