@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +11,25 @@ from rich.console import Console
 from rich.table import Table
 
 from verso_client.sources import Format, read
-from verso_core.errors import RequestInvalid, VersoError
+from verso_client.terminal import client as connected
+from verso_client.terminal import telling
+from verso_core import manifest
+from verso_core.errors import RequestInvalid
+from verso_standalone.harvest import texts_of
 from verso_standalone.stack import find_artifact
 from verso_training import collection
+from verso_training.collection import Report
 
 
 def train_decoder(
-    files: Annotated[list[Path], typer.Argument(help="Texts, in the order they were written.")],
-    out: Annotated[Path, typer.Option(help="Folder of the new artifact, below a models folder.")],
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="Folder of the new artifact.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Texts, in the order they were written.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Take the texts of this collection instead of files.")
+    ] = None,
     artifact: Annotated[
         Path | None,
         typer.Option(help="Artifact to start from; default: the stable one below ./models."),
@@ -28,22 +39,34 @@ def train_decoder(
     ] = Format.AUTO,
 ) -> None:
     """Fit the codec to your own texts: the same vectors, far smaller patches."""
+    if bool(files) == bool(on):
+        raise typer.BadParameter("expected either files or --on COLLECTION")
     console = Console()
-    try:
+    with telling():
+        base = artifact or find_artifact()
+        if on is None:
+            texts: Iterable[bytes] = _texts(files or [], format)
+        else:
+            with console.status("reading"), connected(context) as client:
+                texts = texts_of(client, on, space=manifest.load(base).manifest.space.id)
         with console.status("fitting"):
-            report = collection.fit(
-                artifact or find_artifact(), _texts(files, format), folder=out, name=out.name
-            )
-    except VersoError as exc:
-        console.print(f"{exc.code}: {exc.detail}", style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from exc
+            report = collection.fit(base, texts, folder=out, name=out.name)
+        codec = manifest.load(out).manifest.codec.id
+    _tell(console, report)
+    console.print(f"written: {out} (codec {codec})", highlight=False)
+    if on is not None:
+        console.print("next:", highlight=False)
+        for command in (f"models add {out}", "models promote", f"migrate {on} --to {codec}"):
+            console.print(f"  verso {command}", highlight=False, soft_wrap=True)
+
+
+def _tell(console: Console, report: Report) -> None:
     table = Table("codec", "bytes a chunk", title=f"{report.held_out:,} chunks held out")
     table.add_row("as they are", f"{report.raw:.1f}")
     for when, sizes in (("before", report.before), ("fitted", report.after)):
         for codec, size in sizes.items():
             table.add_row(f"{codec}, {when}", f"{size:.1f}")
     console.print(table)
-    console.print(f"written: {out}", highlight=False)
 
 
 def _texts(files: list[Path], how: Format) -> Iterator[bytes]:

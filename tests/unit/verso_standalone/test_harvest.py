@@ -1,0 +1,89 @@
+"""Texts of a collection come in the order in which they were written, the newest ones only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from verso_client import DocumentInfo, DocumentPage, StoredText
+from verso_client.answers import CollectionInfo, ItemError
+from verso_core.errors import CollectionUnknown, EngineUnavailable, RequestInvalid
+from verso_core.jobs import Precision, TextPolicy
+from verso_standalone.harvest import MOST_BYTES, texts_of
+
+
+class Shelf:
+    """A collection in memory, listed two documents a page."""
+
+    def __init__(self, texts: Sequence[StoredText], rows: Sequence[DocumentInfo]) -> None:
+        self._texts = {text.id: text for text in texts}
+        self._rows = rows
+
+    def collections(self) -> list[CollectionInfo]:
+        return [
+            CollectionInfo(
+                name="logs",
+                precision=Precision.INT8,
+                text_policy=TextPolicy.PATCH,
+                space="s",
+                dim=4,
+            )
+        ]
+
+    def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
+        start = int(after or 0)
+        more = start + 2 < len(self._rows)
+        return DocumentPage(
+            documents=tuple(self._rows[start : start + 2]),
+            next_cursor=str(start + 2) if more else None,
+        )
+
+    def reconstruct(self, ids: Sequence[str], *, collection: str = "default") -> list[StoredText]:
+        return [self._texts[name] for name in ids]
+
+
+def row(name: str, written: int, size: int = 1) -> DocumentInfo:
+    return DocumentInfo(id=name, written=written, bytes=size)
+
+
+def text(name: str, time: float | None = None) -> StoredText:
+    return StoredText(id=name, text=name, time=time)
+
+
+def test_later_jobs_come_later_and_numbers_in_ids_count_as_numbers() -> None:
+    rows = [row("b:10", 1), row("c", 3), row("b:9", 1), row("a:1", 2), row("7", 1)]
+    shelf = Shelf([text(one.id) for one in rows], rows)
+    assert texts_of(shelf, "logs", space="s") == [b"7", b"b:9", b"b:10", b"a:1", b"c"]
+
+
+def test_times_go_before_where_every_text_has_one() -> None:
+    rows = [row("a", 1), row("b", 2), row("c", 3)]
+    shelf = Shelf([text("a", 9.0), text("b", 5.0), text("c", 7.0)], rows)
+    assert texts_of(shelf, "logs", space="s") == [b"b", b"c", b"a"]
+    shelf = Shelf([text("a", 9.0), text("b"), text("c", 7.0)], rows)
+    assert texts_of(shelf, "logs", space="s") == [b"a", b"b", b"c"]
+
+
+def test_no_more_than_the_newest_are_read() -> None:
+    rows = [row("old", 1, 1), row("a", 2, MOST_BYTES - 1), row("b", 3, 1)]
+    assert texts_of(Shelf([text("a"), text("b")], rows), "logs", space="s") == [b"a", b"b"]
+
+
+def test_a_damaged_text_is_left_out_and_one_that_waits_is_an_error() -> None:
+    def failed(code: str, *, retryable: bool) -> StoredText:
+        return StoredText(id="b", error=ItemError(code=code, detail="told", retryable=retryable))
+
+    rows = [row("a", 1), row("b", 2)]
+    damaged = Shelf([text("a"), failed("record_corrupt", retryable=False)], rows)
+    assert texts_of(damaged, "logs", space="s") == [b"a"]
+    away = Shelf([text("a"), failed("engine_unavailable", retryable=True)], rows)
+    with pytest.raises(EngineUnavailable):
+        texts_of(away, "logs", space="s")
+
+
+def test_another_space_and_an_unknown_collection_are_refused() -> None:
+    with pytest.raises(RequestInvalid, match="space"):
+        texts_of(Shelf([], []), "logs", space="t")
+    with pytest.raises(CollectionUnknown):
+        texts_of(Shelf([], []), "nope", space="s")

@@ -1,0 +1,38 @@
+"""An artifact made here becomes the canary of a platform, or nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verso_core import registry
+from verso_core.errors import ArtifactInvalid, RequestInvalid
+from verso_standalone.models import adopt
+from verso_standalone.publishing import add
+
+ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+
+
+def test_it_is_copied_and_named_and_may_be_added_again(
+    tmp_path: Path, variant: Callable[..., Path]
+) -> None:
+    models = tmp_path / "models"
+    adopt(ARTIFACT, models, pinned=True)
+    new = variant(tmp_path / "mine", 1)
+    codec = add(new, models, share=0.5)
+    assert (models / "mine" / "manifest.json").read_bytes() == (new / "manifest.json").read_bytes()
+    rollout = registry.read(models).artifact
+    assert (rollout.stable, rollout.canary, rollout.share) == (ARTIFACT.name, "mine", 0.5)
+    assert add(new, models, share=1.0) == codec
+    other = variant(tmp_path / "elsewhere" / "mine", 2)
+    with pytest.raises(RequestInvalid, match="another artifact"):
+        add(other, models, share=1.0)
+    assert [path.name for path in models.iterdir() if path.name.startswith(".mine")] == []
+
+
+def test_a_folder_without_a_platform_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactInvalid, match="start it once"):
+        add(ARTIFACT, tmp_path / "models", share=1.0)
+    assert not (tmp_path / "models").exists()
