@@ -230,11 +230,7 @@ class AsyncClient:
     ) -> CollectionInfo:
         """Make a collection, or find the one that exists with the same settings."""
         steps = operations.create_collection(
-            name,
-            self._retries,
-            precision=precision,
-            text_policy=text_policy,
-            search=search,
+            name, self._retries, precision=precision, text_policy=text_policy, search=search
         )
         return await self._run(steps)
 
