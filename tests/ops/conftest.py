@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -68,6 +69,8 @@ class Site:
         self.key, line = auth.mint("operations")
         self.keys_file = folder / "api-keys"
         self.keys_file.write_text(line + "\n")
+        for store in ("ledger", "broker"):
+            (folder / f"{store}_password").write_text(f"{secrets.token_hex(16)}\n")
 
     def url(self, name: str) -> str:
         """Give the address of a process."""
@@ -150,8 +153,18 @@ class Site:
         folder.mkdir()
         _, *flags = COMPOSE[name]["command"]
         port = str(self.ports[name])
-        command = [str(find_program()), *flags, "--port", port, "--dir", str(folder)]
-        self._run(name, [*command, "--bind", "127.0.0.1"], {})
+        # What the entry point of compose does, with this machine's server and a path of its own.
+        shell, option, script, *zeroth = COMPOSE[name]["entrypoint"]
+        for there, here in (
+            ("$$", "$"),
+            ("/run/secrets/*_password", str(self.folder / f"{name}_password")),
+            ("/tmp/password.conf", str(folder / "password.conf")),
+            ("docker-entrypoint.sh valkey-server", str(find_program())),
+        ):
+            assert there in script
+            script = script.replace(there, here)
+        own = ["--port", port, "--dir", str(folder), "--bind", "127.0.0.1"]
+        self._run(name, [shell, option, script, *zeroth, "valkey-server", *flags, *own], {})
 
     def _environment(self, name: str, service: str) -> dict[str, str]:
         here = {
@@ -159,6 +172,8 @@ class Site:
             "redis://broker:6379": f"redis://127.0.0.1:{self.ports['broker']}",
             "http://qdrant:6333": os.environ.get("QDRANT_URL") or self.url("qdrant"),
             "/run/secrets/api_keys": str(self.keys_file),
+            "/run/secrets/ledger_password": str(self.folder / "ledger_password"),
+            "/run/secrets/broker_password": str(self.folder / "broker_password"),
             "/tmp/verso": str(self.folder / f"{name}-run"),
         }
         environment = {}

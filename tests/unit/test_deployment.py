@@ -90,7 +90,8 @@ def test_deployments_set_only_settings_that_exist() -> None:
 
 
 def test_compose_follows_the_specification_and_names_only_what_it_defines() -> None:
-    plain = yaml.safe_dump(yaml.safe_load((ROOT / "docker-compose.yml").read_text()))
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (ROOT / "docker-compose.yml").read_text())
+    plain = yaml.safe_dump(yaml.safe_load(text))
     compose = PyCompose.from_yaml(plain)  # refuses unknown keys and values that are no such thing
     compose.validate_networks()
     compose.validate_secrets()
@@ -139,3 +140,34 @@ def test_an_image_is_built_in_stages_and_runs_as_nobody_special(path: Path) -> N
     assert "-c constraints.txt" in text
     assert "pip uninstall" in text
     assert "\nHEALTHCHECK " in text or path.parent.name in ("training", "trainer")
+
+
+def test_every_variable_of_compose_stands_in_the_example_with_its_default() -> None:
+    used = dict(re.findall(r"\$\{(\w+):-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()))
+    shown = dict(
+        line.split("=", 1)
+        for line in (ROOT / ".env.example").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+    assert used
+    assert shown == used | {"COMPOSE_PROFILES": ""}  # read by compose itself
+
+
+def test_every_service_of_compose_says_whether_it_works() -> None:
+    """By its image's own check or by one in the file; the monitoring is not waited for."""
+    for name, service in documents(ROOT / "docker-compose.yml")[0]["services"].items():
+        if "monitoring" in service.get("profiles", []):
+            continue
+        image = service.get("build", {}).get("dockerfile")
+        of_image = image and "\nHEALTHCHECK " in (ROOT / image).read_text()
+        assert of_image or "healthcheck" in service, name
+
+
+def test_compose_gives_each_service_the_secrets_whose_files_it_names() -> None:
+    for name, service in documents(ROOT / "docker-compose.yml")[0]["services"].items():
+        named = set()
+        for value in service.get("environment", {}).values():
+            if value.startswith("/run/secrets/"):
+                named.add(value.removeprefix("/run/secrets/"))
+        if "build" in service:
+            assert set(service.get("secrets", [])) == named, name

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 TOP_LEVEL = {
     ".ci",
     ".dockerignore",
+    ".env.example",
     ".gitignore",
     "CHANGELOG.md",
     "CONTRIBUTING.md",

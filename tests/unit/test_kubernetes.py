@@ -25,7 +25,17 @@ CRDS = {
     path.stem: json.loads(path.read_text()) for path in (ROOT / "tests/data/crds").glob("*.json")
 }
 WORKLOADS = ("Deployment", "StatefulSet", "Job", "CronJob")
-EXTERNAL = {("Secret", "verso-api-keys")}  # made by the operator, never in a repository
+EXTERNAL = {
+    ("Secret", "verso-api-keys"),
+    ("Secret", "verso-store-passwords"),
+}  # made by the operator, never in a repository
+# What a worker finds on a volume when the component is there.
+MOUNTS = {
+    "backup": {"/data/artifacts", "/data/heads"},
+    "model-image": {"/opt/models"},
+    "model-init": {"/opt/models"},
+    "trainer": {"/opt/models"},
+}
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
 Document = dict[str, Any]
@@ -145,7 +155,10 @@ def test_services_name_ports_that_their_pods_have(overlay: str) -> None:
 
 @each_overlay
 def test_pods_mount_only_what_is_there_and_meet_the_restricted_standard(overlay: str) -> None:
-    documents = rendered(overlay)
+    check_pods(rendered(overlay))
+
+
+def check_pods(documents: tuple[Document, ...]) -> None:
     there = {(one["kind"], one["metadata"]["name"]) for one in documents} | EXTERNAL
     for one in of_kind(documents, *WORKLOADS):
         pod = template(one)["spec"]
@@ -162,6 +175,8 @@ def test_pods_mount_only_what_is_there_and_meet_the_restricted_standard(overlay:
                 assert ("ConfigMap", volume["configMap"]["name"]) in there
             if "secret" in volume:
                 assert ("Secret", volume["secret"]["secretName"]) in there
+            if (claim := volume.get("persistentVolumeClaim")) is not None:
+                assert ("PersistentVolumeClaim", claim["claimName"]) in there
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             security = container["securityContext"]
             assert security["allowPrivilegeEscalation"] is False
@@ -253,4 +268,5 @@ def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> Non
         one for one in of_kind(documents, "Deployment") if one["metadata"]["name"] == "worker"
     ]
     [container] = template(worker)["spec"]["containers"]
-    assert "/opt/models" in [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert MOUNTS[component] <= {mount["mountPath"] for mount in container["volumeMounts"]}
+    check_pods(documents)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
 import sys
 import threading
 import time
@@ -232,7 +233,7 @@ class Shelf:
         place = self._keep / artifact.id
         if place.is_dir():
             return place
-        draft = self._keep / f".{artifact.id}.{os.getpid()}"
+        draft = self._keep / f".{artifact.id}.{socket.gethostname()}.{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)
         try:
             _copy(artifact, draft)

@@ -50,9 +50,11 @@ class Bench:
         (self.models / "tiny").symlink_to(ARTIFACT)
         registry.assign(self.models, Channel.STABLE, "tiny")
         self.work = root / "training"
+        self.heartbeat = root / "heartbeat"
         self.trainer = Trainer(
-            ledger, models=self.models, work=self.work, owner="t", lease_s=3.0, threads=1
-        )
+            ledger, models=self.models, work=self.work, owner="t", lease_s=3.0, threads=1,
+            heartbeat_file=self.heartbeat,
+        )  # fmt: skip
 
     def ask(self, rows: list[Labelled], **params: Any) -> str:
         wanted = {
@@ -107,7 +109,13 @@ def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
     bench: Bench, valkey_url: str
 ) -> None:
     job_id = bench.ask(some_rows())
-    killer = _when_training(bench.work, lambda child: child.send_signal(signal.SIGKILL))
+    bench.trainer.beat()
+
+    def kill(child: psutil.Process) -> None:
+        bench.heartbeat.unlink()
+        child.send_signal(signal.SIGKILL)
+
+    killer = _when_training(bench.work, kill)
     assert bench.trainer.step()
     killer.join()
     assert bench.ledger.job(job_id).status is Status.RUNNING
@@ -118,6 +126,7 @@ def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
         time.sleep(0.2)
     record = bench.ledger.job(job_id)
     assert (record.status, record.attempts) == (Status.SUCCEEDED, 2)
+    assert bench.heartbeat.exists(), "expected a beat while the training ran"
     [item] = Result.unpack(bench.ledger.result(job_id) or b"").items
     rollout = registry.read(bench.models).heads["mood"]
     assert (rollout.stable, rollout.canary, rollout.share) == (None, item["version"], 0.5)

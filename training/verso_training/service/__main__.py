@@ -39,6 +39,7 @@ def main() -> int:
         owner=owner,
         lease_s=settings.lease_s,
         threads=settings.threads,
+        heartbeat_file=settings.heartbeat_file,
     )
 
     def stop(*_: object) -> None:
@@ -48,7 +49,7 @@ def main() -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, stop)
     _log.info("training")
-    _serve(trainer, Ear(client, Queue.TRAIN), settings, over)
+    _serve(trainer, Ear(client, Queue.TRAIN), over)
     try:
         ledger.forget_trainer(owner)
     except VersoError as error:
@@ -58,13 +59,11 @@ def main() -> int:
     return 0
 
 
-def _serve(trainer: Trainer, ear: Ear, settings: TrainerSettings, over: threading.Event) -> None:
+def _serve(trainer: Trainer, ear: Ear, over: threading.Event) -> None:
     listening = False
     while not over.is_set():
         try:
             trainer.beat()
-            if settings.heartbeat_file is not None:
-                settings.heartbeat_file.touch()
             if not listening:
                 ear.enter()
                 listening = True

@@ -60,6 +60,7 @@ class Trainer:
         owner: this trainer's name.
         lease_s: length of a lease, seconds.
         threads: cores that a training may use.
+        heartbeat_file: touched at every beat that reached the ledger, also while a training runs.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Trainer:
         owner: str,
         lease_s: float,
         threads: int,
+        heartbeat_file: Path | None = None,
     ) -> None:
         self._ledger = ledger
         self._models = models
@@ -78,6 +80,7 @@ class Trainer:
         self._owner = owner
         self._lease_s = lease_s
         self._threads = threads
+        self._heartbeat_file = heartbeat_file
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -87,6 +90,8 @@ class Trainer:
     def beat(self) -> None:
         """Tell the ledger that a trainer is there."""
         self._ledger.note_trainer(self._owner)
+        if self._heartbeat_file is not None:
+            self._heartbeat_file.touch()
 
     def step(self) -> bool:
         """Do the next job; tell whether there was one.

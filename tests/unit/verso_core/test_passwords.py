@@ -1,0 +1,53 @@
+"""Facts about passwords that are handed over as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis.connection import parse_url
+
+from verso_core.passwords import with_password
+
+
+@given(
+    password=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1)
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize(
+    "url", ["redis://ledger:6379/0", "redis://me:old@ledger:6379/0", "rediss://me@ledger/0"]
+)
+def test_a_client_reads_back_the_password(url: str, password: str, tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text(password + "\n")
+    read = parse_url(with_password(url, path))  # type: ignore[no-untyped-call]
+    plain = parse_url(url)  # type: ignore[no-untyped-call]
+    assert read["password"] == password
+    assert read["host"] == "ledger"
+    assert read["db"] == 0
+    assert read.get("username") == plain.get("username")
+
+
+def test_a_socket_takes_a_password_too(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("secret")
+    read = parse_url(with_password("unix:///run/ledger.sock?db=1", path))  # type: ignore[no-untyped-call]
+    assert (read["password"], read["path"], read["db"]) == ("secret", "/run/ledger.sock", 1)
+
+
+def test_without_a_file_the_address_stays_as_it_is() -> None:
+    assert with_password("redis://ledger:6379/0", None) == "redis://ledger:6379/0"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe"])
+def test_a_file_without_a_password_is_named_and_nothing_else(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=str(path)) as caught:
+        with_password("redis://:hidden@ledger:6379/0", path)
+    assert "hidden" not in str(caught.value)
