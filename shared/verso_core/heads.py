@@ -58,12 +58,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
@@ -82,6 +82,8 @@ BASE_LOCATION = "encoder.onnx"
 GOLDEN_TOLERANCE = 1e-3
 GOLDEN_LINES = 8
 """Golden samples a head has at least."""
+
+T = TypeVar("T")
 
 
 class _Model(BaseModel):
@@ -116,6 +118,11 @@ class Portion(StrEnum):
     FIRST = "first"
     LAST = "last"
     MEAN = "mean"
+
+    def chosen(self, chunks: Sequence[T]) -> Sequence[T]:
+        """Give those of a text's chunks that speak for it."""
+        parts = {Portion.FIRST: slice(1), Portion.LAST: slice(-1, None), Portion.MEAN: slice(None)}
+        return chunks[parts[self]]
 
 
 class SignalName(StrEnum):

@@ -12,6 +12,7 @@ from tests.e2e.conftest import Platform
 from verso_client import Client, Document, RegistryState, Training
 from verso_core import registry
 from verso_core.errors import LabelsChanged, RequestInvalid, TrainingDataInvalid
+from verso_core.heads import Portion
 from verso_core.jobs import Status
 from verso_core.registry import Channel
 
@@ -94,6 +95,35 @@ def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
     assert rollout.withdrawn.version == second
     with pytest.raises(RequestInvalid, match="earlier"):
         verso.rollback("kinds")
+
+
+def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> None:
+    """All texts begin alike and are of several chunks; what they are stands in the last ones."""
+    begin = "".join(f"checking dependency number {n} of the build: found\n" for n in range(60))
+    end = {kind: f"{line}\n" * 30 for kind, line in LINES.items()}
+    documents = [
+        Document(begin + end[kind].format(n=n), id=f"{kind}/{n}", metadata={"kind": kind})
+        for n in range(80)
+        for kind in (list(LINES)[n % 2],)
+    ]
+    assert not verso.ingest(documents, collection=collection).failed
+    assert verso.stats(collection).chunks >= 3 * len(documents)
+    recipe = {"classify": {"chunk": "last"}}
+    training = Training("ends", collection=collection, label_key="kind", recipe=recipe)
+    job = verso.wait(verso.train(training).id)
+    assert job.status is Status.SUCCEEDED, job.error
+    [result] = verso.results(job.id)
+    rows = result["rows"]
+    assert isinstance(rows, dict)
+    assert sum(rows.values()) == len(documents)
+    verso.promote("ends")
+    stable = verso.head("ends").stable
+    assert stable is not None
+    assert stable.chunk == "last"
+    texts = [begin + end[kind].format(n=777) for kind in LINES]
+    assert [one.heads[0].label for one in verso.classify("ends", texts=texts)] == list(LINES)
+    first = verso.classify("ends", texts=texts, chunk=Portion.FIRST)
+    assert first[0].heads[0].label == first[1].heads[0].label
 
 
 def test_rows_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:

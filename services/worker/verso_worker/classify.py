@@ -233,11 +233,10 @@ def _narrowed(head: ServedHead, subject: _Subject, portion: Portion | None) -> _
     """Give a subject with the chunks that speak for it, and a text cut into them."""
     if portion is None:
         return _Subject(subject.row, parts=subject.parts, records=subject.records)
-    of = {Portion.FIRST: slice(1), Portion.LAST: slice(-1, None), Portion.MEAN: slice(None)}
     if subject.records:
-        return _Subject(subject.row, records=subject.records[of[portion]])
+        return _Subject(subject.row, records=tuple(portion.chosen(subject.records)))
     chunks = head.model.cutter.cut(subject.text)
-    return _Subject(subject.row, parts=tuple(chunks[of[portion]]))
+    return _Subject(subject.row, parts=tuple(portion.chosen(chunks)))
 
 
 def _classified(

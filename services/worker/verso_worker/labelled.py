@@ -1,7 +1,7 @@
 """Give stored vectors with a label from their metadata: what a head is trained on.
 
 Nothing is decoded: the vectors are those a classifier will read, as stored and widened. A document
-of several chunks gives a row for each of them.
+of several chunks gives a row for each that speaks for it; ``mean`` and nothing said are all.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from verso_core.errors import PatchCorrupt
+from verso_core.heads import Portion
 from verso_core.jobs import Collection, Item, Result, Slice
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.ports import Documents, Vectors
@@ -36,8 +37,9 @@ class Labelled:
         """
         result = Result([])
         key = str(work.params["label_key"])
+        portion = Portion(work.params.get("chunk") or Portion.MEAN)
         for item in work.items:
-            ids, labels, rows = self._range(collection, key, item)
+            ids, labels, rows = self._range(collection, key, item, portion)
             data = np.concatenate(rows).astype("<f4").tobytes() if rows else b""
             result.items.append(
                 {"ok": True, "ids": ids, "labels": labels, "blob": result.add_blob(data)}
@@ -45,7 +47,7 @@ class Labelled:
         return result
 
     def _range(
-        self, collection: Collection, key: str, item: Item
+        self, collection: Collection, key: str, item: Item, portion: Portion
     ) -> tuple[list[str], list[str], list[Any]]:
         ids: list[str] = []
         labels: list[str] = []
@@ -58,7 +60,7 @@ class Labelled:
             points = {
                 point: document
                 for document, entry in page
-                for point in point_ids(collection.name, document, entry)
+                for point in portion.chosen(point_ids(collection.name, document, entry))
             }
             page.clear()
             payloads = self.vectors.payloads(collection.name, list(points)) if points else {}

@@ -188,8 +188,12 @@ def test_a_disk_that_is_full_when_publishing_is_an_error_and_leaves_nothing(benc
     assert bench.left_behind() == []
 
 
-def test_a_recipe_with_an_unknown_setting_fails_at_once(bench: Bench) -> None:
-    job_id = bench.ask(some_rows(), recipe={"classify": {"hiden": 3}})
+@pytest.mark.parametrize("classify", [{"hiden": 3}, {"chunk": ["last"]}, {"chunk": "last"}])
+def test_a_recipe_that_cannot_be_followed_fails_at_once(
+    bench: Bench, classify: dict[str, object]
+) -> None:
+    """Rows of a request are texts, each with one vector: they have no last chunk."""
+    job_id = bench.ask(some_rows(), recipe={"classify": classify})
     assert bench.trainer.step()
     assert bench.error(job_id) == "request_invalid"
     assert bench.left_behind() == []

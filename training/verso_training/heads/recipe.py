@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from verso_core.heads import READS, Reads, Task
+from verso_core.heads import READS, Portion, Reads, Task
 from verso_training.config import RECIPES, RecipeInvalid
 from verso_training.heads.spans import SpanLayers
 
@@ -46,6 +46,8 @@ class ClassifyConfig:
         epochs: Over the rows. Tokens only.
         minutes: Of processor time at most. Tokens only.
         max_tokens: Of a text. Tokens only.
+        chunk: Which chunks of stored documents it is trained on and, where a request does not say,
+            reads. Rows of a collection only: a text that comes as a row has one vector.
     """
 
     hidden: int = 0
@@ -61,6 +63,7 @@ class ClassifyConfig:
     dropout: float = 0.1
     tokens_per_step: int = 2048
     max_tokens: int = 128
+    chunk: Portion | None = None
 
 
 @with_config(_STRICT)

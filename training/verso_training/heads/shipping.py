@@ -182,6 +182,7 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
             none_label=recipe.none_label if recipe.none_label in trained.labels else None,
             max_tokens=trained.max_tokens,
             stride=trained.stride,
+            chunk=recipe.classify.chunk if recipe.task is Task.CLASSIFY else None,
             calibration=trained.calibration,
             metrics={k: float(v) for k, v in trained.metrics.items() if np.isfinite(v)},
             lineage=Lineage(

@@ -82,6 +82,8 @@ def train_head(
         raise RecipeInvalid(
             f"expected a classifier on vectors, got {recipe.task} on {recipe.reads}"
         )
+    if recipe.classify.chunk is not None and any(row.vector is None for row in examples):
+        raise RecipeInvalid("classify.chunk: expected rows of a collection, whose chunks are known")
     torch.set_num_threads(recipe.threads)
     space = manifest.load(artifact).manifest.space
     checked = rows.check(

@@ -36,6 +36,7 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
+from verso_core.heads import Portion
 from verso_core.jobs import Queue, Result, Slice, read_slice
 from verso_core.ledger import Lease, Ledger
 from verso_core.manifest import MANIFEST_NAME, Manifest
@@ -190,6 +191,7 @@ class Trainer:
             self._ledger,
             collection,
             label_key=str(source["label_key"]),
+            chunk=_chunk(work.params["recipe"]),
             limit=int(source["limit"]),
             job_id=lease.job_id,
             stopped=stopped,
@@ -238,6 +240,13 @@ class Trainer:
 def _alive(draft: str) -> bool:
     number = draft.rpartition("-")[2]
     return number.isdigit() and Path(f"/proc/{number}").exists()
+
+
+def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
+    """Give which chunks a recipe wants; what is no such thing is refused with the recipe."""
+    table = recipe.get("classify")
+    value = table.get("chunk") if isinstance(table, dict) else None
+    return Portion(value) if value in list(Portion) else None
 
 
 def _write(path: Path, data: bytes) -> None:

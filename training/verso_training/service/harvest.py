@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from verso_core.errors import AttemptsExhausted, from_body
+from verso_core.heads import Portion
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Accepted, JobRecord, NewJob
 from verso_training.service.process import Stopped
@@ -51,6 +52,7 @@ def fetch(
     collection: Collection,
     *,
     label_key: str,
+    chunk: Portion | None,
     limit: int,
     job_id: str,
     stopped: Callable[[], bool],
@@ -58,6 +60,7 @@ def fetch(
     """Read up to ``limit`` records whose metadata has ``label_key``.
 
     Args:
+        chunk: which chunks of a document are its rows; None for all.
         job_id: of the train job; whoever asks again for it finds the same answer.
 
     Raises:
@@ -70,7 +73,7 @@ def fetch(
         Item({"first": first, "count": min(step, collection.buckets - first), "most": most})
         for first in range(0, collection.buckets, step)
     ]
-    params = {"collection": collection.name, "label_key": label_key}
+    params = {"collection": collection.name, "label_key": label_key, "chunk": chunk}
     slices = list(cut(Kind.ROWS, params, items, max_items=1))
     accepted = ledger.accept(
         NewJob(

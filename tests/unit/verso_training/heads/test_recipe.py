@@ -17,6 +17,7 @@ def test_a_recipe_reads_back_from_its_own_values() -> None:
     "values",
     [
         {"name": "x", "classify": {"hiden": 64}},
+        {"name": "x", "classify": {"chunk": "middle"}},
         {"name": "x", "task": "sing"},
         {"name": "x", "task": "answer", "reads": "vector"},
         {"name": "x", "test_share": 0.9},
