@@ -46,11 +46,11 @@ def rows(count: int = 40) -> list[Row]:
     ]
 
 
-def train(out: Path, **more: Any) -> HeadReport:
+def train(out: Path, *, count: int = 40, **more: Any) -> HeadReport:
     options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False} | more
     values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20}}
     return training.train_head(
-        recipe.parse(values), rows(), out, artifact=TINY, provenance=DATA, **options
+        recipe.parse(values), rows(count), out, artifact=TINY, provenance=DATA, **options
     )
 
 
@@ -64,6 +64,12 @@ def test_a_head_is_trained_written_and_checked(tmp_path: Path) -> None:
     assert [p.share for p in seen] == sorted(p.share for p in seen)
     assert seen[-1].share == 1.0
     assert {p.name for p in (tmp_path / "mood").iterdir()} == {loaded.head.version}
+
+
+def test_a_few_dozen_rows_are_enough(tmp_path: Path) -> None:
+    report = train(tmp_path, count=12)
+    assert report.rows["test"] < heads.GOLDEN_LINES
+    assert heads.load(report.folder).head.labels == ("calm", "fire")
 
 
 def test_the_same_rows_and_recipe_give_the_same_head(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def classifier(
         recipe=recipe,
         module=model,
         outputs=("logits", "feature") if recipe.classify.hidden else ("logits",),
-        samples=[{"vector": row} for row in part[RowSplit.TEST].vectors[:12]],
+        samples=[{"vector": row} for row in _samples(part)],
         provenance=provenance,
         card=cards.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
         labels=checked.labels,
@@ -211,3 +211,9 @@ def _notes(checked: Checked) -> tuple[str, ...]:
     if checked.contradicted:
         notes.append(f"Dropped, several labels for one text: {checked.contradicted} texts.")
     return tuple(notes)
+
+
+def _samples(part: Mapping[RowSplit, Part]) -> NDArray[np.float32]:
+    """Inputs of golden samples: test rows, and others where these are few. Shape: (n <= 12, D)."""
+    order = (RowSplit.TEST, RowSplit.VALIDATION, RowSplit.TRAIN)
+    return np.concatenate([part[split].vectors for split in order])[:12]
