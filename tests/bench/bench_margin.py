@@ -26,6 +26,7 @@ import sheet
 import texts
 
 from verso_codecs import ranks
+from verso_codecs.rank_stream import SHIFT_COUNT
 from verso_codecs.ranks import ESCAPE, RankTables, Streams
 from verso_core import manifest
 from verso_core.jobs import Precision
@@ -95,6 +96,7 @@ def main() -> None:
                 "confidence": _furthest(
                     [one.confidence for one in found], [r.confidence for r in reference]
                 ),
+                "near_an_edge": _near_an_edge(found, reference, tables),
                 "disagreed": disagreements(samples, found, coded, tables=tables),
                 "without_margin": disagreements(samples, found, bare, tables=tables),
             }
@@ -280,15 +282,38 @@ def _furthest(found: Sequence[Floats], reference: Sequence[Floats]) -> float:
     )
 
 
+def _near_an_edge(
+    found: Sequence[Scores], reference: Sequence[Scores], tables: RankTables
+) -> float:
+    """Give the largest difference of a confidence below the highest edge and all its shifts.
+
+    Above, where the decoder is all but certain, log-odds lose their digits; nothing looks there.
+    """
+    one, other = (np.concatenate([s.confidence for s in side]) for side in (found, reference))
+    top = float(tables.edges[-1]) + SHIFT_COUNT * tables.shift_step + tables.shift_step
+    return float(np.abs(one - other)[other < top].max(initial=0.0))
+
+
 def _print(rows: Sequence[dict[str, Any]], cost: dict[str, float]) -> None:
     sheet.table(
         "against the configuration that coded",
-        ["level", "threads", "way", "batch", "logit", "confidence", "disagreed", "without margin"],
+        [
+            "level",
+            "threads",
+            "way",
+            "batch",
+            "logit",
+            "confidence",
+            "near an edge",
+            "disagreed",
+            "without margin",
+        ],
         [
             [
                 *(row[name] for name in ("level", "threads", "way", "batch")),
                 f"{row['logit']:.1e}",
                 f"{row['confidence']:.1e}",
+                f"{row['near_an_edge']:.1e}",
                 row["disagreed"],
                 row["without_margin"],
             ]
