@@ -103,7 +103,9 @@ class Platform:
         for process in psutil.Process(self._process.pid).children(recursive=True):
             try:
                 command = process.cmdline()
-                if "-I" not in command and any(Path(one).name == PARTS[part] for one in command):
+                # Valkey's title is one word for the operating system: program, blank, address.
+                names = [Path(one).name.partition(" ")[0] for one in command]
+                if "-I" not in command and PARTS[part] in names:
                     process.kill()
                     return True
             except psutil.Error:
