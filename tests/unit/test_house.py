@@ -177,6 +177,7 @@ EXTRAS = {
     "services/standalone/verso_standalone": "standalone",
     "training/verso_training": "training",
 }
+OPTIONAL = {"shared/verso_core": "tracing"}  # imported only where its environment asks for it
 
 
 def imported_roots(package: Path) -> set[str]:
@@ -215,6 +216,8 @@ def test_every_library_a_part_imports_is_named_by_its_extra(package: str) -> Non
     """A library that only comes along with another may be gone with that other's next release."""
     providers = metadata.packages_distributions()
     named = names_of_extra(EXTRAS[package])
+    if package in OPTIONAL:
+        named |= names_of_extra(OPTIONAL[package])
     for root in imported_roots(ROOT / package) - sys.stdlib_module_names:
         if not root.startswith("verso_"):
             assert {normal(name) for name in providers.get(root, [root])} & named, root

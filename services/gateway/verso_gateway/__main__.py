@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from verso_core import telemetry
+from verso_core import telemetry, tracing
 from verso_gateway import auth
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
@@ -61,6 +61,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     telemetry.configure("gateway", level=settings.log_level)
+    tracing.configure("gateway")
     config = uvicorn.Config(
         app,
         host=settings.host,

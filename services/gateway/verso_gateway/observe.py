@@ -15,6 +15,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from verso_core import tracing
 from verso_gateway import problems
 from verso_gateway.metrics import UNROUTED, Metrics
 
@@ -49,7 +50,7 @@ class Observe:
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._traced(scope, receive, noted)
         except Exception as error:  # the last place that can still answer
             _log_fault(error)
             if status:  # half an answer is out: let the server cut the connection
@@ -57,6 +58,17 @@ class Observe:
             await problems.answer(scope, error)(scope, receive, noted)
         finally:
             self._note(scope, status, seconds=time.perf_counter() - started)
+
+    async def _traced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parent = Headers(scope=scope).get(tracing.HEADER)
+        with tracing.span("request", parent=parent) as span:
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                if span is not None:
+                    span.update_name(getattr(scope.get("route"), "name", UNROUTED))
+                    span.set_attribute("http.request.method", scope["method"])
+                    span.set_attribute("verso.job", scope["state"].get("job_id") or "")
 
     def _note(self, scope: Scope, status: int, *, seconds: float) -> None:
         route = scope.get("route")

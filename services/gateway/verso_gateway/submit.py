@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from verso_core import tracing
 from verso_core.errors import (
     AttemptsExhausted,
     Cancelled,
@@ -86,21 +87,24 @@ class Desk:
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
         """
-        accepted = await self._ledger.accept(
-            NewJob(
-                kind=order.kind,
-                queue=order.queue,
-                slices=list(order.slices),
-                tenant=order.tenant,
-                idempotency=order.idempotency,
-                deadline_s=order.deadline_s,
-                limits=self._limits,
-                keep_s=self._keep_s,
-                job_id=job_id,
-                urgency=order.urgency,
-                webhook=order.webhook,
-            )
+        job = NewJob(
+            kind=order.kind,
+            queue=order.queue,
+            slices=list(order.slices),
+            tenant=order.tenant,
+            idempotency=order.idempotency,
+            deadline_s=order.deadline_s,
+            limits=self._limits,
+            keep_s=self._keep_s,
+            job_id=job_id,
+            urgency=order.urgency,
+            webhook=order.webhook,
+            trace=tracing.current(),
         )
+        with tracing.span(
+            "accept", about={"verso.kind": order.kind, "verso.slices": len(job.slices)}
+        ):
+            accepted = await self._ledger.accept(job)
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
         if accepted.bell and order.queue.rung:
@@ -128,7 +132,8 @@ class Desk:
             if placed.replayed:
                 record = await self.wait(placed.job_id, wait_s)
                 return Outcome(record, await self._ledger.results(placed.job_id))
-            outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
+            with tracing.span("wait", about={"verso.job": job_id}):
+                outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
         self._metrics.waited(ended=outcome.record.status.terminal)
         return outcome
 

@@ -22,7 +22,7 @@ from typing import Any
 from celery.signals import worker_shutting_down
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
-from verso_core import telemetry
+from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ear, Ledger, check_durability
@@ -172,6 +172,7 @@ def main() -> int:
     """Run a worker until it is told to stop."""
     settings = WorkerSettings()
     telemetry.configure("worker", level=settings.log_level)
+    tracing.configure("worker")
     try:
         with working(settings) as desk:
             _consume(settings, desk)

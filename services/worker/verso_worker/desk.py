@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from verso_core import telemetry
+from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Queue, Slice, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Ear, End, Lease, Ledger, Phase
@@ -187,6 +187,8 @@ class Desk:
         """Run embeds as one call of the engine; give back all of them if that fails."""
         started = time.perf_counter()
         with ExitStack() as held:
+            # one run for all: its phases stand in the first one's trace
+            held.enter_context(tracing.span("embed batch", parent=leases[0].trace))
             for lease in leases:
                 self._heart.hold(lease)
                 held.callback(self._heart.release, lease)
@@ -204,6 +206,10 @@ class Desk:
         spent = (time.perf_counter() - started) / len(leases)
         for lease, result, commit in zip(leases, results, commits, strict=True):
             outcome = "stale" if commit is Commit.STALE else "done"
+            about = _about(lease) | {"verso.together": len(leases), "verso.outcome": outcome}
+            tracing.note(
+                _title(lease), seconds=spent * len(leases), parent=lease.trace, about=about
+            )
             self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
             if commit is not Commit.STALE:
                 self._metrics.result(lease.kind, result)
@@ -221,7 +227,8 @@ class Desk:
     def _hold(self, lease: Lease) -> None:
         lost = self._heart.hold(lease)
         started = time.perf_counter()
-        with telemetry.about(lease.slice_id):
+        traced = tracing.span(_title(lease), parent=lease.trace, about=_about(lease))
+        with telemetry.about(lease.slice_id), traced as span:
             try:
                 outcome = self._work(lease)
             except VersoError as error:
@@ -233,6 +240,8 @@ class Desk:
                 outcome = self._give_back(lease, error)
             finally:
                 self._heart.release(lease)
+            if span is not None:
+                span.set_attribute("verso.outcome", outcome)
             spent = time.perf_counter() - started
             self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
             # Bulk work is followed by its lines; interactive work would be a line for each request.
@@ -262,14 +271,15 @@ class Desk:
             outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = outcome.result.pack()
-        committed = self._ledger.commit(
-            lease,
-            result,
-            ok=outcome.result.ok,
-            errors=len(outcome.result.items) - outcome.result.ok,
-            documents=_documents(outcome),
-            settle_s=self._settle_s,
-        )
+        with tracing.span("commit"):
+            committed = self._ledger.commit(
+                lease,
+                result,
+                ok=outcome.result.ok,
+                errors=len(outcome.result.items) - outcome.result.ok,
+                documents=_documents(outcome),
+                settle_s=self._settle_s,
+            )
         if committed is Commit.STALE:
             return "stale"
         if committed is Commit.SEALED:
@@ -333,6 +343,20 @@ class Desk:
             for old in taken:
                 self._pipeline.collect(old.collection, old.document, old.entry)
             self._ledger.gc_done([old.token for old in taken])
+
+
+def _title(lease: Lease) -> str:
+    return f"{lease.kind} {lease.phase}"
+
+
+def _about(lease: Lease) -> dict[str, tracing.Attribute]:
+    return {
+        "verso.job": lease.job_id,
+        "verso.slice": lease.number,
+        "verso.queue": lease.queue,
+        "verso.attempt": lease.fence,
+        "verso.waited_ms": lease.waited_ms,
+    }
 
 
 def _documents(outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from verso_core import tracing
+
 
 @dataclass(slots=True)
 class Timings:
@@ -18,7 +20,8 @@ class Timings:
     def phase(self, name: str) -> Iterator[None]:
         """Add the time of the block to a phase."""
         start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.spent[name] = self.spent.get(name, 0.0) + 1e3 * (time.perf_counter() - start)
+        with tracing.span(name):
+            try:
+                yield
+            finally:
+                self.spent[name] = self.spent.get(name, 0.0) + 1e3 * (time.perf_counter() - start)

@@ -77,6 +77,7 @@ def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
         job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
         round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
+        job.trace or "",
     ]  # fmt: skip
     for part in job.slices:
         args += [part.items, len(part.payload), b"" if staged else part.payload]
@@ -177,6 +178,7 @@ def lease(row: Sequence[Any]) -> Lease:
         queue=Queue(text(row[8])),
         not_after=_seconds(text(row[9])),
         waited_ms=int(row[10]),
+        trace=text(row[11]) or None,
     )
 
 

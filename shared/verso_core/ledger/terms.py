@@ -60,7 +60,7 @@ class NewJob:
     ``idempotency`` is the caller's key and the hash of the body it came with. ``urgency`` is that
     of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is told
     of the job's end. ``job_id`` is chosen by the caller of :meth:`accept` when it wants the call
-    itself to be repeatable.
+    itself to be repeatable. ``trace`` is a ``traceparent`` that whoever does the work goes on from.
     """
 
     kind: Kind
@@ -74,6 +74,7 @@ class NewJob:
     job_id: str | None = None
     urgency: int = URGENCY
     webhook: str | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,8 @@ class Lease:
 
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
-    clock; ``waited_ms`` is how long the slice was due before it was claimed, ms.
+    clock; ``waited_ms`` is how long the slice was due before it was claimed, ms; ``trace`` is
+    the job's.
     """
 
     slice_id: str
@@ -189,6 +191,7 @@ class Lease:
     queue: Queue
     not_after: float | None
     waited_ms: int
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

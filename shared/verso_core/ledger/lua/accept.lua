@@ -2,10 +2,10 @@
 -- ARGV: job, kind, queue, tenant, idempotency key ('' none), body hash, deadline in ms from now
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
--- ('' none); then for each slice: items, bytes, payload.
+-- ('' none), traceparent ('' none); then for each slice: items, bytes, payload.
 -- Gives: new, job, 1 if a bell is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
-local FIRST = 18
+local FIRST = 19
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
@@ -54,6 +54,7 @@ redis.call('HSET', K.job .. job, 'kind', kind, 'queue', queue, 'tenant', tenant,
   'made', now, 'deadline', deadline, 'keep', ARGV[8], 'slices', count, 'items', items,
   'ok', 0, 'err', 0, 'done', 0, 'att', 0, 'u', urgency)
 if hook ~= '' then redis.call('HSET', K.job .. job, 'hook', hook) end
+if ARGV[18] ~= '' then redis.call('HSET', K.job .. job, 'trace', ARGV[18]) end
 if ARGV[5] ~= '' then
   redis.call('HSET', idem, 'job', job, 'hash', ARGV[6])
   redis.call('EXPIRE', idem, ARGV[11])

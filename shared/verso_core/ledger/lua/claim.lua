@@ -5,8 +5,9 @@ local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonum
 local together = ARGV[6] or ''
 
 local function describe(sid, s, fence)
+  local v = redis.call('HMGET', K.job .. s.job, 'deadline', 'trace')
   return { sid, s.job, s.n, fence, s.kind, s.ph, redis.call('GET', K.payload .. sid) or '', s.seq,
-    s.q, redis.call('HGET', K.job .. s.job, 'deadline') or '0', math.max(0, now - s.due) }
+    s.q, v[1] or '0', math.max(0, now - s.due), v[2] or '' }
 end
 
 local given = redis.call('GET', K.claim .. token)

@@ -1,0 +1,130 @@
+"""A caller's trace goes through the gateway and the ledger into the worker, and holds no text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import httpx2
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
+
+from verso_core import tracing
+from verso_core.jobs import Queue
+from verso_core.ledger import Ledger
+from verso_core.ledger.work import connect
+from verso_gateway.app import create_app
+from verso_gateway.settings import Settings
+from verso_worker.desk import Desk
+from verso_worker.heart import Heart
+from verso_worker.metrics import Metrics
+from verso_worker.pipeline import Pipeline
+from verso_worker.shelf import Shelf
+from verso_worker.terms import Bm25
+from verso_worker.vectors import EdgeVectors, shard_child
+
+ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = "00f067aa0ba902b7"
+SECRET = "nobody may read this in a span"
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing.use(provider)
+    yield exporter
+    tracing.use(None)
+
+
+@pytest.fixture
+def desk(valkey_url: str, tmp_path: Path) -> Iterator[Desk]:
+    with ExitStack() as stack:
+        ledger = stack.enter_context(closing(Ledger(connect(valkey_url))))
+        shelf = Shelf(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
+        stack.callback(shelf.close)
+        shelf.open(ARTIFACT)
+        child = shard_child(tmp_path / "vectors", socket_path=tmp_path / "v.sock", floor_mib=1)
+        child.start()
+        stack.callback(child.stop)
+        vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
+        pipeline.create_collection({"name": "default", "precision": "float16"})
+        yield Desk(
+            ledger,
+            pipeline,
+            Heart(ledger, owner="desk", lease_s=10.0),
+            Metrics(CollectorRegistry()),
+            owner="desk",
+            hands=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
+            lease_s=10.0,
+            settle_s=0.0,
+            raw_grace_s=0.0,
+        )
+
+
+async def _ask(url: str, desk: Desk, path: str, *bodies: object) -> None:
+    """Post all bodies at once, and let the desk work when the ledger has them."""
+    app = create_app(Settings(redis_url=url, broker_url=url.removesuffix("/0") + "/1"))
+    headers = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
+    async with app.router.lifespan_context(app):
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            asked = [
+                asyncio.create_task(client.post(path, json=body, headers=headers))
+                for body in bodies
+            ]
+            while not all(one.done() for one in asked):
+                await asyncio.sleep(0.3)
+                for queue in (Queue.INTERACTIVE, Queue.BULK):
+                    await asyncio.to_thread(desk.drain, queue)
+            assert {one.result().status_code for one in asked} <= {200, 201, 202}
+
+
+def _below(span: ReadableSpan, spans: dict[int, ReadableSpan]) -> list[str]:
+    """Name a span and what it is inside of, innermost first, down to the caller."""
+    names = [span.name]
+    while span.parent is not None and span.parent.span_id in spans:
+        span = spans[span.parent.span_id]
+        names.append(span.name)
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == CALLER
+    return names
+
+
+def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
+    desk: Desk, exporter: InMemorySpanExporter, valkey_url: str
+) -> None:
+    body = {"documents": [{"id": "one", "text": SECRET}]}
+    asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
+    desk.drain(Queue.BULK)
+    desk.drain(Queue.SCRUB)
+    made = exporter.get_finished_spans()
+    spans = {one.context.span_id: one for one in made if one.context is not None}
+    assert {f"{one.context.trace_id:032x}" for one in made if one.context is not None} == {TRACE}
+    paths = [_below(one, spans) for one in made]
+    request = next(path[-1] for path in paths)
+    for expected in (["accept"], ["infer", "ingest work"], ["store", "ingest work"]):
+        assert [*expected, request] in paths
+    assert ["commit", "ingest work", request] in paths
+    assert ["ingest verify", request] in paths
+    assert SECRET not in "".join(one.to_json() for one in made)
+
+
+def test_embeds_that_run_together_are_told_in_each_ones_trace(
+    desk: Desk, exporter: InMemorySpanExporter, valkey_url: str
+) -> None:
+    bodies = [{"texts": [SECRET, str(n)]} for n in range(3)]
+    asyncio.run(_ask(valkey_url, desk, "/v1/embed", *bodies))
+    made = exporter.get_finished_spans()
+    spans = {one.context.span_id: one for one in made if one.context is not None}
+    paths = [_below(one, spans) for one in made]
+    assert sum(path[0] == "embed work" and len(path) == 2 for path in paths) == 3
+    assert sum(path[0] == "wait" for path in paths) == 3
