@@ -361,6 +361,9 @@ def _about(lease: Lease) -> dict[str, tracing.Attribute]:
 
 def _documents(outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:
     collection = outcome.collection
+    if (outcome.writes or outcome.deletes) and not collection:
+        # Committed under no name they would be acknowledged and never found again.
+        raise ValueError("expected the collection of what is written")
     writes: list[DocumentWrite | DocumentDelete] = [
         _document(collection, write) for write in outcome.writes
     ]

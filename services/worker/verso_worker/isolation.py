@@ -106,7 +106,11 @@ class _Parts:
 
     def joined(self) -> Outcome:
         """Put the outcomes together as if they had been one."""
-        whole = Outcome(Result([]))
+        # More than one name: the collection moved between two parts. The slice is tried again.
+        [collection] = {
+            part.collection for part in self.outcomes if part.writes or part.deletes
+        } or {""}
+        whole = Outcome(Result([]), collection=collection)
         for part in self.outcomes:
             first = len(whole.result.blobs)
             for item in part.result.items:

@@ -33,7 +33,8 @@ class Machine:
             if item.blob in self.bad:
                 raise self.error
             result.items.append({"ok": True, "blob": result.add_blob(item.blob or b"")})
-        return Outcome(result, deletes=[str(item.header["id"]) for item in work.items])
+        deletes = [str(item.header["id"]) for item in work.items]
+        return Outcome(result, deletes=deletes, collection="logs")
 
 
 def work_of(count: int, kind: Kind = Kind.INGEST) -> Slice:
@@ -57,6 +58,7 @@ def test_every_good_item_has_its_own_result_and_every_bad_one_an_error_in_its_pl
         else:
             assert outcome.result.blobs[item["blob"]] == b"%d" % n
     assert outcome.deletes == [f"d{n}" for n in range(count) if n not in bad]
+    assert outcome.collection == ("logs" if outcome.deletes else "")
 
 
 def test_one_bad_item_among_64_costs_twelve_runs() -> None:
