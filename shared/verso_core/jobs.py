@@ -74,10 +74,6 @@ class Queue(StrEnum):
     BULK = "bulk"
     SCRUB = "scrub"
     TRAIN = "train"
-    CLASSIFY = "classify"
-    ANSWER = "answer"
-    SCORE = "score"
-    HEADS = "heads"
 
     @property
     def rung(self) -> bool:

@@ -27,3 +27,8 @@ def translated() -> Iterator[None]:
         if str(exc).startswith("user_script"):
             raise
         raise LedgerUnavailable(f"the ledger did not answer: {type(exc).__name__}") from exc
+    except RuntimeError as exc:
+        # uvloop, not asyncio, says so of a connection that the server closed a moment ago.
+        if "closed" not in str(exc):
+            raise
+        raise LedgerUnavailable("the ledger did not answer: the connection is closed") from exc

@@ -22,6 +22,7 @@ from verso_core.jobs import (
     MAX_TEXT_BYTES,
     Item,
     Kind,
+    Queue,
     ReconstructRequest,
     Result,
     SearchRequest,
@@ -157,3 +158,9 @@ def test_a_typing_error_in_a_request_is_not_ignored() -> None:
 
 def test_five_states_are_terminal() -> None:
     assert sum(status.terminal for status in Status) == 5
+
+
+def test_a_queue_with_bells_has_hands_in_every_worker() -> None:
+    """A worker looks around all of them; its settings name the hands of these three."""
+    rung = {queue for queue in Queue if queue.rung}
+    assert rung == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import verso_core.ledger
-from verso_core.errors import BodyTooLarge, JobUnknown, QueueFull
+from verso_core.errors import BodyTooLarge, JobUnknown, LedgerUnavailable, QueueFull
 from verso_core.jobs import Kind, Queue, SliceSpec, Status
 from verso_core.ledger import DocumentDelete, DocumentWrite, Limits, NewJob, Policy, forms
+from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import NAMES, key
 from verso_core.ledger.scripts import source
 from verso_core.record import Codec, Entry, Flag, Record
@@ -125,3 +126,10 @@ def test_an_empty_text_is_kept_and_no_text_is_not() -> None:
     assert kept(b"") == [1, b""]
     assert kept(None) == [0, b""]
     assert forms.write_args(DocumentDelete("c", "d"), uid="1", buckets=16)[0] == "d"
+
+
+def test_a_connection_that_uvloop_finds_closed_is_a_ledger_that_does_not_answer() -> None:
+    with pytest.raises(LedgerUnavailable), translated():
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>")
+    with pytest.raises(RuntimeError, match="ours"), translated():
+        raise RuntimeError("a fault of ours")
