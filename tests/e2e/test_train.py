@@ -40,9 +40,9 @@ def trained(verso: Client, training: Training) -> str:
     """Train a head and give the version that is now its canary."""
     job = verso.train(training)
     stages = {event.data.get("progress", {}).get("stage") for event in verso.events(job.id)}
-    assert {"train", "publish"} <= stages
     job = verso.wait(job.id)
     assert job.status is Status.SUCCEEDED, job.error
+    assert {"train", "publish"} <= stages
     [result] = verso.results(job.id)
     return str(result["version"])
 
@@ -51,10 +51,10 @@ def classify_new_lines(verso: Client, *, version: str) -> None:
     """Ask a promoted head about lines it has not seen, at any error rate and at a small one."""
     kinds = [kind for kind in LINES for _ in range(10)]
     texts = [LINES[kind].format(n=1000 + 7 * n) for n, kind in enumerate(kinds)]
-    found = [one.heads[0] for one in verso.classify("kinds", texts=texts)]
+    found = [one.heads[0] for one in verso.classify("events", texts=texts)]
     assert {one.version for one in found} == {version}
     assert [one.label for one in found] == kinds
-    careful = [one.heads[0] for one in verso.classify("kinds", texts=texts, accept_error=0.2)]
+    careful = [one.heads[0] for one in verso.classify("events", texts=texts, accept_error=0.2)]
     assert all(one.abstained == (one.label is None) for one in careful)
     assert all(one.label in (None, kind) for one, kind in zip(careful, kinds, strict=True))
 
@@ -72,29 +72,29 @@ def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
     verso: Client, collection: str
 ) -> None:
     assert not verso.ingest(labelled(), collection=collection).failed
-    training = Training("kinds", collection=collection, label_key="kind", licence="CC0-1.0")
+    training = Training("events", collection=collection, label_key="kind", licence="CC0-1.0")
     first = trained(verso, training)
     state = verso.registry()
-    assert (state.heads["kinds"].stable, state.heads["kinds"].canary) == (None, first)
-    assert verso.promote("kinds").heads["kinds"].stable == first
+    assert (state.heads["events"].stable, state.heads["events"].canary) == (None, first)
+    assert verso.promote("events").heads["events"].stable == first
     classify_new_lines(verso, version=first)
 
     # The records carry another key as well: its values would be other labels of the same head.
-    other = Training("kinds", collection=collection, label_key="number")
+    other = Training("events", collection=collection, label_key="number")
     job = verso.wait(verso.train(other).id)
     assert job.status is Status.FAILED
     assert isinstance(job.exception(), LabelsChanged)
     second = trained(
-        verso, Training("kinds", collection=collection, label_key="number", new_labels=True)
+        verso, Training("events", collection=collection, label_key="number", new_labels=True)
     )
-    rollout = verso.registry().heads["kinds"]
+    rollout = verso.registry().heads["events"]
     assert (rollout.stable, rollout.canary) == (first, second)
-    rollout = verso.rollback("kinds").heads["kinds"]
+    rollout = verso.rollback("events").heads["events"]
     assert (rollout.stable, rollout.canary) == (first, None)
     assert rollout.withdrawn is not None
     assert rollout.withdrawn.version == second
     with pytest.raises(RequestInvalid, match="earlier"):
-        verso.rollback("kinds")
+        verso.rollback("events")
 
 
 def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> None:
@@ -129,9 +129,9 @@ def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> 
 def test_rows_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:
     one = [{"text": f"line {n}", "label": "only"} for n in range(20)]
     with pytest.raises(TrainingDataInvalid, match="at least two labels"):
-        verso.train(Training("kinds", rows=one))
+        verso.train(Training("events", rows=one))
     with pytest.raises(TrainingDataInvalid, match="line 2"):
-        verso.train(Training("kinds", file=b'{"text": "a", "label": "b"}\n{"text": "c"}\n'))
+        verso.train(Training("events", file=b'{"text": "a", "label": "b"}\n{"text": "c"}\n'))
 
 
 def test_an_artifact_is_taken_up_tried_and_taken_back_while_texts_come_in(
