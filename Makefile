@@ -49,9 +49,7 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	  promtool check config services/monitoring/prometheus.yml && promtool test rules tests/monitoring/*.yml; \
 	  elif [ -n "$$CI" ]; then echo 'promtool not found'; exit 1; \
 	  else echo 'promtool not found (it comes with the prometheus package): alerts are not tested'; fi
-	@if command -v kubectl >/dev/null; then for overlay in k8s/overlays/*; do \
-	  kubectl kustomize $$overlay >/dev/null || exit 1; done; \
-	  else echo 'kubectl not found: the overlays are not rendered'; fi
+	$(BIN)/pytest -q tests/unit/test_deployment.py tests/unit/test_kubernetes.py tests/unit/test_monitoring.py
 
 types: $(VENV)/.installed-dev  ## mypy, strict
 	$(BIN)/mypy

@@ -29,6 +29,11 @@ def about(slice_id: str) -> Iterator[None]:
         _slice.reset(token)
 
 
+def subject() -> str | None:
+    """Give the id of the slice that the caller works on."""
+    return _slice.get()
+
+
 class JsonFormatter(logging.Formatter):
     """Write a log record as one line of JSON; what was given as ``extra`` becomes fields."""
 

@@ -1,8 +1,9 @@
 """Spans across processes, by OpenTelemetry where an operator asks for them.
 
 1. The gateway takes a caller's ``traceparent`` (W3C Trace Context) and stores its own with the job.
-2. A worker that claims a slice of the job goes on from there.
-3. Both send their spans where the standard ``OTEL_*`` environment says.
+2. A worker or trainer that claims a slice of the job goes on from there; a call of its engine or
+   of its vector store takes the trace along.
+3. Each process sends its spans where the standard ``OTEL_*`` environment says.
 
 Off, a span costs a call and a comparison, and nothing of OpenTelemetry is imported. Names and
 attributes are ids, kinds, counts and times; never texts, vectors or keys.
@@ -72,6 +73,11 @@ def span(
         about: attributes: ids, kinds, counts and times.
     """
     return _OFF if _tracer is None else _spanned(_tracer, name, parent, about)
+
+
+def inner(name: str) -> AbstractContextManager[Span | None]:
+    """Make a span of a block inside another one; nothing where no span is around."""
+    return _OFF if current() is None else span(name)
 
 
 def note(

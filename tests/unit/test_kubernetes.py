@@ -8,6 +8,7 @@ import os
 import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ Document = dict[str, Any]
 
 @functools.cache
 def render(folder: Path) -> tuple[Document, ...]:
-    kubectl = shutil.which("kubectl")
+    beside = Path(sys.executable).parent  # where its wheel puts it
+    kubectl = shutil.which("kubectl", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
     if kubectl is None:
         if os.environ.get("CI"):
             pytest.fail("kubectl is not installed")

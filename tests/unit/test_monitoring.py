@@ -19,6 +19,7 @@ from verso_core.jobs import Collection, Queue
 from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
 from verso_gateway.metrics import Metrics as GatewayMetrics
 from verso_keeper.collector import LedgerCollector
+from verso_training.service.metrics import Metrics as TrainerMetrics
 from verso_worker.metrics import Metrics as WorkerMetrics
 from verso_worker.usage import Running, Usage
 
@@ -70,6 +71,7 @@ def exposed() -> set[str]:
     """Give the names of every series the parts expose before any work was done."""
     registry = CollectorRegistry()
     WorkerMetrics(registry)
+    TrainerMetrics(registry)
     quiet = QuietWorker()
     registry.register(Usage(quiet, quiet, data=Path("/"), floor_mib=1))
     server = Server(append_ok=True, memory_bytes=1, memory_limit_bytes=2, clients=3)

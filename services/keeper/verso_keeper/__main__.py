@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
-from verso_core import telemetry
+from verso_core import telemetry, tracing
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.ledger import Ledger, check_durability, server
 from verso_core.ledger.work import connect
@@ -46,6 +46,7 @@ def main() -> int:
     """Keep until told to stop."""
     settings = KeeperSettings()
     telemetry.configure("keeper", level=settings.log_level)
+    tracing.configure("keeper")
     over = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: over.set())

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from verso_core import webhooks
+from verso_core import tracing, webhooks
 from verso_core.errors import RequestInvalid
 from verso_core.ledger import Message
 from verso_core.webhooks import DELAYS_S, Network
@@ -90,6 +90,17 @@ class Herald:
 
     def _send(self, message: Message) -> str | None:
         """Make one attempt; gives why it failed."""
+        about: dict[str, tracing.Attribute] = {
+            "verso.job": message.job_id,
+            "verso.attempt": message.attempts,
+        }
+        with tracing.span("webhook", about=about) as span:
+            reason = self._attempt(message)
+            if span is not None:
+                span.set_attribute("verso.outcome", "failed" if reason else "sent")
+        return reason
+
+    def _attempt(self, message: Message) -> str | None:
         now = self._clock()
         body = json.dumps(body_of(message), separators=(",", ":")).encode()
         hook = message.webhook

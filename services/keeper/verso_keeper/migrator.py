@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Accepted, JobRecord, NewJob
@@ -90,15 +91,17 @@ class Migrator:
         params = {"collection": state.collection, "step": "work"}
         # Whoever asks for the same step asks for the same job, before and after a restart.
         where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
-        accepted = self._ledger.accept(
-            NewJob(
-                kind=Kind.MIGRATE,
-                queue=Queue.BULK,
-                slices=list(cut(Kind.MIGRATE, params, [Item(header)])),
-                tenant=TENANT,
-                idempotency=(f"migrate-{state.target}-{state.started}-{where}", "migrate"),
+        with tracing.span("migrate", about={"verso.stage": state.stage}):
+            accepted = self._ledger.accept(
+                NewJob(
+                    kind=Kind.MIGRATE,
+                    queue=Queue.BULK,
+                    slices=list(cut(Kind.MIGRATE, params, [Item(header)])),
+                    tenant=TENANT,
+                    idempotency=(f"migrate-{state.target}-{state.started}-{where}", "migrate"),
+                    trace=tracing.current(),
+                )
             )
-        )
         self._move(state, job=accepted.job_id)
 
     def _take_in(self, state: Migration, job_id: str) -> None:

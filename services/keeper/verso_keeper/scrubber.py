@@ -19,6 +19,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Scrub
@@ -109,15 +110,17 @@ class Scrubber:
         header = {"first": first, "count": count, "spend_s": SPEND_S}
         # Whoever asks for the same step asks for the same job, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
-        accepted = self._ledger.accept(
-            NewJob(
-                kind=Kind.SCRUB,
-                queue=Queue.SCRUB,
-                slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(header)])),
-                tenant=TENANT,
-                idempotency=(key, "scrub"),
+        with tracing.span("scrub"):
+            accepted = self._ledger.accept(
+                NewJob(
+                    kind=Kind.SCRUB,
+                    queue=Queue.SCRUB,
+                    slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(header)])),
+                    tenant=TENANT,
+                    idempotency=(key, "scrub"),
+                    trace=tracing.current(),
+                )
             )
-        )
         self._ledger.scrub_move(
             state.turn,
             Move(set={"collection": name, "bucket": first, "job": accepted.job_id}),

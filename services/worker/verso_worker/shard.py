@@ -30,6 +30,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
+from verso_core import telemetry, tracing
 from verso_core.errors import (
     CollectionExists,
     DiskFull,
@@ -298,7 +299,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--index-above", type=int, default=50_000, help="points without an index")
     parser.add_argument("--quiet-s", type=float, default=30.0, help="wait before optimising")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s shard %(levelname)s %(message)s")
+    telemetry.configure("vectors")
+    tracing.configure("vectors")
     limits = Limits(
         floor_bytes=given.floor_mib << 20, index_above=given.index_above, quiet_s=given.quiet_s
     )

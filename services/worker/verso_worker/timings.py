@@ -20,7 +20,7 @@ class Timings:
     def phase(self, name: str) -> Iterator[None]:
         """Add the time of the block to a phase."""
         start = time.perf_counter()
-        with tracing.span(name):
+        with tracing.inner(name):
             try:
                 yield
             finally:

@@ -23,6 +23,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
+from verso_core import tracing
 from verso_core.errors import CollectionExists, VectorsUnavailable
 from verso_core.jobs import Filter, Precision
 from verso_worker import points_file
@@ -435,9 +436,9 @@ class QdrantVectors:
 
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
-        """Turn the library's errors into ours."""
+        """Turn the library's errors into ours, and make one span of what is asked."""
         try:
-            with self._turn:
+            with tracing.inner("qdrant"), self._turn:
                 yield
         except UnexpectedResponse as exc:
             if exc.status_code == _NOT_FOUND:

@@ -4,7 +4,8 @@ One connection carries one call at a time: a request, then its reply. A caller t
 calls in flight opens several connections, and :class:`Client` keeps a pool of them.
 
     message  = u32 length, little endian, then one frame (verso_core.frame)
-    request  = frame with header {"op": name, "header": {...}} and the call's blobs
+    request  = frame with header {"op": name, "header": {...}} and the call's blobs; with what
+               there is of {"trace": traceparent, "slice": id}, whose work the call belongs to
     reply    = frame with header {"header": {...}} and blobs, or {"error": error body}
 
 The operation ``ping`` is answered by the server itself and never waits for a busy handler.
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from verso_core import telemetry, tracing
 from verso_core.errors import (
     EngineUnavailable,
     FrameInvalid,
@@ -128,7 +130,7 @@ class Server:
             handler = self._handlers.get(op)
             if handler is None:
                 raise RequestInvalid(f"expected one of {sorted(self._handlers)}, got {op!r}")
-            with self._turns:
+            with _told(op, message), self._turns:
                 header, reply = handler(message.get("header", {}), blobs)
             return _bounded(pack({"header": header}, reply))
         except VersoError as exc:
@@ -201,13 +203,16 @@ class Client:
             VersoError: what the handler raised, as the class it raised.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        request = _bounded(pack({"op": op, "header": header or {}}, blobs))
+        message: dict[str, Any] = {"op": op, "header": header or {}}
+        whose = {"trace": tracing.current(), "slice": telemetry.subject()}
+        message |= {key: value for key, value in whose.items() if value is not None}
+        request = _bounded(pack(message, blobs))
         with self._counted():
             answer = self._exchange(op, request, limit_s=limit_s)
-        message, reply = unpack(answer)
-        if "error" in message:
-            raise from_body(message["error"])
-        return message.get("header", {}), reply
+        found, reply = unpack(answer)
+        if "error" in found:
+            raise from_body(found["error"])
+        return found.get("header", {}), reply
 
     def _exchange(self, op: str, request: bytes, *, limit_s: float) -> bytes:
         deadline = time.monotonic() + limit_s
@@ -272,6 +277,17 @@ class Client:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+@contextlib.contextmanager
+def _told(op: str, message: Mapping[str, Any]) -> Iterator[None]:
+    """Let logs name the slice that a call belongs to, and its trace the call, wait included."""
+    with contextlib.ExitStack() as stack:
+        if (slice_id := message.get("slice")) is not None:
+            stack.enter_context(telemetry.about(slice_id))
+        if (trace := message.get("trace")) is not None:
+            stack.enter_context(tracing.span(op, parent=trace))
+        yield
 
 
 def _listen(path: Path) -> socket.socket:

@@ -7,6 +7,7 @@ from typing import Any
 
 import redis
 
+from verso_core import tracing
 from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
 from verso_core.ledger.scripts import source
@@ -22,7 +23,7 @@ class Steps:
         self._scripts: dict[str, Any] = {}
 
     def _run(self, step: str, args: Sequence[forms.Arg]) -> Any:
-        with translated():
+        with tracing.inner(f"ledger {step}"), translated():
             return self._script(step)(args=args)
 
     def _script(self, step: str) -> Any:

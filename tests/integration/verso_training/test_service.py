@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from prometheus_client import CollectorRegistry
 
 from verso_core import heads, registry
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
@@ -25,6 +26,7 @@ from verso_core.registry import Channel
 from verso_core.training import Labelled, pack_rows
 from verso_training.service import job as training_job
 from verso_training.service.desk import Trainer
+from verso_training.service.metrics import Metrics
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 pytestmark = pytest.mark.timeout(300)
@@ -51,9 +53,10 @@ class Bench:
         registry.assign(self.models, Channel.STABLE, "tiny")
         self.work = root / "training"
         self.heartbeat = root / "heartbeat"
+        self.figures = CollectorRegistry()
         self.trainer = Trainer(
-            ledger, models=self.models, work=self.work, owner="t", lease_s=3.0, threads=1,
-            heartbeat_file=self.heartbeat,
+            ledger, Metrics(self.figures), models=self.models, work=self.work, owner="t",
+            lease_s=3.0, threads=1, heartbeat_file=self.heartbeat,
         )  # fmt: skip
 
     def ask(self, rows: list[Labelled], **params: Any) -> str:
@@ -69,6 +72,10 @@ class Bench:
         item = Item({"rows": len(rows)}, pack_rows(rows))
         slices = list(cut(Kind.TRAIN, wanted | params, [item]))
         return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+
+    def ended(self, outcome: str) -> float | None:
+        """Give how many trainings are counted to have ended so."""
+        return self.figures.get_sample_value("verso_trainings_total", {"status": outcome})
 
     def error(self, job_id: str) -> str:
         record = self.ledger.job(job_id)
@@ -139,6 +146,7 @@ def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
     told = asyncio.run(_told(valkey_url, job_id))
     assert any(one and "validation_loss" in one.get("metrics", {}) for one in told)
     assert bench.left_behind() == []
+    assert (bench.ended("retried"), bench.ended("done")) == (1, 1)
 
 
 async def _told(url: str, job_id: str) -> list[Any]:
@@ -162,6 +170,7 @@ def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> No
     assert bench.ledger.job(job_id).status is Status.CANCELLED
     assert registry.read(bench.models).heads == {}
     assert bench.left_behind() == []
+    assert bench.ended("stale") == 1
 
 
 def test_a_trainer_that_stops_gives_its_job_back_uncounted(bench: Bench) -> None:
@@ -172,6 +181,7 @@ def test_a_trainer_that_stops_gives_its_job_back_uncounted(bench: Bench) -> None
     record = bench.ledger.job(job_id)
     assert not record.status.terminal
     assert bench.ledger.depths()[Queue.TRAIN].queued == 1
+    assert bench.ended("stopped") == 1
     assert (bench.work / job_id / "rows.jsonl").exists()
 
 
@@ -197,6 +207,7 @@ def test_a_recipe_that_cannot_be_followed_fails_at_once(
     assert bench.trainer.step()
     assert bench.error(job_id) == "request_invalid"
     assert bench.left_behind() == []
+    assert bench.ended("failed") == 1
 
 
 def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -42,6 +47,56 @@ def exporter() -> Iterator[InMemorySpanExporter]:
     tracing.use(provider)
     yield exporter
     tracing.use(None)
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes spans over OTLP, as the children of a worker send them."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        super().__init__(("127.0.0.1", 0), _Taking)
+
+    def spans(self) -> set[tuple[str, str, str]]:
+        """Give what came: service, span, and the trace's id."""
+        return {
+            (_service(resource.resource), span.name, span.trace_id.hex())
+            for body in list(self.bodies)
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        }
+
+
+class _Taking(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _service(resource: Any) -> str:
+    [name] = [one.value.string_value for one in resource.attributes if one.key == "service.name"]
+    return str(name)
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """Where processes that are started from here on send their spans."""
+    with Collector() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -116,6 +171,25 @@ def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
     assert ["commit", "ingest work", request] in paths
     assert ["ingest verify", request] in paths
     assert SECRET not in "".join(one.to_json() for one in made)
+
+
+def test_a_trace_goes_on_inside_the_engine_and_the_vector_store(
+    collector: Collector, exporter: InMemorySpanExporter, desk: Desk, valkey_url: str
+) -> None:
+    """They are processes of their own, and send their spans themselves."""
+    body = {"documents": [{"id": "one", "text": SECRET}]}
+    asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
+    wanted = {
+        ("verso-engine", "encode", TRACE),
+        ("verso-engine", "tokenize", TRACE),
+        ("verso-vectors", "put", TRACE),
+    }
+    deadline = time.monotonic() + 60
+    while not wanted <= collector.spans():
+        assert time.monotonic() < deadline, collector.spans()
+        time.sleep(0.1)
+    assert {trace for _, _, trace in collector.spans()} == {TRACE}  # pings and scrapes have none
+    assert SECRET.encode() not in b"".join(collector.bodies)
 
 
 def test_embeds_that_run_together_are_told_in_each_ones_trace(

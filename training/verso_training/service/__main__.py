@@ -11,13 +11,18 @@ import signal
 import sys
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from verso_core import telemetry
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+
+from verso_core import telemetry, tracing
 from verso_core.errors import LedgerUnavailable, VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ear, Ledger
 from verso_core.ledger.work import connect
 from verso_training.service.desk import Trainer
+from verso_training.service.metrics import Metrics
 from verso_training.service.settings import TrainerSettings
 
 _LISTEN_S = 2.0
@@ -28,12 +33,15 @@ def main() -> int:
     """Serve until told to stop."""
     settings = TrainerSettings()
     telemetry.configure("trainer", level=settings.log_level)
+    tracing.configure("trainer")
     over = threading.Event()
     client = connect(settings.redis_url)
     ledger = Ledger(client)
     owner = f"{settings.trainer_name}-{uuid.uuid4().hex[:8]}"
+    registry = CollectorRegistry()
     trainer = Trainer(
         ledger,
+        Metrics(registry),
         models=settings.models,
         work=settings.data / "training",
         owner=owner,
@@ -49,7 +57,8 @@ def main() -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, stop)
     _log.info("training")
-    _serve(trainer, Ear(client, Queue.TRAIN), over)
+    with _metrics(settings.metrics_port, registry):
+        _serve(trainer, Ear(client, Queue.TRAIN), over)
     try:
         ledger.forget_trainer(owner)
     except VersoError as error:
@@ -57,6 +66,21 @@ def main() -> int:
     ledger.close()
     _log.info("stopped")
     return 0
+
+
+@contextmanager
+def _metrics(port: int, registry: CollectorRegistry) -> Iterator[None]:
+    if not port:
+        yield
+        return
+    ProcessCollector(registry=registry)
+    server, thread = start_http_server(port, registry=registry)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _serve(trainer: Trainer, ear: Ear, over: threading.Event) -> None:

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from verso_core import registry, telemetry
+from verso_core import registry, telemetry, tracing
 from verso_core.errors import (
     DiskFull,
     LedgerUnavailable,
@@ -38,10 +38,11 @@ from verso_core.errors import (
 )
 from verso_core.heads import Portion
 from verso_core.jobs import Queue, Result, Slice, read_slice
-from verso_core.ledger import Lease, Ledger
+from verso_core.ledger import Commit, Lease, Ledger
 from verso_core.manifest import MANIFEST_NAME, Manifest
 from verso_core.registry import Channel
 from verso_training.service import harvest, process
+from verso_training.service.metrics import Metrics
 from verso_training.service.process import RESULT_NAME, Stopped
 
 _RETRY_S = 1.0
@@ -58,6 +59,7 @@ class Trainer:
         ledger: the truth about jobs.
         models: folder with the registry, published into.
         work: folder of trainings under way.
+        metrics: what is counted.
         owner: this trainer's name.
         lease_s: length of a lease, seconds.
         threads: cores that a training may use.
@@ -67,6 +69,7 @@ class Trainer:
     def __init__(
         self,
         ledger: Ledger,
+        metrics: Metrics,
         *,
         models: Path,
         work: Path,
@@ -76,6 +79,7 @@ class Trainer:
         heartbeat_file: Path | None = None,
     ) -> None:
         self._ledger = ledger
+        self._metrics = metrics
         self._models = models
         self._work = work
         self._owner = owner
@@ -102,32 +106,44 @@ class Trainer:
         """
         leases = self._ledger.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
         for lease in leases:
-            with telemetry.about(lease.slice_id), self._held(lease) as lost:
-                self._hold(lease, lost)
+            traced = tracing.span("train work", parent=lease.trace, about=_about(lease))
+            running = self._metrics.running()
+            with telemetry.about(lease.slice_id), running, traced as span:
+                with self._held(lease) as lost:
+                    outcome = self._hold(lease, lost)
+                if span is not None:
+                    span.set_attribute("verso.outcome", outcome)
+            self._metrics.ended(outcome)
         return bool(leases)
 
-    def _hold(self, lease: Lease, lost: threading.Event) -> None:
+    def _hold(self, lease: Lease, lost: threading.Event) -> str:
+        """Do one job and end it; name what came of it."""
         folder = self._work / lease.job_id
         try:
             result = self._train(lease, read_slice(lease.payload), folder, lost)
         except Stopped:
             if not lost.is_set():
                 self._ledger.release(lease)
-                return  # its rows stay for the next attempt
+                return "stopped"  # its rows stay for the next attempt
             _log.info("the training is no longer wanted")
+            outcome = "stale"
         except VersoError as error:
             _log.warning("the training failed: %s", error.detail, extra={"code": error.code})
             if error.retryable and not isinstance(error, DiskFull):
                 self._ledger.retry(lease, error, delay_s=_RETRY_S)
-                return
+                return "retried"
             # A full disk may have room again, but to train anew by itself would fill it anew.
             self._ledger.fail(lease, error)
+            outcome = "failed"
         except OSError as exc:
             _log.exception("the training failed")
             self._ledger.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
+            outcome = "failed"
         else:
-            self._ledger.commit(lease, result.pack(), ok=1, errors=0)
+            committed = self._ledger.commit(lease, result.pack(), ok=1, errors=0)
+            outcome = "stale" if committed is Commit.STALE else "done"
         shutil.rmtree(folder, ignore_errors=True)
+        return outcome
 
     def _train(self, lease: Lease, work: Slice, folder: Path, lost: threading.Event) -> Result:
         def stopped() -> bool:
@@ -135,7 +151,8 @@ class Trainer:
 
         head = str(work.params["head"])
         folder.mkdir(parents=True, exist_ok=True)
-        self._prepare(lease, work, folder, stopped=stopped)
+        with self._metrics.phase("rows"):
+            self._prepare(lease, work, folder, stopped=stopped)
         history: list[dict[str, Any]] = []
         told = 0.0
 
@@ -152,13 +169,15 @@ class Trainer:
         if not (folder / RESULT_NAME).exists():
             tell({"stage": "train", "share": 0.0})
             environment = {"OMP_NUM_THREADS": str(self._threads)}
-            process.run(folder, environment=environment, tell=tell, stopped=stopped)
+            with self._metrics.phase("train"):
+                process.run(folder, environment=environment, tell=tell, stopped=stopped)
         result = json.loads((folder / RESULT_NAME).read_bytes())
         if result.get("error") is not None:
             raise from_body(result["error"])
         tell({"stage": "publish", "share": 1.0})
         share = float(work.params["share"])
-        registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
+        with self._metrics.phase("publish"):
+            registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
         _log.info("head %s %s is the canary", head, result["version"])
         return Result([{"ok": True, "channel": Channel.CANARY, "history": history} | result])
 
@@ -235,6 +254,10 @@ class Trainer:
         finally:
             over.set()
             thread.join()
+
+
+def _about(lease: Lease) -> dict[str, tracing.Attribute]:
+    return {"verso.job": lease.job_id, "verso.attempt": lease.fence}
 
 
 def _alive(draft: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from verso_core import tracing
 from verso_core.errors import AttemptsExhausted, from_body
 from verso_core.heads import Portion
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
@@ -83,6 +84,7 @@ def fetch(
             tenant=TENANT,
             idempotency=(f"rows-{job_id}", "rows"),
             keep_s=_KEEP_S,
+            trace=tracing.current(),
         )
     )
     _await(ledger, accepted.job_id, stopped)

@@ -33,6 +33,7 @@ class TrainerSettings(BaseSettings):
     data: Path = Field(default=Path("verso-data"), description="folder for trainings under way")
     threads: int = Field(default=2, ge=1, description="cores that a training may use")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
+    metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
     heartbeat_file: Path | None = Field(
         default=None, description="touched while the trainer polls; for liveness probes"
     )

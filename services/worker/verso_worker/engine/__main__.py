@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from verso_core import manifest, telemetry
+from verso_core import manifest, telemetry, tracing
 from verso_core.errors import VersoError
 from verso_worker.child import refuse
 from verso_worker.engine.head_operations import head_handlers
@@ -33,6 +33,7 @@ def main() -> None:
     """Load, check, serve."""
     arguments = _arguments()
     telemetry.configure("engine")
+    tracing.configure("engine")
     try:
         service, heads, info = _load(arguments)
     except VersoError as exc:
