@@ -100,7 +100,7 @@ def test_compose_follows_the_specification_and_names_only_what_it_defines() -> N
 
 def test_compose_names_files_that_exist_and_hardens_our_services() -> None:
     compose = documents(ROOT / "docker-compose.yml")[0]
-    for name in ("gateway", "worker", "keeper", "trainer"):
+    for name in ("gateway", "worker", "worker-gpu", "keeper", "trainer"):
         service = compose["services"][name]
         assert (ROOT / service["build"]["dockerfile"]).is_file()
         assert service["read_only"] is True
@@ -111,6 +111,18 @@ def test_compose_names_files_that_exist_and_hardens_our_services() -> None:
                 assert (ROOT / volume.partition(":")[0]).exists(), volume
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), port
+
+
+def test_a_gpu_worker_is_a_worker_with_a_device() -> None:
+    services = documents(ROOT / "docker-compose.yml")[0]["services"]
+    worker, on_gpu = services["worker"], services["worker-gpu"]
+    own = {"build", "environment", "profiles", "deploy"}
+    assert {key: worker[key] for key in worker.keys() - own} == {
+        key: on_gpu[key] for key in on_gpu.keys() - own
+    }
+    assert on_gpu["environment"] == worker["environment"] | {"VERSO_DEVICE": "cuda"}
+    assert on_gpu["build"]["args"]["EXTRA"] == "worker-gpu"
+    assert on_gpu["profiles"] == ["gpu"]
 
 
 def test_the_durable_server_is_set_up_alike_everywhere() -> None:

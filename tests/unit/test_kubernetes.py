@@ -96,6 +96,15 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return True
 
 
+def with_component(component: str, overlay: str, folder: Path) -> Path:
+    """Give an overlay that uses a component, in a copy of the tree: kustomize looks no further."""
+    shutil.copytree(ROOT / "k8s", folder / "k8s")
+    shutil.copytree(ROOT / "services/monitoring", folder / "services/monitoring")
+    path = folder / "k8s/overlays" / overlay / "kustomization.yaml"
+    path.write_text(path.read_text() + f"components: [../../components/{component}]\n")
+    return path.parent
+
+
 @each_overlay
 def test_an_overlay_renders_to_valid_objects(overlay: str) -> None:
     documents = rendered(overlay)
@@ -232,8 +241,11 @@ def test_keda_scales_a_deployment_whose_number_nobody_else_sets() -> None:
     assert scaled["spec"]["fallback"]["replicas"] >= 1
 
 
-def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by() -> None:
-    documents = rendered("prometheus-operator")
+def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by(
+    tmp_path: Path,
+) -> None:
+    overlay = with_component("trainer", "prometheus-operator", tmp_path)
+    documents = render(overlay)
     services = list(of_kind(documents, "Service"))
     config = yaml.safe_load((ROOT / "services/monitoring/prometheus.yml").read_text())
     jobs = set()
@@ -258,12 +270,7 @@ def test_the_operators_rules_are_the_rules() -> None:
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> None:
-    """A copy of the tree, since kustomize takes nothing from outside a root's neighbours."""
-    shutil.copytree(ROOT / "k8s", tmp_path / "k8s")
-    shutil.copytree(ROOT / "services/monitoring", tmp_path / "services/monitoring")
-    path = tmp_path / "k8s/overlays/cpu/kustomization.yaml"
-    path.write_text(path.read_text() + f"components: [../../components/{component}]\n")
-    documents = render(path.parent)
+    documents = render(with_component(component, "cpu", tmp_path))
     for document in documents:
         validate(document)
     [worker] = [
