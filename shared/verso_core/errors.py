@@ -16,12 +16,14 @@
     │   └── HeadInvalid                a head's folder that must not be served
     ├── BackupInvalid                  a backup folder that must not be restored
     ├── FrameInvalid                   bytes on an inner wire that are not a frame
+    ├── ResultLost                     a result's file that is gone or damaged
     ├── JobEnded
     │   ├── DeadlineExpired            ├── Cancelled           └── AttemptsExhausted
     └── Unavailable                    try again later
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
-        ├── DurabilityMissing          ├── CollectionBusy      └── TrainerUnavailable
+        ├── DurabilityMissing          ├── CollectionBusy      ├── TrainerUnavailable
+        └── ResultsUnavailable
 
 An error has a stable ``code`` (part of the API: never renamed), says whether trying again can help
 (``retryable``), and a message that tells what was expected and what came. It knows nothing of HTTP;
@@ -221,6 +223,12 @@ class FrameInvalid(VersoError):
     code = "frame_invalid"
 
 
+class ResultLost(VersoError):
+    """Raised when the file of a large result is gone or is not what was written."""
+
+    code = "result_lost"
+
+
 class JobEnded(VersoError):
     """Raised when a job reached a terminal state other than success."""
 
@@ -308,6 +316,12 @@ class CollectionBusy(Unavailable):
     """Raised when a backup or a migration needs a collection to stay as it is for a moment."""
 
     code = "collection_busy"
+
+
+class ResultsUnavailable(Unavailable):
+    """Raised when the folder of large results cannot be read or written."""
+
+    code = "results_unavailable"
 
 
 def _tree(cls: type[VersoError]) -> dict[str, type[VersoError]]:

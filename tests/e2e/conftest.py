@@ -44,13 +44,22 @@ class Platform:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.options: list[str] = []
+        self.prefix: list[str] = []
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self.output = data.parent / f"{data.name}.up.txt"
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Start it and wait until it says that it is ready."""
-        argv = [sys.executable, "-m", "verso_standalone", "up", "--data", str(self.data)]
+        argv = [
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "verso_standalone",
+            "up",
+            "--data",
+            str(self.data),
+        ]
         argv += ["--port", str(self.port), "--artifact", str(self.artifact), "--threads", "1"]
         argv += self.options
         with self.output.open("wb") as output:

@@ -35,6 +35,7 @@ MOUNTS = {
     "backup": {"/data/artifacts", "/data/heads"},
     "model-image": {"/opt/models"},
     "model-init": {"/opt/models"},
+    "results": {"/results"},
     "trainer": {"/opt/models"},
 }
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)

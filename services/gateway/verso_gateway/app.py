@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from verso_core.errors import NotFound, RequestInvalid, VersoError
 from verso_core.ledger import AsyncLedger, Limits
+from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
 from verso_gateway.bells import Bells
 from verso_gateway.catalogue import Catalogue
@@ -118,6 +119,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
         closing = asyncio.Event()
         ledger = AsyncLedger.from_url(settings.redis_url)
         bells = Bells(settings.broker_url, metrics=metrics)
+        files = ResultFiles(settings.results)
         limits = Limits(
             max_slices=settings.queue_limit_slices,
             max_bytes=settings.queue_limit_bytes,
@@ -126,10 +128,12 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
         app.state.context = Context(
             settings=settings,
             ledger=ledger,
+            files=files,
             catalogue=Catalogue(ledger),
             desk=Desk(
                 ledger,
                 bells,
+                files=files,
                 metrics=metrics,
                 limits=limits,
                 keep_s=settings.keep_s,

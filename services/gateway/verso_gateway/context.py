@@ -9,6 +9,7 @@ from fastapi import Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
 from verso_core.ledger import AsyncLedger
+from verso_core.result_files import ResultFiles
 from verso_gateway.auth import Gate
 from verso_gateway.catalogue import Catalogue
 from verso_gateway.metrics import Metrics
@@ -22,6 +23,7 @@ class Context:
 
     settings: Settings
     ledger: AsyncLedger
+    files: ResultFiles
     catalogue: Catalogue
     desk: Desk
     metrics: Metrics

@@ -57,6 +57,7 @@ STATUSES: dict[str, int] = {
     "attempts_exhausted": 500,
     "cancelled": 409,
     "labels_changed": 409,
+    "result_lost": 410,
     "deadline_expired": 504,
     "queue_full": 429,
     "unavailable": 503,
@@ -67,6 +68,7 @@ STATUSES: dict[str, int] = {
     "trainer_unavailable": 503,
     "durability_missing": 503,
     "collection_busy": 503,
+    "results_unavailable": 503,
     "disk_full": 507,
 }
 """HTTP status of every error code (a test keeps it complete)."""

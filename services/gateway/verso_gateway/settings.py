@@ -45,6 +45,9 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = Field(
         default=None, description="hashed API keys, one a line; needed beyond loopback"
     )
+    results: Path | None = Field(
+        default=None, description="folder of results too large for the ledger, shared with workers"
+    )
     body_limit_bytes: int = Field(
         default=16 * _MIB, ge=1024, description="largest JSON body, bytes"
     )

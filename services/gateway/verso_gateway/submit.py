@@ -12,7 +12,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verso_core import tracing
 from verso_core.errors import (
@@ -26,6 +26,8 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Kind, Queue, Result, SliceSpec, Status
 from verso_core.ledger import URGENCY, Accepted, AsyncLedger, JobRecord, Limits, NewJob, Outcome
+from verso_core.result_files import ResultFiles, is_reference
+from verso_gateway import pages
 from verso_gateway.bells import Bells
 from verso_gateway.metrics import Metrics
 
@@ -66,6 +68,7 @@ class Desk:
         ledger: AsyncLedger,
         bells: Bells,
         *,
+        files: ResultFiles,
         metrics: Metrics,
         limits: Limits,
         keep_s: int,
@@ -73,6 +76,7 @@ class Desk:
     ) -> None:
         self._ledger = ledger
         self._bells = bells
+        self._files = files
         self._metrics = metrics
         self._limits = limits
         self._keep_s = keep_s
@@ -131,11 +135,18 @@ class Desk:
                 return Outcome(await self._ledger.job(placed.job_id), [])
             if placed.replayed:
                 record = await self.wait(placed.job_id, wait_s)
-                return Outcome(record, await self._ledger.results(placed.job_id))
+                results = await self._ledger.results(placed.job_id)
+                return await self._whole(Outcome(record, results))
             with tracing.span("wait", about={"verso.job": job_id}):
                 outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
         self._metrics.waited(ended=outcome.record.status.terminal)
-        return outcome
+        return await self._whole(outcome)
+
+    async def _whole(self, outcome: Outcome) -> Outcome:
+        if not any(row is not None and is_reference(row) for row in outcome.results):
+            return outcome
+        found = await pages.whole(self._files, outcome.record.job_id, outcome.results)
+        return replace(outcome, results=found)
 
     async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
         """Wait until a job ends, the time is over, or the gateway is told to stop."""

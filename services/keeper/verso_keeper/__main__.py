@@ -1,9 +1,10 @@
-"""``python -m verso_keeper``: seven duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: eight duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 ring      every second   a door-bell for every queue with due work
 probe     every second   have a text embedded when none was lately
 drop      every second   delete verified raw texts, sweep deleted collections
+sweep     every second   remove large results of jobs that have expired, a part at a time
 tell      every second   send webhooks what has become of jobs
 scrub     every second   have stored records read again, a few buckets at a time
 migrate   every second   bring migrations of collections forward
@@ -25,6 +26,7 @@ from verso_core import telemetry, tracing
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.ledger import Ledger, check_durability, server
 from verso_core.ledger.work import connect
+from verso_core.result_files import ResultFiles
 from verso_core.webhooks import networks
 from verso_keeper.bells import Bells
 from verso_keeper.collector import LedgerCollector
@@ -35,6 +37,7 @@ from verso_keeper.reaper import Reaper
 from verso_keeper.rounds import Rounds
 from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
+from verso_keeper.sweeper import Sweeper
 
 _EVERY_S = 1.0
 _STOP_S = 5.0
@@ -84,6 +87,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         )
         migrator = Migrator(ledger, clock=time.time)
 
+        sweeper = Sweeper(ResultFiles(settings.results), ledger.known_jobs)
         herald = Herald(ledger, allowed=networks(settings.webhook_allow))
         stack.callback(herald.close)
 
@@ -96,6 +100,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Rounds("ring", lambda: bells.ring(reaper.due), every_s=_EVERY_S),
             Rounds("probe", prober.step, every_s=_EVERY_S),
             Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
+            Rounds("sweep", sweeper.step, every_s=_EVERY_S),
             Rounds("tell", herald.step, every_s=_EVERY_S),
             Rounds("scrub", scrubber.step, every_s=_EVERY_S),
             Rounds("migrate", migrator.step, every_s=_EVERY_S),

@@ -35,6 +35,9 @@ class KeeperSettings(BaseSettings):
         validate_default=True,
         description="Celery's door-bells; may be lost",
     )
+    results: Path | None = Field(
+        default=None, description="folder of results too large for the ledger, shared with workers"
+    )
     lease_s: float = Field(
         default=10.0, gt=0, description="the workers' lease; they beat three times in it"
     )

@@ -5,6 +5,7 @@
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
     DIR/models/         artifacts and heads that are served, with their registry
+    DIR/results/        results of jobs that are too large for the ledger, while the jobs are kept
     DIR/...             what the worker keeps, above all the vectors
 
 The lock is inherited by every child process. When the supervisor is killed, the kernel kills its
@@ -48,6 +49,10 @@ class DataFolder:
     @property
     def models(self) -> Path:
         return self.root / "models"
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
 
     def prepare(self) -> None:
         """Make the folder and its parts; nobody but the owner may look inside."""

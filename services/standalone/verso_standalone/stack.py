@@ -208,6 +208,7 @@ class Stack:
             "VERSO_DATA": str(self.folder.root),
             "VERSO_RUN": str(self.folder.run_folder()),
             "VERSO_MODELS": str(self.folder.models),
+            "VERSO_RESULTS": str(self.folder.results),
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),
             "VERSO_THREADS": str(config.threads),

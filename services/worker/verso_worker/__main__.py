@@ -27,6 +27,7 @@ from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ear, Ledger, check_durability
 from verso_core.ledger.work import connect
+from verso_core.result_files import ResultFiles
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
 from verso_worker.headshelf import HeadShelf
@@ -113,6 +114,11 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             lease_s=settings.lease_s,
             settle_s=settings.settle_s,
             raw_grace_s=settings.raw_grace_s,
+            results=ResultFiles(
+                settings.results,
+                inline_bytes=settings.result_inline_bytes,
+                floor_bytes=settings.free_floor_mib << 20,
+            ),
             ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
             linger_s=settings.linger_s,
             trials=Trials(

@@ -22,8 +22,9 @@ from functools import partial
 
 from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
-from verso_core.jobs import Kind, Queue, Slice, read_slice
+from verso_core.jobs import Kind, Queue, Result, Slice, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, Ear, End, Lease, Ledger, Phase
+from verso_core.result_files import ResultFiles
 from verso_worker.hands import Hands
 from verso_worker.heart import Heart
 from verso_worker.isolation import isolate, worth_isolating
@@ -36,6 +37,8 @@ _RETRY_S = 1.0
 _GC_BATCH = 64
 _TOGETHER = 16  # embed slices of one engine call: more would make the first wait for the last
 _NOTE_S = 1.0
+# What the platform's own parts ask for; they read the ledger alone.
+_FOR_PARTS = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
 _HEED_S = 0.5  # a hand that listens heeds the worker's end so often
 _log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class Desk:
         lease_s: length of a lease, seconds.
         settle_s: from a commit to its independent verify, seconds.
         raw_grace_s: from a passed verify to the drop of the text, seconds.
+        results: where results go that are too large for the ledger; None keeps all in the ledger.
         ears: where a hand hears of new work; a queue without one has hands that do not linger.
         linger_s: how long a hand listens before it goes back to sleep, seconds.
         trials: where a canary gets its share of the jobs; None where there is never one.
@@ -70,6 +74,7 @@ class Desk:
         lease_s: float,
         settle_s: float,
         raw_grace_s: float,
+        results: ResultFiles | None = None,
         ears: Mapping[Queue, Ear] | None = None,
         linger_s: float = 0.0,
         trials: Trials | None = None,
@@ -80,6 +85,7 @@ class Desk:
         self._metrics = metrics
         self._owner = owner
         self._hands = {queue: Hands(n) for queue, n in hands.items()}
+        self._results = results or ResultFiles(None)
         self._ears = dict(ears or {})
         self._linger_s = linger_s
         self._trials = trials
@@ -198,7 +204,7 @@ class Desk:
                 for lease, result in zip(leases, results, strict=True):
                     result.timings_ms["queue"] = lease.waited_ms
                     errors = len(result.items) - result.ok
-                    ends.append(End(lease, result.pack(), ok=result.ok, errors=errors))
+                    ends.append(End(lease, self._kept(lease, result), ok=result.ok, errors=errors))
                 commits = self._ledger.commit_all(ends)
             except Exception as error:  # noqa: BLE001  # alone each meets its own fault
                 _log.warning("embeds are run one by one: %s", type(error).__name__)
@@ -270,7 +276,7 @@ class Desk:
                 raise
             outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
-        result = outcome.result.pack()
+        result = self._kept(lease, outcome.result)
         with tracing.span("commit"):
             committed = self._ledger.commit(
                 lease,
@@ -290,6 +296,13 @@ class Desk:
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
             self._note_embed()
         return "done"
+
+    def _kept(self, lease: Lease, result: Result) -> bytes:
+        """Give what the ledger is to hold of a result; a large one is in its file by then."""
+        frame = result.pack()
+        if lease.kind in _FOR_PARTS:
+            return frame
+        return self._results.keep(lease.job_id, lease.number, frame)
 
     def _run(self, lease: Lease, work: Slice) -> Outcome:
         """Run a slice: with the canary in its turn; what that fails, with the stable artifact."""

@@ -43,6 +43,14 @@ class WorkerSettings(BaseSettings):
     models: Path = Field(
         default=Path("models"), description="folder of artifacts and heads, with their registry"
     )
+    results: Path | None = Field(
+        default=None,
+        description="folder of results too large for the ledger, the same for gateway and keeper; "
+        "unset, the ledger holds all",
+    )
+    result_inline_bytes: int = Field(
+        default=65536, ge=0, description="largest result that stays in the ledger, bytes"
+    )
     qdrant_url: str | None = Field(
         default=None, description="a Qdrant server; unset, vectors are kept in data/vectors"
     )
@@ -63,7 +71,9 @@ class WorkerSettings(BaseSettings):
         default=900.0, ge=0, description="from a passed verify to the drop of the text, seconds"
     )
     free_floor_mib: int = Field(
-        default=256, ge=0, description="the vector store refuses to write below so much free disk"
+        default=256,
+        ge=0,
+        description="vectors and large results are not written below so much free disk",
     )
     drain_s: float = Field(default=30.0, gt=0, description="time to finish on SIGTERM, seconds")
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")

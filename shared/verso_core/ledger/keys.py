@@ -6,7 +6,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     slice       {job}.{n}            hash: status, phase, fence, crashes, errors, lease, outcome
     payload     {job}.{n}            string: the slice's frame; for an ingest it holds the raw texts
                                      and stays until they are verified
-    result      {job}                hash: slice number -> result frame
+    result      {job}                hash: slice number -> result frame, or where it is
     events      {job}                stream of state and progress
     idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
     claim       {token}              string: slices given out to one call of claim

@@ -33,6 +33,14 @@ class Upkeep(Steps):
         """
         return int(self._run("drop", [n]))
 
+    def known_jobs(self, jobs: Sequence[str]) -> set[str]:
+        """Give those of some jobs that have not expired."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            for job in jobs:
+                pipe.exists(key("job", job))
+            found = pipe.execute()
+        return {job for job, there in zip(jobs, found, strict=True) if there}
+
     def gc_take(self, n: int = 256, *, lease_s: float = 60.0) -> list[Discarded]:
         """Take entries whose points may be removed; what is not reported done comes again."""
         rows = self._run("gc_take", [n, round(lease_s * 1000)])

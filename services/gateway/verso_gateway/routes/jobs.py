@@ -14,8 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
+from verso_core.result_files import is_reference
 from verso_gateway import answers, events, openapi, prefer, views
 from verso_gateway.context import context_of
+from verso_gateway.pages import Page
 from verso_gateway.schemas import DeadLetterList, JobList, JobView, Replayed
 
 router = APIRouter(tags=["jobs"])
@@ -111,18 +113,20 @@ async def get(
     await _own(request, job_id)
     record = await context.desk.wait(job_id, wait_s)
     found = await context.ledger.results(job_id, first=cursor, count=limit)
-    page = [Result.unpack(data) for data in takewhile(lambda data: data is not None, found) if data]
-    rest = cursor + len(page)
-    more = rest < record.slices and not (record.status.terminal and len(page) < len(found))
-    content = {
-        **views.job(record),
-        "results": views.flat(record.kind, page, vectors_base64=encoding == "base64"),
-        "next_cursor": str(rest) if more else None,
-    }
+    held = [data for data in takewhile(lambda data: data is not None, found) if data]
+    rest = cursor + len(held)
+    more = rest < record.slices and not (record.status.terminal and len(held) < len(found))
+    head = {**views.job(record), "next_cursor": str(rest) if more else None}
     applied = preference.applied(wait_s)
-    return answers.json_response(
-        content, headers={} if applied is None else {"Preference-Applied": applied}
-    )
+    headers = {} if applied is None else {"Preference-Applied": applied}
+    base64 = encoding == "base64"
+    if any(map(is_reference, held)):
+        page = Page(context.files, job_id, kind=record.kind, first=cursor, held=held)
+        await page.check()
+        parts = page.json(head, vectors_base64=base64)
+        return StreamingResponse(parts, media_type="application/json", headers=headers)
+    results = views.flat(record.kind, list(map(Result.unpack, held)), vectors_base64=base64)
+    return answers.json_response({**head, "results": results}, headers=headers)
 
 
 @router.get("/v1/jobs/{job_id}/events", name="job_events", operation_id="followJob")

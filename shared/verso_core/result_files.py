@@ -1,0 +1,188 @@
+"""Large results of slices, each a file in one folder that worker, gateway and keeper share.
+
+The ledger keeps everything it holds in memory, for as long as a job is kept after its end. A result
+above a bound therefore goes to a file, and the ledger holds a reference of 41 bytes in its place:
+
+    offset  size  field
+    0       1     0x57 (a frame starts with 0x56)
+    1       8     size of the frame, bytes, little endian
+    9       32    blake2b-256 of the frame
+
+    FOLDER/{ab}/{job}/{number}.{hash}      ab: the first two digits of the job's id
+
+1. The worker writes and syncs the file, and only then commits the reference.
+2. The gateway compares what it reads with size and hash; anything else is no result.
+3. The keeper removes the files of jobs that the ledger knows no more, and with them what attempts
+   left behind that never committed.
+
+A reference holds no path, so whoever can write a result cannot name a file outside the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from verso_core.errors import DiskFull, ResultLost, ResultsUnavailable
+
+SHARDS: Final = tuple(f"{n:02x}" for n in range(256))
+"""Names of the parts of the folder; the keeper sweeps one after another."""
+
+_REFERENCE = struct.Struct("<BQ32s")
+_MAGIC = 0x57
+_JOB = re.compile(r"[0-9a-f]{32}")
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ASKED_AT_ONCE = 512
+
+
+def is_reference(held: bytes) -> bool:
+    """Tell whether what the ledger holds of a result is a reference to a file."""
+    return held[:1] == bytes([_MAGIC])
+
+
+class ResultFiles:
+    """The folder of large results; any number of processes and threads may use it.
+
+    Args:
+        folder: where the files are; None where every result stays in the ledger.
+        inline_bytes: the largest result that stays in the ledger.
+        floor_bytes: disk space that a file must leave free.
+    """
+
+    def __init__(
+        self, folder: Path | None, *, inline_bytes: int = 1 << 16, floor_bytes: int = 0
+    ) -> None:
+        self._folder = folder
+        self._inline_bytes = inline_bytes
+        self._floor_bytes = floor_bytes
+
+    def keep(self, job_id: str, number: int, frame: bytes) -> bytes:
+        """Give what the ledger is to hold of a result: the frame, or a reference to its file.
+
+        When this returns the file is on disk.
+
+        Raises:
+            DiskFull: there is no room for the file, which was not written.
+            ResultsUnavailable: the folder cannot be written.
+        """
+        if self._folder is None or len(frame) <= self._inline_bytes or not _JOB.fullmatch(job_id):
+            return frame
+        digest = _digest(frame)
+        path = _path(self._folder, job_id, number, digest)
+        try:
+            self._write(path, frame)
+        except OSError as exc:
+            if exc.errno in _NO_ROOM:
+                raise DiskFull(f"no room for a result of {len(frame)} bytes") from exc
+            raise ResultsUnavailable(
+                f"the folder of results cannot be written: {exc.strerror}"
+            ) from exc
+        return _REFERENCE.pack(_MAGIC, len(frame), digest)
+
+    def read(self, job_id: str, number: int, held: bytes) -> bytes:
+        """Give the frame of a result, whatever the ledger holds of it.
+
+        Raises:
+            ResultLost: its file is gone, or is not what was written.
+            ResultsUnavailable: the folder cannot be read.
+        """
+        if not is_reference(held):
+            return held
+        try:
+            _, size, digest = _REFERENCE.unpack(held)
+        except struct.error:
+            raise ResultLost(f"expected a reference of {_REFERENCE.size} bytes") from None
+        if self._folder is None:
+            raise ResultsUnavailable("expected VERSO_RESULTS to name the folder of large results")
+        what = f"the result of slice {number} of job {job_id}"
+        try:
+            frame = _path(self._folder, job_id, number, digest).read_bytes()
+        except FileNotFoundError:
+            if not self._folder.is_dir():
+                raise ResultsUnavailable("the folder of results is not there") from None
+            raise ResultLost(f"{what} is gone") from None
+        except OSError as exc:
+            raise ResultsUnavailable(f"{what} cannot be read: {exc.strerror}") from exc
+        if len(frame) != size or _digest(frame) != digest:
+            raise ResultLost(f"{what} is damaged")
+        return frame
+
+    def sweep(self, shard: str, known: Callable[[Sequence[str]], set[str]]) -> int:
+        """Remove the files of jobs in one part of the folder that are known no more.
+
+        Args:
+            shard: one of :data:`SHARDS`.
+            known: gives those of some jobs that the ledger still has.
+
+        Gives the number of jobs whose files were removed.
+
+        Raises:
+            VersoError: what ``known`` raised; nothing more is removed then.
+            ResultsUnavailable: the folder cannot be read or written.
+        """
+        if self._folder is None:
+            return 0
+        removed = 0
+        part = self._folder / shard
+        try:
+            jobs = [path.name for path in part.iterdir() if _JOB.fullmatch(path.name)]
+            for start in range(0, len(jobs), _ASKED_AT_ONCE):
+                page = jobs[start : start + _ASKED_AT_ONCE]
+                for job in set(page) - known(page):
+                    shutil.rmtree(part / job)
+                    removed += 1
+        except FileNotFoundError:  # no such part yet, or another keeper was faster
+            return removed
+        except OSError as exc:
+            raise ResultsUnavailable(
+                f"the folder of results cannot be swept: {exc.strerror}"
+            ) from exc
+        return removed
+
+    def _write(self, path: Path, frame: bytes) -> None:
+        """Write a file that is whole or not there, whenever the power goes."""
+        folder = path.parent
+        for made in (folder.parent.parent, folder.parent, folder):
+            if not made.is_dir():
+                made.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _sync(made.parent)
+        if shutil.disk_usage(folder).free - len(frame) < self._floor_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        draft = folder / f".{uuid.uuid4().hex}"
+        try:
+            with draft.open("xb") as file:
+                file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+        _sync(folder)
+
+
+def _path(folder: Path, job_id: str, number: int, digest: bytes) -> Path:
+    return folder / job_id[:2] / job_id / f"{number}.{digest[:8].hex()}"
+
+
+def _digest(frame: bytes) -> bytes:
+    return hashlib.blake2b(frame, digest_size=32).digest()
+
+
+def _sync(folder: Path) -> None:
+    """Bring a folder's entries to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,61 @@
+"""Pages of results: the same JSON whether slices lie in the ledger, in files, or in both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from verso_core.errors import ResultLost
+from verso_core.jobs import Kind, Result
+from verso_core.result_files import ResultFiles
+from verso_gateway import views
+from verso_gateway.pages import Page, whole
+
+JOB = "0" * 32
+
+
+def result(n: int) -> Result:
+    items = [{"ok": True, "id": f"{n}/{row}", "blob": row} for row in range(n)]
+    return Result(items, [f"text {row}".encode() for row in range(n)], {"infer": 1.0})
+
+
+RESULTS = [result(n) for n in (0, 3, 1, 40, 0, 2)]
+
+
+def held(files: ResultFiles) -> list[bytes]:
+    return [files.keep(JOB, n, one.pack()) for n, one in enumerate(RESULTS, 7)]
+
+
+def text_of(page: Page) -> str:
+    async def joined() -> bytes:
+        return b"".join([part async for part in page.json({"id": JOB, "next_cursor": None})])
+
+    return asyncio.run(joined()).decode()
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 200, 1 << 20])
+def test_a_page_is_the_same_wherever_its_slices_lie(tmp_path: Path, inline_bytes: int) -> None:
+    files = ResultFiles(tmp_path, inline_bytes=inline_bytes)
+    page = Page(files, JOB, kind=Kind.RECONSTRUCT, first=7, held=held(files))
+    asyncio.run(page.check())
+    expected = {"id": JOB, "next_cursor": None, "results": views.flat(Kind.RECONSTRUCT, RESULTS)}
+    assert json.loads(text_of(page)) == expected
+
+
+def test_a_page_of_which_one_slice_is_gone_is_refused_before_it_begins(tmp_path: Path) -> None:
+    files = ResultFiles(tmp_path, inline_bytes=200)
+    page = Page(files, JOB, kind=Kind.RECONSTRUCT, first=7, held=held(files))
+    [path] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    path.unlink()
+    with pytest.raises(ResultLost):
+        asyncio.run(page.check())
+
+
+def test_results_for_one_answer_are_read_whole_and_in_order(tmp_path: Path) -> None:
+    files = ResultFiles(tmp_path, inline_bytes=0)
+    rows = [files.keep(JOB, n, one.pack()) for n, one in enumerate(RESULTS)]
+    found = asyncio.run(whole(files, JOB, [*rows, None]))
+    assert found == [*(one.pack() for one in RESULTS), None]
