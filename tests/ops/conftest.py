@@ -37,10 +37,10 @@ PATIENCE_S = 600.0  # many processes start at once; on two busy cores that takes
 
 
 def entrypoint(service: str) -> list[str]:
-    """Give the command of a service's image, with this interpreter."""
+    """Give a service's command, its own or its image's, with this interpreter."""
     text = (ROOT / COMPOSE[service]["build"]["dockerfile"]).read_text()
     [line] = re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)
-    command: list[str] = json.loads(line)
+    command: list[str] = COMPOSE[service].get("entrypoint") or json.loads(line)
     return [sys.executable if part == "python" else part for part in command]
 
 
@@ -53,7 +53,7 @@ def wait_for(what: str, true: Callable[[], bool], *, timeout_s: float = PATIENCE
 
 
 class Site:
-    """Two gateways, two workers, a keeper, their stores, and Prometheus."""
+    """Two gateways, two workers, a keeper, a trainer, their stores, and Prometheus."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class Site:
             name: free_port()
             for name in (
                 "ledger", "broker", "qdrant", "prometheus", "keeper",
-                "gateway-0", "gateway-1", "worker-0", "worker-1",
+                "gateway-0", "gateway-1", "worker-0", "worker-1", "trainer",
             )
         }  # fmt: skip
         adopt(ARTIFACT, folder / "models", pinned=True)
@@ -83,13 +83,18 @@ class Site:
         if not os.environ.get("QDRANT_URL"):
             server = Path(__file__).with_name("vector_server.py")
             self._run("qdrant", [sys.executable, str(server), str(self.ports["qdrant"])], {})
-        for name in ("gateway-0", "gateway-1", "worker-0", "worker-1", "keeper"):
+        for name in ("gateway-0", "gateway-1", "worker-0", "worker-1", "keeper", "trainer"):
             service = name.partition("-")[0]
             self._run(name, entrypoint(service), self._environment(name, service))
         self._prometheus()
         for name in ("gateway-0", "gateway-1"):
             wait_for(f"{name} to be ready", partial(self._answers, name, "/readyz"))
-        for name in ("worker-0", "worker-1", "keeper"):  # one worker is enough for a gateway
+        for name in (
+            "worker-0",
+            "worker-1",
+            "keeper",
+            "trainer",
+        ):  # one worker is enough for a gateway
             wait_for(f"{name} to be there", partial(self._answers, name, "/metrics"))
 
     def stop(self) -> None:
@@ -175,6 +180,9 @@ class Site:
             "/run/secrets/ledger_password": str(self.folder / "ledger_password"),
             "/run/secrets/broker_password": str(self.folder / "broker_password"),
             "/tmp/verso": str(self.folder / f"{name}-run"),
+            "/tmp/heartbeat": str(self.folder / f"{name}-heartbeat"),
+            "/opt/models": str(self.folder / "models"),
+            "/runs": str(self.folder / f"{name}-data"),
         }
         environment = {}
         for key, value in COMPOSE[service]["environment"].items():

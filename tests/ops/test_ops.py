@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from verso_client import Client, Document
+from verso_client import Client, Document, Training
+from verso_core.jobs import Status
 
 if TYPE_CHECKING:
     from tests.ops.conftest import Site
@@ -25,9 +26,11 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "services/monitoring/dashboards").glob("*.json"))
 GATEWAYS = ["gateway-0", "gateway-1"]
 WORKERS = ["worker-0", "worker-1"]
+PROCESSES = [*GATEWAYS, *WORKERS, "keeper", "trainer"]
 DOCUMENTS = 240
 SEARCHES = 30
 EMBEDS = 40
+CLASSIFIED = 40
 # Words that no log may hold: part of every text, of every query, of metadata.
 SECRETS = ("quetzalcoatl", "xylographer", "zugzwang")
 QUIET_S = 240.0
@@ -39,9 +42,9 @@ def documents() -> list[Document]:
     return [
         Document(
             f"2026-11-21T12:00:{n % 60:02d}Z host-{n % 7} sshd[{1000 + n}]: session {n} opened "
-            f"for user {SECRETS[0]}-{n * 7919 % 1000}",
+            f"for user {SECRETS[0]}-{n * 7919 % 1000} by {('badge', 'telephone')[n % 2]}",
             id=f"line/{n}",
-            metadata={"owner": SECRETS[2]},
+            metadata={"owner": SECRETS[2], "shift": ("day", "night")[n % 2]},
         )
         for n in range(DOCUMENTS)
     ]
@@ -65,12 +68,26 @@ def loaded(site: Site) -> Site:
         ids = [str(text.id) for text in texts]
         found = {text.id: text.data for text in one.reconstruct(ids)}
         assert found == {str(text.id): str(text.text).encode() for text in texts}
+        train(one)
         one.delete("line/0")
         deadline = time.monotonic() + QUIET_S
         while two.stats().verified < DOCUMENTS - 1:
             assert time.monotonic() < deadline
             time.sleep(1)
     return site
+
+
+def train(verso: Client) -> None:
+    """Have a head trained, promoted, and trained again, so that a canary stands beside it."""
+    training = Training("shift", collection="default", label_key="shift", share=0.5)
+    for promoted in (True, False):
+        job = verso.wait(verso.train(training).id, timeout_s=600)
+        assert job.status is Status.SUCCEEDED, job.error
+        if promoted:
+            verso.promote("shift")
+    for n in range(CLASSIFIED):
+        [one] = verso.classify("shift", texts=[f"{SECRETS[1]} by telephone, number {n}"])
+        assert one.heads[0].head == "shift"
 
 
 def test_the_figures_of_all_processes_add_up_to_the_clients_own_count(loaded: Site) -> None:
@@ -90,6 +107,11 @@ def test_the_figures_of_all_processes_add_up_to_the_clients_own_count(loaded: Si
     assert loaded.total(WORKERS, r"verso_restored_bytes_total") >= size
     ended = r'verso_jobs_ended_total\{status="succeeded",task="search"\}'
     assert loaded.total(["keeper"], ended) == SEARCHES
+    asked = r'verso_head_items_total\{channel="%s",head="shift",status="\w+",task="classify"\}'
+    by_channel = [loaded.total(WORKERS, asked % channel) for channel in ("stable", "canary")]
+    assert all(by_channel)
+    assert sum(by_channel) == CLASSIFIED
+    assert loaded.total(["trainer"], r'verso_trainings_total\{status="done"\}') == 2
 
 
 def test_both_workers_took_part(loaded: Site) -> None:
@@ -123,8 +145,8 @@ def numbers(found: list[dict[str, Any]]) -> list[str]:
 
 
 def test_prometheus_scrapes_all_and_evaluates_every_rule_without_a_fault(loaded: Site) -> None:
-    up = loaded.ask('up{job=~"gateway|worker|keeper"}')
-    assert len(up) == 5
+    up = loaded.ask('up{job=~"gateway|worker|keeper|trainer"}')
+    assert len(up) == len(PROCESSES)
     assert {one["value"][1] for one in up} == {"1"}
     address = f"{loaded.url('prometheus')}/api/v1/rules"
     with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 - our own address
@@ -173,7 +195,7 @@ def test_alerts_fire_with_their_fault_and_clear_without_it(loaded: Site) -> None
 
 def test_logs_are_json_with_the_slice_and_hold_no_text_and_no_secret(loaded: Site) -> None:
     slices = 0
-    for name in (*GATEWAYS, *WORKERS, "keeper"):
+    for name in PROCESSES:
         log = loaded.log(name)
         assert log.strip(), name
         for word in (*SECRETS, loaded.key, loaded.keys_file.read_text().split()[1]):
@@ -181,5 +203,5 @@ def test_logs_are_json_with_the_slice_and_hold_no_text_and_no_secret(loaded: Sit
         for line in log.splitlines():
             row = json.loads(line)
             assert {"time", "level", "service", "logger", "message"} <= row.keys()
-            slices += name in WORKERS and {"job", "slice"} <= row.keys()
+            slices += name in (*WORKERS, "trainer") and {"job", "slice"} <= row.keys()
     assert slices > 0

@@ -9,7 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,18 @@ CRDS = {
 WORKLOADS = ("Deployment", "StatefulSet", "Job", "CronJob")
 EXTERNAL = {
     ("Secret", "verso-api-keys"),
+    ("Secret", "verso-operator-key"),
     ("Secret", "verso-store-passwords"),
 }  # made by the operator, never in a repository
 # What a worker finds on a volume when the component is there.
 MOUNTS = {
     "backup": {"/data/artifacts", "/data/heads"},
+    "migrate": set(),
     "model-image": {"/opt/models"},
     "model-init": {"/opt/models"},
     "results": {"/results"},
     "trainer": {"/opt/models"},
+    "worker-canary": set(),
 }
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
@@ -97,12 +100,13 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return True
 
 
-def with_component(component: str, overlay: str, folder: Path) -> Path:
-    """Give an overlay that uses a component, in a copy of the tree: kustomize looks no further."""
+def with_components(components: Sequence[str], overlay: str, folder: Path) -> Path:
+    """Give an overlay that uses components, in a copy of the tree: kustomize looks no further."""
     shutil.copytree(ROOT / "k8s", folder / "k8s")
     shutil.copytree(ROOT / "services/monitoring", folder / "services/monitoring")
     path = folder / "k8s/overlays" / overlay / "kustomization.yaml"
-    path.write_text(path.read_text() + f"components: [../../components/{component}]\n")
+    used = ", ".join(f"../../components/{name}" for name in components)
+    path.write_text(path.read_text() + f"components: [{used}]\n")
     return path.parent
 
 
@@ -201,6 +205,9 @@ def check_pods(documents: tuple[Document, ...]) -> None:
             assert {mount["name"] for mount in container.get("volumeMounts", [])} <= volumes
             for source in container.get("envFrom", []):
                 assert ("ConfigMap", source["configMapRef"]["name"]) in there
+            for row in container.get("env", []):
+                if "secretKeyRef" in (origin := row.get("valueFrom", {})):
+                    assert ("Secret", origin["secretKeyRef"]["name"]) in there
 
 
 @each_overlay
@@ -245,7 +252,7 @@ def test_keda_scales_a_deployment_whose_number_nobody_else_sets() -> None:
 def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by(
     tmp_path: Path,
 ) -> None:
-    overlay = with_component("trainer", "prometheus-operator", tmp_path)
+    overlay = with_components(["trainer", "worker-canary"], "prometheus-operator", tmp_path)
     documents = render(overlay)
     services = list(of_kind(documents, "Service"))
     config = yaml.safe_load((ROOT / "services/monitoring/prometheus.yml").read_text())
@@ -256,9 +263,10 @@ def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by
             for one in services
             if matches(monitor["spec"]["selector"], one["metadata"]["labels"])
         ]
-        assert len(found) == 1, monitor["metadata"]["name"]
+        assert len(found) == (2 if monitor["metadata"]["name"] == "worker" else 1)
         [endpoint] = monitor["spec"]["endpoints"]
-        assert endpoint["port"] in {port["name"] for port in found[0]["spec"]["ports"]}
+        for service in found:
+            assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
         [relabeling] = endpoint["relabelings"]
         jobs.add(relabeling["replacement"])
     assert jobs == {one["job_name"] for one in config["scrape_configs"]}
@@ -271,7 +279,7 @@ def test_the_operators_rules_are_the_rules() -> None:
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> None:
-    documents = render(with_component(component, "cpu", tmp_path))
+    documents = render(with_components([component], "cpu", tmp_path))
     for document in documents:
         validate(document)
     [worker] = [
@@ -280,3 +288,45 @@ def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> Non
     [container] = template(worker)["spec"]["containers"]
     assert MOUNTS[component] <= {mount["mountPath"] for mount in container["volumeMounts"]}
     check_pods(documents)
+
+
+def test_a_worker_on_trial_is_a_worker_of_another_image_that_may_do_what_workers_may(
+    tmp_path: Path,
+) -> None:
+    documents = render(with_components(["worker-canary", "backup"], "gpu", tmp_path))
+    worker, canary = (
+        next(one for one in of_kind(documents, "Deployment") if one["metadata"]["name"] == name)
+        for name in ("worker", "worker-canary")
+    )
+    assert canary["spec"]["replicas"] == 1
+    pods = [template(one) for one in (worker, canary)]
+    images = [pod["spec"]["containers"][0].pop("image") for pod in pods]
+    assert images == ["verso-worker-gpu:0.1.0", "verso-worker-canary"]
+    assert pods[0]["spec"] == pods[1]["spec"]
+    name = "app.kubernetes.io/name"
+    assert pods[1]["metadata"]["labels"][name] == "worker-canary"
+    reach = [allowed(documents, pod["metadata"]["labels"]) for pod in pods]
+    assert reach[0] == reach[1]
+    assert ("out", "ledger", 6379) in reach[0]
+    assert ("in", "ledger", 6379) in reach[0]
+
+
+def allowed(
+    documents: tuple[Document, ...], labels: Mapping[str, str]
+) -> set[tuple[str, str, int]]:
+    """Give what a pod may reach and by what it is let in: way, name of the other side, port."""
+    found = set()
+    for policy in of_kind(documents, "NetworkPolicy"):
+        spec = policy["spec"]
+        for other in labels_of_pods(documents):
+            ours = [(rule, "to", "out") for rule in spec.get("egress", [])]
+            theirs = [(rule, "from", "in") for rule in spec.get("ingress", [])]
+            for rules, owner, end in ((ours, labels, other), (theirs, other, labels)):
+                if not matches(spec["podSelector"], owner):
+                    continue
+                for rule, key, way in rules:
+                    for peer in rule.get(key, []):
+                        if "podSelector" in peer and matches(peer["podSelector"], end):
+                            name = other["app.kubernetes.io/name"]
+                            found |= {(way, name, port["port"]) for port in rule["ports"]}
+    return found

@@ -70,7 +70,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         )
         stack.callback(shelf.close)
         metrics = Metrics(registry)
-        heads = HeadShelf(settings.models, shelf)
+        heads = HeadShelf(settings.models, shelf, tell=metrics.compared)
         follower = Follower(
             settings.models,
             shelf,

@@ -11,7 +11,8 @@ the mean of their logits, or before a head that reads tokens its own beginning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ from verso_worker.probe import probe
 from verso_worker.reader import Chunk, Reader
 from verso_worker.space import Space
 from verso_worker.timings import Timings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -124,7 +127,29 @@ class Classify:
                 found = _classified(head, ready, wanted) if ready else []
             for subject, one in zip(ready, found, strict=True):
                 result.items[subject.row]["heads"].append(one)
+            if ready and (rival := self.heads.rival(head)) is not None:
+                with timings.phase("infer"):
+                    self._compare(head, rival, ready, found)
         return result
+
+    def _compare(
+        self,
+        canary: ServedHead,
+        rival: ServedHead,
+        subjects: Sequence[_Subject],
+        found: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Count where a canary's best label is that of the stable version; faults only log."""
+        try:
+            logits, _ = _outputs(rival, subjects)
+        except VersoError as error:
+            _log.warning("head %s is not compared: %s", rival.head.name, error.detail)
+            return
+        best = [rival.head.labels[at] for at in logits.argmax(axis=1)]
+        agreed = sum(
+            one["scores"][0]["label"] == label for one, label in zip(found, best, strict=True)
+        )
+        self.heads.compared(canary, agreed=agreed, differed=len(best) - agreed)
 
     def _subjects(
         self,

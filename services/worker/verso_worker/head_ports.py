@@ -61,6 +61,14 @@ class Heads(Protocol):
         """
         ...
 
+    def rival(self, canary: ServedHead) -> ServedHead | None:
+        """Give the stable version of a head whose canary does a job, if it can be asked as well."""
+        ...
+
+    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
+        """Note on how many subjects a canary and its rival said the same."""
+        ...
+
     def states(self) -> list[dict[str, Any]]:
         """Describe all heads, by name."""
         ...
@@ -72,6 +80,13 @@ class NoHeads:
     def get(self, name: str, *, task: Task, job: str) -> ServedHead:  # noqa: ARG002
         """Raise HeadUnknown."""
         raise HeadUnknown(f"no head {name!r}: this worker serves none")
+
+    def rival(self, canary: ServedHead) -> ServedHead | None:  # noqa: ARG002
+        """Give none."""
+        return None
+
+    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
+        """Note nothing."""
 
     def states(self) -> list[dict[str, Any]]:
         """Describe no head."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,16 @@ class HeadShelf:
     Args:
         folder: the models folder: of the registry, with the heads' folders below.
         models: the artifacts whose encoders the heads read.
+        tell: is told of a head on how many subjects its canary agreed with the stable version, and
+            on how many it differed.
     """
 
-    def __init__(self, folder: Path, models: Models) -> None:
+    def __init__(
+        self, folder: Path, models: Models, *, tell: Callable[[str, int, int], None] | None = None
+    ) -> None:
         self._folder = folder
         self._models = models
+        self._tell = tell
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         self._registry = Registry()
@@ -84,6 +90,33 @@ class HeadShelf:
                 f"head {name}: expected one of space {model.space}, got {checked.head.space}"
             )
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
+
+    def rival(self, canary: ServedHead) -> ServedHead | None:
+        """Give the stable version of a head whose canary does a job, if it can be asked as well.
+
+        None where there is nothing to compare: no stable version, one that cannot be served, or one
+        that reads something else.
+        """
+        name = canary.head.name
+        if self._tell is None or canary.channel is not Channel.CANARY:
+            return None
+        try:
+            rollout = self._read().rollout(name)
+            if rollout.stable is None:
+                return None
+            stable, _ = self._choose(name, rollout, Channel.STABLE)
+        except ArtifactInvalid:
+            return None
+        head = stable.head
+        alike = ("task", "reads", "chunk", "space")
+        if any(getattr(head, one) != getattr(canary.head, one) for one in alike):
+            return None
+        return ServedHead(head, stable.folder, Channel.STABLE, canary.model, stable.statistics)
+
+    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
+        """Note on how many subjects a canary and its rival said the same."""
+        if self._tell is not None:
+            self._tell(canary.head.name, agreed, differed)
 
     def refresh(self) -> None:
         """Load what the registry names, so that the first job of a new version does not wait."""

@@ -135,6 +135,12 @@ class Metrics:
             ["task", "head", "channel", "status"],
             registry=registry,
         )
+        self._compared = Counter(
+            "verso_canary_answers",
+            "Subjects that a head's canary classified, by whether the stable version says the same",
+            ["head", "status"],
+            registry=registry,
+        )
         self.engines = Gauge("verso_engines", "Engine processes that run", registry=registry)
         for status in SWAPS:
             self._swaps.labels(status)
@@ -188,6 +194,11 @@ class Metrics:
     def trial(self, status: str) -> None:
         """Count a slice done with a canary: passed or failed."""
         self._trials.labels(status).inc()
+
+    def compared(self, head: str, agreed: int, differed: int) -> None:
+        """Count on how many subjects a head's canary said what the stable version says."""
+        self._compared.labels(head, "agreed").inc(agreed)
+        self._compared.labels(head, "differed").inc(differed)
 
     def verified(self, *, sound: int, rewritten: int) -> None:
         """Count documents that an independent verify looked at."""

@@ -1,0 +1,98 @@
+"""A classifier's canary beside its stable version: both are asked, and what differs is counted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from verso_core import heads, registry
+from verso_core.heads import named
+from verso_core.jobs import Item, Kind, Slice
+from verso_core.registry import Channel
+from verso_worker.classify import Classify
+from verso_worker.headshelf import HeadShelf
+from verso_worker.shelf import Shelf
+from verso_worker.timings import Timings
+
+DATA = Path(__file__).parents[2] / "data"
+ARTIFACT = DATA / "artifact-tiny"
+[STABLE] = (DATA / "heads-tiny/heads/kinds").iterdir()
+# A line of each label, the first two of which the canary takes for each other.
+LINES = {
+    "request": b"2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
+    "retry": b"2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
+    "frame": b"\tat org.example.worker.queue.fetch(queue.java:77)",
+}
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    folder = tmp_path_factory.mktemp("shelf")
+    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+        shelf.open(ARTIFACT)
+        yield shelf
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A models folder whose head has a stable version and a canary with two labels swapped."""
+    models = tmp_path / "models"
+    folder = Path(shutil.copytree(STABLE, models / "heads/kinds" / STABLE.name))
+    head = heads.load(folder).head
+    other = {"request": "retry", "retry": "request"}
+    swapped = tuple(other.get(label, label) for label in head.labels)
+    canary = named(head.model_copy(update={"labels": swapped}))
+    made = Path(shutil.copytree(STABLE, models / "heads/kinds" / canary.version))
+    (made / "head.json").write_text(canary.model_dump_json())
+    (models / "tiny").symlink_to(ARTIFACT)
+    registry.assign(models, Channel.STABLE, "tiny")
+    registry.assign(models, Channel.STABLE, head.version, head="kinds")
+    registry.assign(models, Channel.CANARY, canary.version, head="kinds", share=1.0)
+    return models
+
+
+def classified(
+    models: Path, shelf: Shelf
+) -> tuple[list[dict[str, Any]], list[tuple[str, int, int]]]:
+    """Classify the lines; give what was said, and what was told of canary and stable version."""
+    told: list[tuple[str, int, int]] = []
+    served = HeadShelf(models, shelf, tell=lambda *row: told.append(row))
+    params = {"heads": ["kinds"], "top_k": 1, "signals": False, "accept_error": None}
+    work = Slice(Kind.CLASSIFY, params, tuple(Item({}, line) for line in LINES.values()))
+    classify = Classify(cast(Any, None), cast(Any, None), served)  # texts need no stores
+    result = classify.run(work, None, job="a" * 32, timings=Timings())
+    return [item["heads"][0] for item in result.items], told
+
+
+def best(found: list[dict[str, Any]]) -> list[str]:
+    return [one["scores"][0]["label"] for one in found]
+
+
+def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
+    shelf: Shelf, models: Path
+) -> None:
+    found, told = classified(models, shelf)
+    assert {one["channel"] for one in found} == {"canary"}
+    assert best(found) == ["retry", "request", "frame"]
+    assert told == [("kinds", 1, 2)]
+
+
+def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
+    shelf: Shelf, models: Path
+) -> None:
+    (models / "heads/kinds" / STABLE.name / "head.onnx").write_bytes(b"no graph")
+    found, told = classified(models, shelf)
+    assert best(found) == ["retry", "request", "frame"]
+    assert told == []
+
+
+def test_without_a_canary_nothing_is_compared(shelf: Shelf, models: Path) -> None:
+    registry.promote(models, head="kinds")
+    found, told = classified(models, shelf)
+    assert {one["channel"] for one in found} == {"stable"}
+    assert told == []
