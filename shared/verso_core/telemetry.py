@@ -70,3 +70,12 @@ def configure(service: str, *, level: str = "INFO") -> None:
     logging.captureWarnings(True)  # they would be lines that are no JSON
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def adopt(library: str) -> None:
+    """Let a library that brings handlers of its own write as everything else does."""
+    for name in list(logging.root.manager.loggerDict):
+        if name == library or name.startswith(f"{library}."):
+            logger = logging.getLogger(name)
+            logger.handlers.clear()
+            logger.propagate = True

@@ -24,7 +24,10 @@ FORBIDDEN = {
     "gateway": ("numpy", "onnxruntime", "qdrant_client", "torch", "tokenizers"),
     "keeper": ("numpy", "onnxruntime", "qdrant_client", "fastapi", "torch"),
     "worker": ("fastapi", "torch", "transformers"),
+    "trainer": ("fastapi", "qdrant_client", "celery"),
 }
+ENTRY = {"trainer": "verso_training.service.__main__"}
+DOCKERFILES = {"trainer": "training/Dockerfile"}
 EMBED = """
 from pathlib import Path
 from verso_core import manifest, registry
@@ -61,7 +64,8 @@ class Builder:
         seen = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
         self.call(
             "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={BASE}",
-            *seen, "--file", f"services/{name}/Dockerfile", "--tag", f"localhost/verso-{name}", ".",
+            *seen, "--file", DOCKERFILES.get(name, f"services/{name}/Dockerfile"),
+            "--tag", f"localhost/verso-{name}", ".",
         )  # fmt: skip
 
     def size_mb(self, image: str) -> float:
@@ -109,7 +113,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     builder.call("rmi", "--all", "--force", check=False)
 
 
-@pytest.fixture(scope="session", params=["gateway", "keeper", "worker"])
+@pytest.fixture(scope="session", params=["gateway", "keeper", "worker", "trainer"])
 def image(request: pytest.FixtureRequest, builder: Builder) -> str:
     """One image after the other, built."""
     builder.build(request.param)
@@ -131,7 +135,7 @@ def test_an_image_runs_holds_no_forbidden_library_and_no_installer(
     probe = (
         "import importlib.util as u, sys; "
         f"found = [n for n in {FORBIDDEN[image]!r} if u.find_spec(n)]; "
-        f"import verso_{image}.__main__; "
+        f"import {ENTRY.get(image, f'verso_{image}.__main__')}; "
         f"found += [n for n in {FORBIDDEN[image]!r} if n in sys.modules]; print(found)"
     )
     assert builder.run(tag, "python", "-c", probe).strip() == "[]"
@@ -142,6 +146,10 @@ def test_an_image_runs_holds_no_forbidden_library_and_no_installer(
     if image == "gateway":
         assert "--new-key" in builder.run(tag, "python", "-m", "verso_gateway", "--help")
         assert added_mb < GATEWAY_LIMIT_MB
+    if image == "keeper":
+        assert "COLLECTION" in builder.run(tag, "verso", "migrate", "--help").upper()
+    if image == "trainer":
+        assert "prepare" in builder.run(tag, "python", "-m", "verso_training", "--help")
     if image == "worker":
         assert "--socket" in builder.run(tag, "python", "-m", "verso_worker.engine", "--help")
         assert builder.run(tag, "python", "-c", EMBED).split() == ["1", "1.0"]

@@ -83,6 +83,7 @@ class Site:
         if not os.environ.get("QDRANT_URL"):
             server = Path(__file__).with_name("vector_server.py")
             self._run("qdrant", [sys.executable, str(server), str(self.ports["qdrant"])], {})
+            wait_for("the vector server", partial(self._answers, "qdrant", "/collections"))
         for name in ("gateway-0", "gateway-1", "worker-0", "worker-1", "keeper", "trainer"):
             service = name.partition("-")[0]
             self._run(name, entrypoint(service), self._environment(name, service))

@@ -22,9 +22,15 @@ class NoSuch(Exception):
     """Raised for a collection or a call that does not exist."""
 
 
+class There(Exception):
+    """Raised for a collection that another worker has just made."""
+
+
 def collection_call(client: QdrantClient, method: str, name: str, body: dict[str, Any]) -> Any:
     """Answer a call about a collection as a whole."""
     if method == "PUT":
+        if client.collection_exists(name):
+            raise There(name)
         config = models.CreateCollection.model_validate(body)
         return client.create_collection(
             name, vectors_config=config.vectors, metadata=config.metadata
@@ -111,6 +117,8 @@ def handler(client: QdrantClient) -> type[BaseHTTPRequestHandler]:
                 status, content = 200, {"result": result, "status": "ok", "time": 0.0}
             except NoSuch as error:
                 status, content = 404, {"status": {"error": str(error)}, "time": 0.0}
+            except There as error:
+                status, content = 409, {"status": {"error": str(error)}, "time": 0.0}
             data = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

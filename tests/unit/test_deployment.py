@@ -151,7 +151,7 @@ def test_an_image_is_built_in_stages_and_runs_as_nobody_special(path: Path) -> N
     assert "\nUSER 10001" in text
     assert "-c constraints.txt" in text
     assert "pip uninstall" in text
-    assert "\nHEALTHCHECK " in text or path.parent.name in ("training", "trainer")
+    assert "\nHEALTHCHECK " in text
 
 
 def test_every_variable_of_compose_stands_in_the_example_with_its_default() -> None:

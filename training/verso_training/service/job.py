@@ -8,17 +8,19 @@ line, and ends at once when its standard input does, which is how it learns that
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from verso_core import heads, registry
+from verso_core import heads, registry, telemetry
 from verso_core.errors import LabelsChanged, RequestInvalid, VersoError, error_body
 from verso_core.registry import Channel
 from verso_core.training import Labelled, check_rows, unpack_rows
@@ -26,6 +28,8 @@ from verso_training.config import RecipeInvalid
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.service.desk import described
 from verso_training.service.process import RESULT_NAME
+
+_log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,6 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = {"error": error_body(RequestInvalid(f"recipe: {error}"))}
     except VersoError as error:
         result = {"error": error_body(error)}
+    except Exception as error:  # noqa: BLE001 - its message may quote a text
+        stack = "".join(traceback.format_tb(error.__traceback__))
+        _log.error("the training failed: %s\n%s", type(error).__name__, stack)
+        return 1
     draft = folder / f".{RESULT_NAME}"
     draft.write_text(json.dumps(result), encoding="utf-8")
     draft.replace(folder / RESULT_NAME)
@@ -64,6 +72,8 @@ def train(folder: Path) -> dict[str, Any]:
     from verso_training.heads.shipping import Provenance
     from verso_training.heads.training import train_head
     from verso_training.heads.vectors import Progress
+
+    telemetry.adopt("torch")
 
     def tell(progress: Progress) -> None:
         # JSON has no NaN; the long tables of signals and risks stand in the head's own metrics.
@@ -147,4 +157,5 @@ def _watch_parent() -> None:
 
 
 if __name__ == "__main__":
+    telemetry.configure("training")
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -64,8 +63,7 @@ async def _head(request: Request) -> str | None:
 
 
 async def _change(request: Request, change: str, head: str | None) -> Response:
-    # A worker may end after the change and before its commit; whoever repeats it knows it by this.
-    params: dict[str, Any] = {"change": change, "head": head, "token": uuid.uuid4().hex}
+    params: dict[str, Any] = {"change": change, "head": head}
     slices = answers.one_slice(Kind.MODELS, params, [Item({})])
     order = answers.order_of(request, Kind.MODELS, slices=slices)
     if change != "show":
