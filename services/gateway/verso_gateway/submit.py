@@ -82,8 +82,12 @@ class Desk:
         self._keep_s = keep_s
         self._closing = closing
 
-    async def place(self, order: Order, *, job_id: str | None = None) -> Accepted:
+    async def place(
+        self, order: Order, *, job_id: str | None = None, wait: bool = False
+    ) -> Accepted:
         """Write a job to the ledger, by a new id or this one, and ring for it if need be.
+
+        With ``wait`` the news of its end bring its result.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
@@ -104,6 +108,7 @@ class Desk:
             urgency=order.urgency,
             webhook=order.webhook,
             trace=tracing.current(),
+            wait=wait,
         )
         with tracing.span(
             "accept", about={"verso.kind": order.kind, "verso.slices": len(job.slices)}
@@ -129,7 +134,7 @@ class Desk:
         job_id = uuid.uuid4().hex
         slices = len(order.slices)
         with self._ledger.watch(job_id) as watch:
-            placed = await self.place(order, job_id=job_id)
+            placed = await self.place(order, job_id=job_id, wait=wait_s > 0)
             accepted(placed)
             if wait_s <= 0:
                 return Outcome(await self._ledger.job(placed.job_id), [])

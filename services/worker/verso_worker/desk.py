@@ -143,41 +143,58 @@ class Desk:
             self._collect()
         return done
 
-    def _work_off(self, queue: Queue, call: Callable[[], None] | None) -> int:
-        """Claim and work until nothing is due."""
+    def _work_off(
+        self, queue: Queue, call: Callable[[], None] | None, ear: Ear | None = None
+    ) -> int:
+        """Claim and work until nothing is due; then, with an ear, stand in line."""
         done = 0
-        hands = self._hands[queue]
-        while not self._closing.is_set() and (leases := self._claim(queue)):
-            with hands.busy() as alone:
-                if alone and call is not None and not self._closing.is_set():
-                    call()
-                self._hold_all(leases)
+        while not self._closing.is_set() and (leases := self._claim(queue, ear)):
+            self._set_to(queue, leases, call)
             done += len(leases)
         return done
 
+    def _set_to(
+        self, queue: Queue, leases: Sequence[Lease], call: Callable[[], None] | None
+    ) -> None:
+        """Work on slices, and call another hand if none is free."""
+        with self._hands[queue].busy() as alone:
+            if alone and call is not None and not self._closing.is_set():
+                call()
+            self._hold_all(leases)
+
     def _listen(self, queue: Queue, ear: Ear, call: Callable[[], None]) -> int:
-        """Hear of new work until none came for a while."""
+        """Wait for new work, until none came for a while."""
         ear.enter()
         try:
-            done = self._work_off(queue, call)  # what came before the ear was on
-            while self._hears(ear):
-                done += self._work_off(queue, call)
+            done = self._work_off(queue, call, ear)  # what came before the ear was on
+            while (given := self._hears(queue, ear)) is not None:
+                for lease in given:
+                    self._set_to(queue, [lease], call)
+                done += len(given) + self._work_off(queue, call, ear)
         finally:
             ear.leave()
         return done
 
-    def _hears(self, ear: Ear) -> bool:
+    def _hears(self, queue: Queue, ear: Ear) -> list[Lease] | None:
+        """Wait to be given work or to hear of some; None when none came and the line was left."""
         end = time.monotonic() + self._linger_s
         while not self._closing.is_set() and (left_s := end - time.monotonic()) > 0:
-            if ear.hear(min(left_s, _HEED_S)):
-                return True
-        return False
+            if (given := ear.hear(min(left_s, _HEED_S))) is not None:
+                return given
+        if self._ledger.leave_line(queue, ear.channel):
+            return None
+        return ear.hear(_HEED_S)  # on its way; what was lost on it comes back when its lease ends
 
-    def _claim(self, queue: Queue) -> list[Lease]:
+    def _claim(self, queue: Queue, ear: Ear | None) -> list[Lease]:
         # Bulk slices are a whole engine batch each, and are claimed only when a hand is free.
-        n = _TOGETHER if queue is Queue.INTERACTIVE else 1
         return self._ledger.claim(
-            queue, owner=self._owner, n=n, lease_s=self._lease_s, together=Kind.EMBED
+            queue,
+            owner=self._owner,
+            n=_TOGETHER if queue is Queue.INTERACTIVE else 1,
+            lease_s=self._lease_s,
+            together=Kind.EMBED,
+            hand=ear.hand(owner=self._owner, lease_s=self._lease_s) if ear else "",
+            line_s=self._linger_s + _HEED_S,
         )
 
     def _hold_all(self, leases: Sequence[Lease]) -> None:

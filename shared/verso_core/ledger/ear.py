@@ -1,19 +1,25 @@
-"""An ear: how the hands of a worker that are awake hear of new work in a queue.
+"""An ear: how the hands of a process that are awake are given new work.
 
 A bell through the broker costs both sides a millisecond of work and several exchanges, and is worth
-it only to wake somebody. Every accept therefore publishes the queue's name, and the server says how
-many ears heard; the gateway rings only when there were none. What an ear misses because its
-connection is half dead is made good as a lost bell is: the keeper rings for every queue with due
-work.
+it only to wake somebody. The first hand of a process that is awake and finds nothing to claim
+**stands in line**, in the same step (``claim`` with its name). Whoever accepts a slice gives it to
+the first in line, under a lease as if that hand had claimed it: an idle worker begins at once and
+asks nothing. With nobody in line the queue's name is published, and the hands that are awake claim
+together what has come. The server says how many heard; the gateway rings only when there were none.
 
-While at least one hand listens there is one subscription. One hand at a time waits on the socket,
-the next in line behind it: the hand that hears goes to work and leaves its place to another.
+A slice that was given over a connection that is half dead is not lost: its lease runs out like that
+of a worker that died. While at least one hand listens there is one subscription. One hand at a time
+waits on the socket, the next in line behind it: the hand that hears goes to work and leaves its
+place to another.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+import uuid
+from dataclasses import replace
 from typing import Any, cast
 
 import redis
@@ -21,8 +27,10 @@ from redis.client import PubSub
 from redis.exceptions import RedisError
 
 from verso_core.jobs import Queue
+from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
+from verso_core.ledger.terms import Lease
 
 _CONFIRM_S = 2.0
 
@@ -32,11 +40,17 @@ class Ear:
 
     def __init__(self, client: redis.Redis, queue: Queue) -> None:
         self._redis = client
-        self._name = key("wake", queue)
+        self._wake = key("wake", queue)
+        self.channel = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._listeners = 0
         self._channel: PubSub | None = None
         self._turn = threading.Lock()
+
+    def hand(self, *, owner: str, lease_s: float) -> str:
+        """Give a new name under which a hand of this ear stands in line."""
+        return f"{self.channel}|{owner}|{round(lease_s * 1000)}|{next(self._numbers)}"
 
     def enter(self) -> None:
         """Listen from now on: whatever is accepted later is heard, or rung for.
@@ -57,42 +71,62 @@ class Ear:
             if self._listeners == 0:
                 self._end()
 
-    def hear(self, timeout_s: float) -> bool:
-        """Wait for new work; False when none came in time or the subscription is lost.
+    def hear(self, timeout_s: float) -> list[Lease] | None:
+        """Wait for new work: slices that this process was given, or none, which is word of more.
 
-        What was heard while all hands were busy counts as well, so the caller may find that the
-        work is done already.
+        What was heard while nobody listened counts as well, so the caller may find that what it
+        heard of is done already. None when nothing came in time or the subscription is lost.
+
+        Raises:
+            LedgerUnavailable: a slice's payload is long, and Redis did not hand it out.
         """
-        end = time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=timeout_s):
-            return False
+            return None
         try:
-            channel = self._channel
-            while channel is not None and (left_s := end - time.monotonic()) > 0:
-                if self._next(channel, left_s):
-                    while self._next(channel, 0.0):
-                        pass  # one look at the queue answers them all
-                    return True
+            first = self._next(timeout_s)
+            if first is None or first:
+                return first
+            heard: list[Lease] = []
+            # One look at the queue answers all who say that there is something.
+            while (more := self._next(0.0)) is not None:
+                heard += more
+            return heard
         except RedisError:
             with self._lock:
                 self._end()
+            return None
         finally:
             self._turn.release()
-        return False
+
+    def _next(self, timeout_s: float) -> list[Lease] | None:
+        end = time.monotonic() + timeout_s
+        while (channel := self._channel) is not None:
+            left_s = end - time.monotonic()
+            message = channel.get_message(timeout=max(0.0, left_s))
+            if message is not None and message["type"] == "message":
+                return [self._lease(message["data"])] if message["data"] else []
+            if message is None and left_s <= 0:
+                break
+        return None
+
+    def _lease(self, told: bytes) -> Lease:
+        lease, whole = forms.given(told)
+        if whole:
+            return lease
+        with translated():
+            payload = cast("bytes | None", self._redis.get(key("payload", lease.slice_id)))
+        return replace(lease, payload=payload or b"")
 
     def _subscribed(self) -> PubSub:
         channel: PubSub = cast("Any", self._redis).pubsub(ignore_subscribe_messages=False)
         try:
-            channel.subscribe(self._name)
-            channel.get_message(timeout=_CONFIRM_S)
+            channel.subscribe(self._wake, key("hand", self.channel))
+            for _ in range(2):
+                channel.get_message(timeout=_CONFIRM_S)
         except BaseException:
             channel.close()
             raise
         return channel
-
-    def _next(self, channel: PubSub, timeout_s: float) -> bool:
-        message = channel.get_message(timeout=timeout_s)
-        return message is not None and message["type"] == "message"
 
     def _end(self) -> None:
         channel, self._channel = self._channel, None

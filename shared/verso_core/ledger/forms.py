@@ -31,6 +31,7 @@ from verso_core.ledger.terms import (
     JobRecord,
     Lease,
     NewJob,
+    Outcome,
     Phase,
 )
 from verso_core.record import Entry, bucket_of
@@ -77,7 +78,7 @@ def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
         job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
         round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
-        job.trace or "",
+        job.trace or "", int(job.wait),
     ]  # fmt: skip
     for part in job.slices:
         args += [part.items, len(part.payload), b"" if staged else part.payload]
@@ -180,6 +181,39 @@ def lease(row: Sequence[Any]) -> Lease:
         waited_ms=int(row[10]),
         trace=text(row[11]) or None,
     )
+
+
+def given(message: bytes) -> tuple[Lease, bool]:
+    """Read what ``accept.lua`` tells an idle hand: a lease, and whether its payload is with it."""
+    head, _, payload = message.partition(b"\n")
+    row = json.loads(head)
+    lease = Lease(
+        slice_id=row[0],
+        job_id=row[1],
+        number=int(row[2]),
+        fence=int(row[3]),
+        kind=Kind(row[4]),
+        phase=Phase(row[5]),
+        payload=payload,
+        seq=int(row[7]),
+        queue=Queue(row[8]),
+        not_after=_seconds(str(row[9])),
+        waited_ms=int(row[10]),
+        trace=row[11] or None,
+    )
+    return lease, bool(row[6])
+
+
+def told(job_id: str, message: bytes) -> Outcome | None:
+    """Read the outcome that came with the news of a job's end; None where it cannot be read."""
+    head, _, result = message.partition(b"\n")
+    try:
+        row = json.loads(head)
+    except ValueError:  # a detail that is not UTF-8, say: the job can still be asked for
+        return None
+    names, values = row[::2], row[1::2]
+    fields = {name.encode(): value.encode() for name, value in zip(names, values, strict=True)}
+    return Outcome(job_record(job_id, fields), [result or None])
 
 
 def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:

@@ -19,7 +19,7 @@ from verso_core.ledger.faults import translated
 from verso_core.ledger.hooks import Webhooks
 from verso_core.ledger.keys import key
 from verso_core.ledger.listing import Page
-from verso_core.ledger.news import News
+from verso_core.ledger.news import Bell, News
 from verso_core.ledger.scripts import source
 from verso_core.ledger.scrub import Scrub
 from verso_core.ledger.terms import (
@@ -311,13 +311,11 @@ class Watch:
     Args:
         ledger: where the job is.
         news: rings the bell.
-        bell: set at the job's end.
+        bell: rings at the job's end.
         known: the job was accepted before the bell was hung up, so its end may have passed.
     """
 
-    def __init__(
-        self, ledger: AsyncLedger, news: News, bell: asyncio.Event, *, known: bool
-    ) -> None:
+    def __init__(self, ledger: AsyncLedger, news: News, bell: Bell, *, known: bool) -> None:
         self._ledger = ledger
         self._news = news
         self._bell = bell
@@ -334,6 +332,8 @@ class Watch:
         # A job that was accepted while we listened has no end that we could have missed.
         look = self._known or not self._news.connected or self._news.released
         while True:
+            if self._bell.told is not None and (told := forms.told(job_id, self._bell.told)):
+                return told
             if look:
                 self._bell.clear()
                 outcome = await self._ledger.outcome(job_id, slices=slices)
@@ -343,7 +343,7 @@ class Watch:
             await _wait(self._bell, min(end - clock(), self._news.poll_s))
 
 
-async def _wait(bell: asyncio.Event, timeout_s: float) -> None:
+async def _wait(bell: Bell, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await bell.wait()

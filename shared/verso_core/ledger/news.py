@@ -27,13 +27,23 @@ _SILENT_S = 15.0
 _BACKOFF_S = 0.5
 
 
+class Bell(asyncio.Event):
+    """Rings for one waiter.
+
+    ``told`` is what came with the news of the job's end: its hash and its result, as
+    :func:`verso_core.ledger.forms.told` reads them; None where nothing did.
+    """
+
+    told: bytes | None = None
+
+
 class News:
     """Wakes waiters by job id. Starts with the first waiter."""
 
     def __init__(self, client: Redis) -> None:
         self._redis = client
-        self._bells: dict[str, set[asyncio.Event]] = {}
-        self._end_bells: dict[str, set[asyncio.Event]] = {}
+        self._bells: dict[str, set[Bell]] = {}
+        self._end_bells: dict[str, set[Bell]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._heard_s = 0.0
         self._connected = False
@@ -57,11 +67,11 @@ class News:
         return POLL_BESIDE_NEWS_S if self._connected else POLL_ALONE_S
 
     @contextmanager
-    def bell(self, job_id: str, *, end: bool = False) -> Iterator[asyncio.Event]:
-        """Give an event that is set whenever the job has news, or only at its end."""
+    def bell(self, job_id: str, *, end: bool = False) -> Iterator[Bell]:
+        """Give a bell that is rung whenever the job has news, or only at its end."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.get_running_loop().create_task(self._listen())
-        event = asyncio.Event()
+        event = Bell()
         bells = self._end_bells if end else self._bells
         bells.setdefault(job_id, set()).add(event)
         try:
@@ -122,17 +132,19 @@ class News:
                     self._connected = True
                     self._ring_all()
                 elif message["type"] == "message":
-                    job_id, _, status = message["data"].decode().partition(" ")
-                    self._ring(job_id, ended=Status(status).terminal)
+                    what, _, told = cast("bytes", message["data"]).partition(b"\n")
+                    job_id, _, status = what.decode().partition(" ")
+                    self._ring(job_id, ended=Status(status).terminal, told=told or None)
         if not self._over:
             raise RedisError("the subscription is silent")
 
-    def _ring(self, job_id: str, *, ended: bool) -> None:
-        for event in self._bells.get(job_id, ()):
-            event.set()
+    def _ring(self, job_id: str, *, ended: bool, told: bytes | None = None) -> None:
+        for bell in self._bells.get(job_id, ()):
+            bell.set()
         if ended:
-            for event in self._end_bells.get(job_id, ()):
-                event.set()
+            for bell in self._end_bells.get(job_id, ()):
+                bell.told = told
+                bell.set()
 
     def _ring_all(self) -> None:
         for job_id in (*self._bells, *self._end_bells):

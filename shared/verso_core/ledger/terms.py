@@ -42,6 +42,9 @@ class Policy:
     """Payload bytes that make a slice's turn twice as long as that of an empty one."""
     mature: int = 64
     """Slices laid into their lanes by one claim; the keeper lays more."""
+    told_bytes: int = 64 * 1024
+    """Longest payload told to an idle hand, and longest result told to a caller who waits; longer
+    ones are fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class NewJob:
     of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is told
     of the job's end. ``job_id`` is chosen by the caller of :meth:`accept` when it wants the call
     itself to be repeatable. ``trace`` is a ``traceparent`` that whoever does the work goes on from.
+    ``wait``: somebody waits for the end, and is told the result with it.
     """
 
     kind: Kind
@@ -75,6 +79,7 @@ class NewJob:
     urgency: int = URGENCY
     webhook: str | None = None
     trace: str | None = None
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

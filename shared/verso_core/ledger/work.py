@@ -122,16 +122,28 @@ class Ledger(Migrations, Upkeep, Outbox):
         n: int = 1,
         lease_s: float = LEASE_S,
         together: Kind | None = None,
+        hand: str = "",
+        line_s: float = 0.0,
     ) -> list[Lease]:
         """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
 
         With ``together`` more than one are given only where all are of that kind: slices that the
-        owner runs as one, and none that would have to wait for another.
+        owner runs as one, and none that would have to wait for another. Where nothing is due,
+        ``hand``, a name from an ear, stands in line for ``line_s``, if it is the ear's only one, to
+        be given what comes next.
         """
         args: list[forms.Arg] = [
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
+            hand, round(line_s * 1000),
         ]  # fmt: skip
         return [forms.lease(row) for row in self._run("claim", args)]
+
+    def leave_line(self, queue: Queue, channel: str) -> bool:
+        """Take an ear's hand out of the line; False when none stands there.
+
+        It may then have been given a slice just now, which its ear is about to hear of.
+        """
+        return bool(self._run("leave", [queue, channel]))
 
     def beat(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
         """Extend leases. Gives the slice ids that are lost: cancelled, or taken over."""

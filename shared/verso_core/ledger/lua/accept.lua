@@ -2,10 +2,10 @@
 -- ARGV: job, kind, queue, tenant, idempotency key ('' none), body hash, deadline in ms from now
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
--- ('' none), traceparent ('' none); then for each slice: items, bytes, payload.
+-- ('' none), traceparent ('' none), 1 if the caller waits; then for each slice: items, bytes, payload.
 -- Gives: new, job, 1 if a bell is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
-local FIRST = 19
+local FIRST = 20
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
@@ -55,6 +55,7 @@ redis.call('HSET', K.job .. job, 'kind', kind, 'queue', queue, 'tenant', tenant,
   'ok', 0, 'err', 0, 'done', 0, 'att', 0, 'u', urgency)
 if hook ~= '' then redis.call('HSET', K.job .. job, 'hook', hook) end
 if ARGV[18] ~= '' then redis.call('HSET', K.job .. job, 'trace', ARGV[18]) end
+if ARGV[19] == '1' then redis.call('HSET', K.job .. job, 'wait', 1) end
 if ARGV[5] ~= '' then
   redis.call('HSET', idem, 'job', job, 'hash', ARGV[6])
   redis.call('EXPIRE', idem, ARGV[11])
@@ -64,19 +65,48 @@ local seq = redis.call('INCRBY', K.seq, numbers) - numbers
 redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
+
+-- A hand that stands in line is given the slice at once, under a lease as if it had claimed it: it
+-- need not ask. One that nobody hears for is gone. What it is told stands in forms.given.
+local function given(sid, n, payload)
+  local told = not staged and #payload <= P.told_bytes
+  while true do
+    local hand, score = unpack(redis.call('ZPOPMIN', K.line .. queue))
+    if not hand then return nil end
+    local channel, owner, lease = string.match(hand, '^([^|]+)|([^|]+)|(%d+)|')
+    local row = { sid, job, n, 1, kind, 'work', told, seq + n + 1, queue, deadline, 0, ARGV[18] }
+    if tonumber(score) > now and redis.call('PUBLISH', K.hand .. channel,
+        cjson.encode(row) .. '\n' .. (told and payload or '')) > 0 then
+      return { 'st', 'running', 'att', 1, 'own', owner, 'lend', now + lease }
+    end
+  end
+end
+
+local running = 0
 for n = 0, count - 1 do
   local at = FIRST + n * 3
   local sid, size = job .. '.' .. n, ARGV[at + 1]
-  redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
-    'items', ARGV[at], 'bytes', size, 'seq', seq + n + 1, 'st', 'queued', 'ph', 'work',
-    'att', 0, 'due', now, 'ten', tenant, 'u', urgency)
   if staged then
     redis.call('PERSIST', K.payload .. sid)
   else
     redis.call('SET', K.payload .. sid, ARGV[at + 2])
   end
-  lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
+  local lease = waiting == 0 and given(sid, n, ARGV[at + 2]) or nil
+  redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
+    'items', ARGV[at], 'bytes', size, 'seq', seq + n + 1, 'ph', 'work', 'due', now, 'ten', tenant,
+    'u', urgency, unpack(lease or { 'st', 'queued', 'att', 0 }))
+  if lease then
+    redis.call('ZADD', K.leased .. queue, lease[8], sid)
+    turn_over(queue, tenant, turn_start(queue, tenant), tonumber(size))
+    running = running + 1
+  else
+    lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
+  end
   if promised(kind) then redis.call('ZADD', K.pending, seq + n + 1, sid) end
+end
+if running > 0 then
+  redis.call('HSET', K.job .. job, 'st', 'running', 'att', 1, 'start', now)
+  emit(job)
 end
 if count == 0 then
   end_job(job, 'succeeded')
@@ -84,8 +114,8 @@ else
   load_add(queue, count, bytes)
   tenant_add(queue, tenant, count, bytes)
 end
--- A hand that is awake hears this. A bell is needed only to wake one: when none heard, and when
--- nothing waited that was rung for already.
-local heard = redis.call('PUBLISH', K.wake .. queue, '')
+-- A hand that is awake and at work looks again when it has done; a trainer hears this. A bell is needed
+-- only to wake one: when none is awake, and when nothing waited that was rung for already.
+local heard = running == count and 1 or redis.call('PUBLISH', K.wake .. queue, '')
 local left = math.max(0, math.min(tonumber(ARGV[9]) - v[1], tonumber(ARGV[15]) - v[3]) - count)
 return { 'new', job, (heard == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }

@@ -1,4 +1,6 @@
--- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token, kind.
+-- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token, kind,
+-- hand ('' none), ms. Where nothing is due the hand stands in line for so long, if none of its channel
+-- does: see accept. Where something is, none of its channel does any more.
 -- More than one slice is given only where all are of that kind ('' any), which the owner runs as one.
 -- The token makes a repeated call (the reply was lost) give the same slices again.
 local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -58,16 +60,6 @@ local function joins(sid, leases)
     or (leases[1][5] == together and redis.call('HGET', K.slice .. sid, 'kind') == together)
 end
 
--- Ends a tenant's turn: its next one starts when this one is over.
-local function turn_over(tenant, start, size)
-  local finish = start + 1 + size / P.turn_bytes
-  redis.call('HSET', K.load, queue .. ':virtual', string.format('%.6f', start))
-  redis.call('HSET', K.served .. queue, tenant, string.format('%.6f', finish))
-  if redis.call('ZSCORE', K.turns .. queue, tenant) then
-    redis.call('ZADD', K.turns .. queue, finish, tenant)
-  end
-end
-
 mature(queue, P.mature)
 local leases, names, budget = {}, {}, n + 64
 while #leases < n and budget > 0 do
@@ -81,10 +73,16 @@ while #leases < n and budget > 0 do
   lane_remove(sid, { q = queue, tenant = tenant })
   local lease_row = take(sid)
   if lease_row then
-    turn_over(tenant, start, string.len(lease_row[7]))
+    turn_over(queue, tenant, start, string.len(lease_row[7]))
     leases[#leases + 1] = lease_row
     names[#names + 1] = sid
   end
 end
 if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end
+local hand = ARGV[7] or ''
+if hand ~= '' then
+  local stands = in_line(queue, string.match(hand, '^[^|]*'))
+  if #names == 0 and not stands then redis.call('ZADD', K.line .. queue, now + ARGV[8], hand) end
+  if #names > 0 and stands then redis.call('ZREM', K.line .. queue, stands) end
+end
 return leases

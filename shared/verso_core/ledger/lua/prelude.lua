@@ -4,16 +4,29 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- Tells of a job's state; `told` is what a worker says of its progress, JSON.
-local function emit(job, told)
-  local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err')
-  redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
-    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(told and { 'progress', told } or {}))
-  redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
-end
-
 local function terminal(st)
   return st ~= 'queued' and st ~= 'running'
+end
+
+-- What a caller waits for, to be told with the news of the end; nil where it is long or in parts.
+local function outcome(job, slices)
+  if slices ~= '1' or redis.call('HSTRLEN', K.result .. job, '0') > P.told_bytes then return nil end
+  return cjson.encode(redis.call('HGETALL', K.job .. job)) .. '\n'
+    .. (redis.call('HGET', K.result .. job, '0') or '')
+end
+
+-- Tells of a job's state; `told` is what a worker says of its progress, JSON. Of a job whose caller
+-- waits for nothing but the end, only the end is news.
+local function emit(job, told)
+  local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait')
+  redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
+    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(told and { 'progress', told } or {}))
+  if not v[7] then
+    redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
+  elseif terminal(v[1]) then
+    local all = outcome(job, v[3])
+    redis.call('PUBLISH', K.news, job .. ' ' .. v[1] .. (all and '\n' .. all or ''))
+  end
 end
 
 local function load_add(queue, slices, bytes)
@@ -142,20 +155,33 @@ end
 -- slices and one with ten take turns, and who was idle has saved up nothing.
 local URGENCY = 2 ^ 48 -- sequence numbers stay below it
 
+local function turn_start(queue, tenant)
+  local virtual = tonumber(redis.call('HGET', K.load, queue .. ':virtual') or 0)
+  return math.max(virtual, tonumber(redis.call('HGET', K.served .. queue, tenant) or 0))
+end
+
 local function lane_of(s) return K.lane .. s.q .. ':' .. s.tenant end
 
 local function lane_add(sid, s)
   redis.call('ZADD', lane_of(s), s.urgency * URGENCY + s.seq, sid)
   if not redis.call('ZSCORE', K.turns .. s.q, s.tenant) then
-    local virtual = tonumber(redis.call('HGET', K.load, s.q .. ':virtual') or 0)
-    local finish = tonumber(redis.call('HGET', K.served .. s.q, s.tenant) or 0)
-    redis.call('ZADD', K.turns .. s.q, math.max(virtual, finish), s.tenant)
+    redis.call('ZADD', K.turns .. s.q, turn_start(s.q, s.tenant), s.tenant)
   end
 end
 
 local function lane_remove(sid, s)
   if redis.call('ZREM', lane_of(s), sid) == 1 and redis.call('EXISTS', lane_of(s)) == 0 then
     redis.call('ZREM', K.turns .. s.q, s.tenant)
+  end
+end
+
+-- Ends a tenant's turn: its next one starts when this one is over.
+local function turn_over(queue, tenant, start, size)
+  local finish = start + 1 + size / P.turn_bytes
+  redis.call('HSET', K.load, queue .. ':virtual', string.format('%.6f', start))
+  redis.call('HSET', K.served .. queue, tenant, string.format('%.6f', finish))
+  if redis.call('ZSCORE', K.turns .. queue, tenant) then
+    redis.call('ZADD', K.turns .. queue, finish, tenant)
   end
 end
 
@@ -181,6 +207,14 @@ end
 local function unqueue(sid, s)
   redis.call('ZREM', K.ready .. s.q, sid)
   lane_remove(sid, s)
+end
+
+-- The hand of this channel that stands in line, if one does.
+local function in_line(queue, channel)
+  for _, hand in ipairs(redis.call('ZRANGE', K.line .. queue, 0, -1)) do
+    if string.match(hand, '^[^|]*') == channel then return hand end
+  end
+  return nil
 end
 
 -- The slice, if this fence still holds its lease.
