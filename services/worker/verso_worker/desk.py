@@ -146,11 +146,18 @@ class Desk:
     def _work_off(
         self, queue: Queue, call: Callable[[], None] | None, ear: Ear | None = None
     ) -> int:
-        """Claim and work until nothing is due; then, with an ear, stand in line."""
-        done = 0
-        while not self._closing.is_set() and (leases := self._claim(queue, ear)):
+        """Claim and work until nothing is due; then, with an ear, stand in line.
+
+        Where several came at once the callers will be back at once as well: a hand in line would
+        take the first of them alone, and a batch costs the engine less. So who did a batch claims.
+        """
+        done, last = 0, 1
+        while not self._closing.is_set() and (
+            leases := self._claim(queue, ear if last == 1 else None)
+        ):
             self._set_to(queue, leases, call)
-            done += len(leases)
+            last = len(leases)
+            done += last
         return done
 
     def _set_to(

@@ -66,8 +66,9 @@ redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
 
--- A hand that stands in line is given the slice at once, under a lease as if it had claimed it: it
--- need not ask. One that nobody hears for is gone. What it is told stands in forms.given.
+-- Where the queue is idle, a hand that stands in line is given the slice at once, under a lease as if
+-- it had claimed it: it need not ask. Where others run, what comes gathers meanwhile to be claimed
+-- together, which costs an engine less. One that nobody hears for is gone. What it is told stands in forms.given.
 local function given(sid, n, payload)
   local told = not staged and #payload <= P.told_bytes
   while true do
@@ -91,7 +92,7 @@ for n = 0, count - 1 do
   else
     redis.call('SET', K.payload .. sid, ARGV[at + 2])
   end
-  local lease = waiting == 0 and given(sid, n, ARGV[at + 2]) or nil
+  local lease = v[1] == 0 and given(sid, n, ARGV[at + 2]) or nil
   redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
     'items', ARGV[at], 'bytes', size, 'seq', seq + n + 1, 'ph', 'work', 'due', now, 'ten', tenant,
     'u', urgency, unpack(lease or { 'st', 'queued', 'att', 0 }))
