@@ -72,7 +72,7 @@ local waiting = redis.call('EXISTS', K.turns .. queue)
 local function given(sid, n, payload)
   local told = not staged and #payload <= P.told_bytes
   while true do
-    local hand, score = unpack(redis.call('ZPOPMIN', K.line .. queue))
+    local hand, score = unpack(unlogged('ZPOPMIN', K.line .. queue))
     if not hand then return nil end
     local channel, owner, lease = string.match(hand, '^([^|]+)|([^|]+)|(%d+)|')
     local row = { sid, job, n, 1, kind, 'work', told, seq + n + 1, queue, deadline, 0, ARGV[18] }

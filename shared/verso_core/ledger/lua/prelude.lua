@@ -209,6 +209,15 @@ local function unqueue(sid, s)
   lane_remove(sid, s)
 end
 
+-- The line of idle hands is of this moment: a server that starts again has no connections to tell
+-- them by. So its writes go to no file and no replica, and an idle worker costs no sync of the disk.
+local function unlogged(...)
+  redis.set_repl(redis.REPL_NONE)
+  local reply = redis.call(...)
+  redis.set_repl(redis.REPL_ALL)
+  return reply
+end
+
 -- The hand of this channel that stands in line, if one does.
 local function in_line(queue, channel)
   for _, hand in ipairs(redis.call('ZRANGE', K.line .. queue, 0, -1)) do
