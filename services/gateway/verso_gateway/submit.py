@@ -125,8 +125,9 @@ class Desk:
     ) -> Outcome:
         """Place a job and wait for its end; ``accepted`` is told when it is on disk.
 
-        The ear is on the job before it is accepted, so its end cannot be missed: the ledger is
-        asked twice, to take the job in and for its outcome.
+        The ear is on the job before it is accepted, so its end cannot be missed, and the news of it
+        bring the outcome: the ledger is asked once, to take the job in. It is asked again where the
+        result is long, in several slices, or the news did not come.
 
         Raises:
             VersoError: as :meth:`place` does.
