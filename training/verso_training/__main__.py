@@ -8,6 +8,8 @@ python -m verso_training head --recipe intents --data DIR --artifact models/defa
     --work WORK --out models/heads
 python -m verso_training quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/reference/quality.md
+python -m verso_training tasks --data DIR --artifact models/default --work WORK \
+    --out docs/reference/quality.md [--only STUDY ...]
 python -m verso_training tiny-artifact OUT
 python -m verso_training serve
 python -m verso_training tiny-heads MODELS --artifact tests/data/artifact-tiny
@@ -138,12 +140,29 @@ def _fit(options: argparse.Namespace) -> None:
 def _quality(options: argparse.Namespace) -> None:
     from verso_training.quality.classification import Bench
     from verso_training.quality.report import page
+    from verso_training.tasks import page as tasks
+    from verso_training.tasks import studies
 
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    old = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
     text = page(bench, models=options.models, command="make evaluate")
+    # The studies take hours: where none is at hand their section stays as it was.
+    text = tasks.replaced(text, tasks.section(studies.found(bench)) or tasks.kept(old))
     options.out.write_text(text, encoding="utf-8")
     print(text)
+
+
+def _tasks(options: argparse.Namespace) -> None:
+    from verso_training.quality.classification import Bench
+    from verso_training.tasks import page, studies
+
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    found = studies.run(bench, options.only or studies.STUDIES)
+    if options.out is not None:
+        text = options.out.read_text(encoding="utf-8")
+        options.out.write_text(page.replaced(text, page.section(found)), encoding="utf-8")
 
 
 def _head(options: argparse.Namespace) -> None:
@@ -242,6 +261,13 @@ def _parser() -> argparse.ArgumentParser:
     tables.add_argument("--models", type=Path, required=True, help="holds registry.json")
     tables.add_argument("--work", type=Path, required=True, help="for vectors; kept")
     tables.add_argument("--out", type=Path, required=True, help="the page, Markdown")
+
+    papers = command("tasks", _tasks, "the papers' tasks with adapters; hours of one core, once")
+    papers.add_argument("--data", type=Path, required=True)
+    papers.add_argument("--artifact", type=Path, required=True)
+    papers.add_argument("--work", type=Path, required=True, help="keeps what each study found")
+    papers.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
+    papers.add_argument("--out", type=Path, help="the page whose section is written anew")
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)

@@ -200,8 +200,14 @@ def _plan(examples: Sequence[Example], budget: Budget, *, epoch: int) -> list[li
 
 
 def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[list[int]]:
-    """Batches of like length in random order, at most ``tokens`` each with padding."""
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i] + rng.random() * 24)
+    """Batches of like length in random order, at most ``tokens`` each with padding.
+
+    Lengths are blurred before they are sorted, so that batches differ between epochs: by a fifth
+    and at most 24 tokens. Of sentences of 25 tokens a batch is then 8 % padding, not 40 %.
+    """
+    order = sorted(
+        range(len(lengths)), key=lambda i: lengths[i] + rng.random() * min(24.0, 0.2 * lengths[i])
+    )
     batches: list[list[int]] = [[]]
     longest = 0
     for index in order:
