@@ -193,6 +193,20 @@ def test_an_alert_names_metrics_a_severity_and_a_runbook_that_exist(name: str) -
         assert part in text, f"{runbook.name} lacks {part}"
 
 
+def test_the_guide_names_every_alert_and_its_page() -> None:
+    guide = (ROOT / "docs/how-to/operate.md").read_text()
+    told = {
+        (name, page)
+        for names, page in re.findall(r"^\| (`Verso.+?) \|.+\]\((\S+)\) \|$", guide, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    linked = {
+        (alert["alert"], alert["annotations"]["runbook_url"].removeprefix("docs/how-to/"))
+        for alert in ALERTS.values()
+    }
+    assert told == linked
+
+
 def test_no_runbook_is_without_its_alert() -> None:
     named = {Path(alert["annotations"]["runbook_url"]).name for alert in ALERTS.values()}
     assert {page.name for page in RUNBOOKS.glob("*.md")} == named
