@@ -47,6 +47,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
+from verso_core.registry import Channel
 
 T = TypeVar("T")
 
@@ -348,6 +349,10 @@ class AsyncClient:
     async def head(self, name: str) -> HeadInfo:
         """Describe one head."""
         return await self._run(head_operations.head(name, self._retries))
+
+    async def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
+        """Give the report that a head was published with, Markdown."""
+        return await self._run(head_operations.report(name, self._retries, channel=channel))
 
     async def ready(self) -> bool:
         """Whether the platform can do work now."""

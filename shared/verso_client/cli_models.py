@@ -12,6 +12,8 @@ from rich.table import Table
 from verso_client.answers import RegistryState, RolloutState
 from verso_client.releases import CSV, NDJSON, Training
 from verso_client.terminal import AsJson, client, fail, out, print_json
+from verso_core.errors import TrainingDataInvalid
+from verso_core.heads import Task
 from verso_core.jobs import Status
 from verso_core.registry import SHARE
 
@@ -28,8 +30,13 @@ def train_head(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the head.")],
     data: Annotated[
-        Path | None, typer.Option(help="Labelled rows: a .csv or .jsonl file.", dir_okay=False)
+        Path | None,
+        typer.Option(
+            help="Examples: rows or pairs as .csv or .jsonl, questions as SQuAD's .json.",
+            dir_okay=False,
+        ),
     ] = None,
+    task: Annotated[Task, typer.Option(help="What the head is asked to do.")] = Task.CLASSIFY,
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Train on a collection's records.")
     ] = None,
@@ -55,10 +62,16 @@ def train_head(
     """Train a head and publish it as a canary."""
     if (data is None) == (collection is None) or (collection is None) != (label_key is None):
         raise typer.BadParameter("expected --data, or --collection with --label-key")
+    if task is not Task.CLASSIFY and data is None:
+        raise typer.BadParameter(f"expected --data for a head to {task}")
+    content = None if data is None else _read(data)
+    asked = content is not None and task is Task.ANSWER
     training = Training(
         head=name,
-        file=None if data is None else _read(data),
+        squad=_questions(content) if asked else None,
+        file=None if asked else content,
         media_type=CSV if data is not None and data.suffix == ".csv" else NDJSON,
+        task=task,
         collection=collection,
         label_key=label_key,
         recipe=settings(recipe or ()),
@@ -151,6 +164,16 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         fail("file", f"{error.strerror}: {path}")
+
+
+def _questions(content: bytes | None) -> dict[str, Any]:
+    try:
+        found = json.loads(content or b"")
+    except ValueError as error:
+        fail(TrainingDataInvalid.code, f"expected a JSON file as SQuAD is: {error}")
+    if not isinstance(found, dict):
+        fail(TrainingDataInvalid.code, f"expected a JSON object, got {type(found).__name__}")
+    return found
 
 
 def _line(told: dict[str, Any]) -> str:

@@ -47,6 +47,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
+from verso_core.registry import Channel
 
 T = TypeVar("T")
 
@@ -226,11 +227,7 @@ class Client:
     ) -> CollectionInfo:
         """Make a collection, or find the one that exists with the same settings."""
         steps = operations.create_collection(
-            name,
-            self._retries,
-            precision=precision,
-            text_policy=text_policy,
-            search=search,
+            name, self._retries, precision=precision, text_policy=text_policy, search=search
         )
         return self._run(steps)
 
@@ -348,6 +345,10 @@ class Client:
     def head(self, name: str) -> HeadInfo:
         """Describe one head."""
         return self._run(head_operations.head(name, self._retries))
+
+    def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
+        """Give the report that a head was published with, Markdown."""
+        return self._run(head_operations.report(name, self._retries, channel=channel))
 
     def ready(self) -> bool:
         """Whether the platform can do work now."""

@@ -17,6 +17,7 @@ from verso_client.render import excerpt
 from verso_client.terminal import AsJson, out, print_json
 from verso_client.terminal import client as connected
 from verso_core.heads import Portion
+from verso_core.registry import Channel
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 
@@ -128,9 +129,18 @@ def rerank(
 def heads(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="One head; default all.")] = None,
+    report: Annotated[
+        Channel | None, typer.Option(help="Print the report of what this channel serves.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the heads: task, version, labels, figures."""
+    if report is not None:
+        if name is None:
+            raise typer.BadParameter("expected the name of a head with --report")
+        with connected(context) as client:
+            typer.echo(client.head_report(name, channel=report))
+        return
     with connected(context) as client:
         found = client.heads() if name is None else [client.head(name)]
     print_json(found) if as_json else _heads(out(), found)

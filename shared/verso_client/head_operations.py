@@ -14,6 +14,7 @@ from verso_client.retries import Retries, perform
 from verso_core.errors import from_body
 from verso_core.heads import Portion
 from verso_core.jobs import Filter
+from verso_core.registry import Channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,18 @@ def head(name: str, retries: Retries) -> Steps[HeadInfo]:
     call = Call("GET", f"/v1/heads/{quote(name, safe='')}", headers=_PATIENT)
     reply = yield from perform(call, retries)
     return HeadInfo.model_validate(reply.json())
+
+
+def report(name: str, retries: Retries, *, channel: Channel) -> Steps[str]:
+    """Give a head's report, Markdown."""
+    call = Call(
+        "GET",
+        f"/v1/heads/{quote(name, safe='')}/report",
+        params={"channel": channel.value},
+        headers=_PATIENT,
+    )
+    reply = yield from perform(call, retries)
+    return str(reply.json()["report"])
 
 
 _PATIENT = {"Prefer": "wait=60"}

@@ -12,6 +12,7 @@ from verso_client.answers import Job, RegistryState
 from verso_client.exchange import Call, Steps
 from verso_client.operations import get_job
 from verso_client.retries import Retries, perform
+from verso_core.heads import Task
 from verso_core.registry import SHARE
 
 CSV = "text/csv"
@@ -20,12 +21,15 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a head is to be trained on: exactly one of ``rows``, ``file`` and ``collection``.
+    """What a head is to be trained on: rows, questions or pairs, a file of them, or a collection.
 
     Attributes:
         head: its name.
-        rows: objects with ``text``, ``label`` and maybe ``split``.
-        file: content of a CSV or JSON lines file, of type ``media_type``.
+        rows: objects with ``text``, ``label`` and maybe ``split``; the head classifies.
+        squad: content of a file of questions as SQuAD 2.0 lays it out; the head answers.
+        pairs: objects with ``text_1``, ``text_2``, ``score`` in [0, 1]; the head scores.
+        file: content of a CSV or JSON lines file of rows or pairs, of type ``media_type``.
+        task: what the head of a ``file`` does: rows classify, pairs score.
         collection: whose records carry the label as metadata, under ``label_key``.
         recipe: settings of the training.
         share: of the jobs that try the new version, in [0, 1].
@@ -36,8 +40,11 @@ class Training:
 
     head: str
     rows: Sequence[Mapping[str, str]] | None = None
+    squad: Mapping[str, Any] | None = None
+    pairs: Sequence[Mapping[str, str | float]] | None = None
     file: bytes | None = None
     media_type: str = NDJSON
+    task: Task = Task.CLASSIFY
     collection: str | None = None
     label_key: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +69,7 @@ class Training:
                 "/v1/train",
                 params={
                     "head": self.head,
+                    "task": str(self.task),
                     "text_column": text,
                     "label_column": label,
                     "settings": json.dumps(settings),
@@ -69,16 +77,24 @@ class Training:
                 content=self.file,
                 headers={**headers, "Content-Type": self.media_type},
             )
-        source: dict[str, Any] = {"rows": [dict(row) for row in self.rows or ()]}
-        if self.collection is not None:
-            source = {"collection": self.collection, "label_key": self.label_key}
-        body = {"head": self.head, "task": "classify", "source": source, **settings}
+        task, source = self._source()
+        body = {"head": self.head, "task": str(task), "source": source, **settings}
         return Call(
             "POST",
             "/v1/train",
             content=json.dumps(body).encode("ascii"),
             headers={**headers, "Content-Type": "application/json"},
         )
+
+    def _source(self) -> tuple[Task, dict[str, Any]]:
+        """Give what the examples are for, and the examples."""
+        if self.collection is not None:
+            return Task.CLASSIFY, {"collection": self.collection, "label_key": self.label_key}
+        if self.squad is not None:
+            return Task.ANSWER, {"squad": dict(self.squad)}
+        if self.pairs is not None:
+            return Task.SCORE, {"pairs": [dict(pair) for pair in self.pairs]}
+        return Task.CLASSIFY, {"rows": [dict(row) for row in self.rows or ()]}
 
 
 def train(training: Training, retries: Retries) -> Steps[Job]:

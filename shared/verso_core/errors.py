@@ -74,7 +74,7 @@ class TextTooLarge(RequestInvalid):
 
 
 class DuplicateId(RequestInvalid):
-    """Raised when a document id stands twice in one request."""
+    """Raised when the id of a document or question stands twice in one request."""
 
     code = "duplicate_id"
 

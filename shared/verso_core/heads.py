@@ -75,7 +75,8 @@ FORMAT = 1
 GRAPH = "head.onnx"
 GOLDEN = "golden.jsonl"
 SIGNALS = "signals.npz"
-FILES = (GRAPH, GOLDEN, "CARD.md")
+CARD = "CARD.md"
+FILES = (GRAPH, GOLDEN, CARD)
 OTHER_FILES = (SIGNALS,)
 BASE_LOCATION = "encoder.onnx"
 """Location of the external data that a graph names for the encoder's weights."""

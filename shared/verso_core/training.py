@@ -1,7 +1,8 @@
-"""Training on the wire: what a train job asks for, and the rows it may bring.
+"""Training on the wire: what a train job asks for, and the examples it may bring.
 
-A train job is one slice with one item. Its params are a :class:`TrainRequest` without rows; rows
-that came with the request are the item's blob, as :func:`pack_rows` writes them.
+A train job is one slice with one item. Its params are a :class:`TrainRequest` without examples;
+those that came with the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
+:func:`verso_core.questions.pack` writes them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from verso_core.errors import TrainingDataInvalid
+from verso_core.heads import Task
 from verso_core.jobs import Name, Wire
 from verso_core.registry import SHARE
 
@@ -22,6 +24,8 @@ MAX_ROWS_BYTES = 64 * 1024 * 1024
 MAX_CONTRADICTED = 0.2
 """Share of the texts that may stand there with several labels."""
 MAX_COLLECTION_ROWS = 50_000
+FEWEST_PAIRS = 12
+SPLITS = ("train", "validation", "test")
 Label = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -35,10 +39,27 @@ class LabelledText(Wire):
     )
 
 
-class TrainSource(Wire):
-    """What a head is trained on: rows, or the records of a collection that carry a label."""
+class ScoredTexts(Wire):
+    """Two texts and how well they fit each other."""
 
-    rows: list[LabelledText] | None = None
+    text_1: str = Field(min_length=1)
+    text_2: str = Field(min_length=1)
+    score: float = Field(ge=0, le=1)
+    split: Literal["train", "validation", "test"] | None = Field(
+        default=None, description="by default chosen by the hash of the first text"
+    )
+
+
+class TrainSource(Wire):
+    """What a head is trained on: examples, or the records of a collection that carry a label."""
+
+    rows: list[LabelledText] | None = Field(default=None, description="for a head that classifies")
+    squad: dict[str, Any] | None = Field(
+        default=None, description="for a head that answers: the content of a file as SQuAD 2.0 is"
+    )
+    pairs: list[ScoredTexts] | None = Field(
+        default=None, description="for a head that scores pairs"
+    )
     collection: Name | None = None
     label_key: str | None = Field(
         default=None, description="metadata key whose values are the labels", examples=["failure"]
@@ -47,18 +68,26 @@ class TrainSource(Wire):
 
     @model_validator(mode="after")
     def _one_source(self) -> TrainSource:
-        if (self.rows is None) == (self.collection is None):
-            raise ValueError("expected exactly one of rows and collection")
+        given = [self.rows, self.squad, self.pairs, self.collection]
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("expected exactly one of rows, squad, pairs and collection")
         if (self.collection is None) != (self.label_key is None):
             raise ValueError("expected collection and label_key together")
         return self
+
+    @property
+    def task(self) -> Task:
+        """What a head is asked that is trained on this."""
+        if self.squad is not None:
+            return Task.ANSWER
+        return Task.CLASSIFY if self.pairs is None else Task.SCORE
 
 
 class TrainRequest(Wire):
     """Body of ``POST /v1/train``."""
 
     head: Name
-    task: Literal["classify"] = "classify"
+    task: Task = Task.CLASSIFY
     source: TrainSource
     recipe: dict[str, Any] = Field(
         default_factory=dict,
@@ -73,6 +102,14 @@ class TrainRequest(Wire):
     )
     licence: str = Field(default="unknown", max_length=256, description="of the data")
 
+    @model_validator(mode="after")
+    def _task_of_source(self) -> TrainRequest:
+        if self.task is not self.source.task:
+            raise ValueError(
+                "expected rows or a collection for classify, squad for answer, pairs for score"
+            )
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
@@ -80,6 +117,16 @@ class Labelled:
 
     text: str
     label: str
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A pair that passed the checks; ``score`` in [0, 1]."""
+
+    text_1: str
+    text_2: str
+    score: float
     split: str | None = None
 
 
@@ -104,6 +151,31 @@ def check_rows(rows: Sequence[Labelled]) -> None:
         )
 
 
+def check_pairs(pairs: Sequence[Scored]) -> None:
+    """Refuse pairs that no head can be trained on.
+
+    Raises:
+        TrainingDataInvalid: too few pairs, one score for all, or too many pairs with several.
+    """
+    firsts = {pair.text_1 for pair in pairs}
+    if len(pairs) < FEWEST_PAIRS or len(firsts) < len(SPLITS):
+        raise TrainingDataInvalid(
+            f"expected {FEWEST_PAIRS} pairs or more of {len(SPLITS)} first texts or more, "
+            f"got {len(pairs)} of {len(firsts)}"
+        )
+    scores: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for pair in pairs:
+        scores[pair.text_1, pair.text_2].add(pair.score)
+    if len(set().union(*scores.values())) < 2:
+        raise TrainingDataInvalid(f"expected different scores, got {pairs[0].score} everywhere")
+    several = sum(1 for found in scores.values() if len(found) > 1)
+    if several > MAX_CONTRADICTED * len(scores):
+        raise TrainingDataInvalid(
+            f"expected at most {MAX_CONTRADICTED:.0%} of the pairs to have several scores, "
+            f"got {several} of {len(scores)}"
+        )
+
+
 def pack_rows(rows: Iterable[Labelled]) -> bytes:
     """Write rows as JSON lines: [text, label, split]."""
     return b"".join(
@@ -114,3 +186,16 @@ def pack_rows(rows: Iterable[Labelled]) -> bytes:
 def unpack_rows(data: bytes) -> list[Labelled]:
     """Read what :func:`pack_rows` wrote."""
     return [Labelled(*json.loads(line)) for line in data.splitlines()]
+
+
+def pack_pairs(pairs: Iterable[Scored]) -> bytes:
+    """Write pairs as JSON lines: [text_1, text_2, score, split]."""
+    return b"".join(
+        json.dumps([pair.text_1, pair.text_2, pair.score, pair.split]).encode("ascii") + b"\n"
+        for pair in pairs
+    )
+
+
+def unpack_pairs(data: bytes) -> list[Scored]:
+    """Read what :func:`pack_pairs` wrote."""
+    return [Scored(*json.loads(line)) for line in data.splitlines()]

@@ -7,11 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import made_up
 from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document, RegistryState, Training
 from verso_core import registry
-from verso_core.errors import LabelsChanged, RequestInvalid, TrainingDataInvalid
+from verso_core.errors import (
+    DuplicateId,
+    HeadUnknown,
+    LabelsChanged,
+    QuestionTooLong,
+    RequestInvalid,
+    TrainingDataInvalid,
+)
 from verso_core.heads import Portion
 from verso_core.jobs import Status
 from verso_core.registry import Channel
@@ -78,6 +86,11 @@ def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
     assert (state.heads["events"].stable, state.heads["events"].canary) == (None, first)
     assert verso.promote("events").heads["events"].stable == first
     classify_new_lines(verso, version=first)
+    report = verso.head_report("events")
+    assert "errors, %, among the surest" in report
+    assert "CC0-1.0" in report
+    with pytest.raises(HeadUnknown, match="no canary version"):
+        verso.head_report("events", channel=Channel.CANARY)
 
     # The records carry another key as well: its values would be other labels of the same head.
     other = Training("events", collection=collection, label_key="number")
@@ -124,6 +137,53 @@ def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> 
     assert [one.heads[0].label for one in verso.classify("ends", texts=texts)] == list(LINES)
     first = verso.classify("ends", texts=texts, chunk=Portion.FIRST)
     assert first[0].heads[0].label == first[1].heads[0].label
+
+
+def test_a_head_is_trained_on_questions_promoted_and_asked(verso: Client, collection: str) -> None:
+    """A file as SQuAD is goes in; answers out of new logs come out, and "no answer" where so."""
+    recipe = {"answer": made_up.SETTINGS}
+    version = trained(verso, Training("faults", squad=made_up.squad(), recipe=recipe))
+    assert verso.promote("faults").heads["faults"].stable == version
+    told, silent = (
+        f"2026-11-21T09:06:07Z WARN keeper: worker 4 of 8 {said}, retry in 4 s"
+        for said in ("ran out of memory", "has answered")
+    )
+    found = verso.answer(made_up.QUESTION, contexts=[silent, told], head="faults")
+    assert (found.head, found.version, found.answered) == ("faults", version, True)
+    best = found.answers[0]
+    assert (best.context, best.text) == (1, "ran out of memory")
+    assert told.encode()[best.start_byte : best.end_byte] == b"ran out of memory"
+    assert not verso.answer(made_up.QUESTION, contexts=[silent], head="faults").answered
+    # From a collection the same, after its texts were dropped.
+    assert not verso.ingest([Document(told, id="told")], collection=collection).failed
+    stored = verso.answer(made_up.QUESTION, collection=collection, head="faults")
+    assert stored.answered
+    assert stored.answers[0].text == "ran out of memory"
+    assert "| test |" in verso.head_report("faults")
+    # The name is taken: a classifier of this name would be asked what it cannot do.
+    rows = [{"text": f"{said} {n}", "label": said} for said in ("on", "off") for n in range(12)]
+    job = verso.wait(verso.train(Training("faults", rows=rows)).id)
+    assert isinstance(job.exception(), RequestInvalid)
+
+
+def test_questions_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:
+    def ask(**change: object) -> None:
+        document = made_up.squad()
+        document["data"][3]["paragraphs"][1]["qas"][0] |= change
+        verso.train(Training("faults", squad=document))
+
+    place = "article 3, paragraph 1, question 0"
+    elsewhere = {"is_impossible": False, "answers": [{"text": "no such", "answer_start": 0}]}
+    with pytest.raises(TrainingDataInvalid, match=f"{place}: .*not in the context"):
+        ask(**elsewhere)
+    with pytest.raises(DuplicateId, match=place):
+        ask(id="0.0")
+    with pytest.raises(TrainingDataInvalid, match="expected an array as 'data'"):
+        verso.train(Training("faults", squad={"rows": []}))
+    document = made_up.squad()
+    document["data"][0]["paragraphs"][0]["qas"][0]["question"] = "why " * 400
+    job = verso.wait(verso.train(Training("faults", squad=document)).id)
+    assert isinstance(job.exception(), QuestionTooLong)
 
 
 def test_rows_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:

@@ -48,6 +48,14 @@ class HeadList(BaseModel):
     heads: list[HeadView]
 
 
+class HeadReportView(BaseModel):
+    """The report that a version of a head was published with."""
+
+    head: str
+    version: str
+    report: str = Field(description="Markdown")
+
+
 class LabelView(BaseModel):
     """A label with its calibrated probability."""
 

@@ -1,4 +1,4 @@
-"""Labelled rows as they come in: JSON, JSON lines or CSV, each row judged where it stands.
+"""Labelled rows and scored pairs as they come in: JSON, JSON lines or CSV, each judged where it is.
 
 Training on rows of which some were left out would be training on other data than was sent, so one
 row that cannot be read refuses the request, with its place.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from verso_core.errors import RequestInvalid, TrainingDataInvalid
-from verso_core.training import Labelled
+from verso_core.training import SPLITS, Labelled, Scored
 from verso_gateway import bodies
 
 CSV = "text/csv"
-_SPLITS = ("train", "validation", "test")
 _MAX_LABEL = 256
+_Row = TypeVar("_Row")
+Make = Callable[[dict[str, Any], str], _Row]
+"""Makes a row of an object; the string is its place, for whoever has to find it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,41 @@ class Columns:
     text: str = "text"
     label: str = "label"
 
+    def row(self, value: dict[str, Any], place: str) -> Labelled:
+        """Make a labelled row.
 
-def from_lines(data: bytes, columns: Columns) -> list[Labelled]:
+        Raises:
+            TrainingDataInvalid: the object is none.
+        """
+        text = _string(value, self.text, place=place)
+        label = _string(value, self.label, place=place)
+        if label.lower() == "nan":
+            raise TrainingDataInvalid(f"{place}: expected a label, got {label}")
+        if len(label) > _MAX_LABEL:
+            raise TrainingDataInvalid(
+                f"{place}: expected a label of <= {_MAX_LABEL} characters, got {len(label)}"
+            )
+        return Labelled(text, label, _split(value, place=place))
+
+
+def pair(value: dict[str, Any], place: str) -> Scored:
+    """Make a scored pair of ``text_1``, ``text_2`` and ``score``.
+
+    Raises:
+        TrainingDataInvalid: the object is none, or the score not in [0, 1].
+    """
+    first, second = (_string(value, name, place=place) for name in ("text_1", "text_2"))
+    score = value.get("score")
+    try:
+        number = float("nan") if score is None or isinstance(score, bool) else float(score)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 <= number <= 1:
+        raise TrainingDataInvalid(f"{place}: expected a 'score' in [0, 1], got {score!a}")
+    return Scored(first, second, number, _split(value, place=place))
+
+
+def from_lines(data: bytes, make: Make[_Row]) -> list[_Row]:
     """Read JSON lines, an object each.
 
     Raises:
@@ -46,12 +81,12 @@ def from_lines(data: bytes, columns: Columns) -> list[Labelled]:
             raise TrainingDataInvalid(f"{place}: {error.detail}") from error
         if not isinstance(value, dict):
             raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
-        rows.append(_row(value, columns, place=place))
+        rows.append(make(value, place))
     return rows
 
 
-def from_csv(data: bytes, columns: Columns) -> list[Labelled]:
-    """Read CSV (RFC 4180) with a header line.
+def from_csv(data: bytes, make: Make[_Row], *, names: Sequence[str]) -> list[_Row]:
+    """Read CSV (RFC 4180) with a header line that has each of ``names`` once.
 
     Raises:
         TrainingDataInvalid: it is none, or lacks a column; the detail says which line.
@@ -64,17 +99,17 @@ def from_csv(data: bytes, columns: Columns) -> list[Labelled]:
     rows = []
     for number, fields in _records(reader):
         if number == 1:
-            names = fields
-            for name in (columns.text, columns.label):
-                if names.count(name) != 1:
-                    raise TrainingDataInvalid(f"expected one column {name!r}, got {names}")
+            header = fields
+            for name in names:
+                if header.count(name) != 1:
+                    raise TrainingDataInvalid(f"expected one column {name!r}, got {header}")
             continue
-        if len(fields) != len(names):
+        if len(fields) != len(header):
             raise TrainingDataInvalid(
-                f"record {number}: expected {len(names)} fields, got {len(fields)}"
+                f"record {number}: expected {len(header)} fields, got {len(fields)}"
             )
-        value = {name: field for name, field in zip(names, fields, strict=True) if field != ""}
-        rows.append(_row(value, columns, place=f"record {number}"))
+        value = {name: field for name, field in zip(header, fields, strict=True) if field != ""}
+        rows.append(make(value, f"record {number}"))
     return rows
 
 
@@ -92,19 +127,11 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _row(value: dict[str, Any], columns: Columns, *, place: str) -> Labelled:
-    text = _string(value, columns.text, place=place)
-    label = _string(value, columns.label, place=place)
-    if label.lower() == "nan":
-        raise TrainingDataInvalid(f"{place}: expected a label, got {label}")
-    if len(label) > _MAX_LABEL:
-        raise TrainingDataInvalid(
-            f"{place}: expected a label of <= {_MAX_LABEL} characters, got {len(label)}"
-        )
+def _split(value: dict[str, Any], *, place: str) -> str | None:
     split = value.get("split")
-    if split is not None and split not in _SPLITS:
-        raise TrainingDataInvalid(f"{place}: expected a split of {_SPLITS}, got {split!a}")
-    return Labelled(text, label, split)
+    if split is not None and split not in SPLITS:
+        raise TrainingDataInvalid(f"{place}: expected a split of {SPLITS}, got {split!a}")
+    return split
 
 
 def _string(value: dict[str, Any], name: str, *, place: str) -> str:
@@ -118,20 +145,21 @@ def _string(value: dict[str, Any], name: str, *, place: str) -> str:
     return text
 
 
-def of_json(rows: Any) -> list[Labelled]:
-    """Check the rows of a JSON body.
+def of_json(rows: Any, make: Make[_Row], *, name: str, keys: Sequence[str]) -> list[_Row]:
+    """Check the rows of a JSON body's ``source``, which are under ``name``.
 
     Raises:
         TrainingDataInvalid: one of them is no row; the detail says which.
     """
     if not isinstance(rows, list):
-        raise TrainingDataInvalid(f"/source/rows: expected an array, got {type(rows).__name__}")
+        raise TrainingDataInvalid(f"/source/{name}: expected an array, got {type(rows).__name__}")
     found = []
     for number, value in enumerate(rows):
         place = f"row {number}"
         if not isinstance(value, dict):
             raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
-        if extra := value.keys() - {"text", "label", "split"}:
-            raise TrainingDataInvalid(f"{place}: expected text, label, split; got {min(extra)!a}")
-        found.append(_row(value, Columns(), place=place))
+        if extra := value.keys() - {*keys, "split"}:
+            known = ", ".join((*keys, "split"))
+            raise TrainingDataInvalid(f"{place}: expected {known}; got {min(extra)!a}")
+        found.append(make(value, place))
     return found

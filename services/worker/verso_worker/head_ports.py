@@ -73,6 +73,15 @@ class Heads(Protocol):
         """Describe all heads, by name."""
         ...
 
+    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
+        """Give the version that a channel serves, and its card: Markdown, UTF-8.
+
+        Raises:
+            HeadUnknown: the channel serves none of this name.
+            HeadInvalid: its folder is not one.
+        """
+        ...
+
 
 class NoHeads:
     """The heads of a platform that has none."""
@@ -91,3 +100,7 @@ class NoHeads:
     def states(self) -> list[dict[str, Any]]:
         """Describe no head."""
         return []
+
+    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:  # noqa: ARG002
+        """Raise HeadUnknown."""
+        raise HeadUnknown(f"no head {name!r}: this worker serves none")

@@ -16,7 +16,7 @@ from typing import Any
 
 from verso_core import heads, registry
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, HeadInvalid, HeadUnknown
-from verso_core.heads import SIGNALS, Head, Task
+from verso_core.heads import CARD, SIGNALS, Head, Task
 from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, channel_of
 from verso_worker.confidence import Statistics
 from verso_worker.head_ports import ServedHead
@@ -144,6 +144,19 @@ class HeadShelf:
                 state[channel.value] = None if version is None else self._about(name, version)
             found.append(state)
         return found
+
+    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
+        """Give the version that a channel serves, and its card: Markdown, UTF-8.
+
+        Raises:
+            HeadUnknown: the channel serves none of this name.
+            HeadInvalid: its folder is not one.
+        """
+        version = self._read().rollout(name).serves(channel)
+        if version is None:
+            raise HeadUnknown(f"no {channel} version of head {name!r}")
+        folder = registry.head_folder(self._folder, name, version)
+        return version, heads.load(folder).data[CARD]
 
     def _follow(self) -> None:
         seen: Registry | None = None

@@ -25,6 +25,7 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.record import Entry, point_ids
+from verso_core.registry import Channel
 from verso_worker.answer import Answer
 from verso_worker.classify import Classify
 from verso_worker.clusters import Clusters
@@ -215,6 +216,12 @@ class Pipeline:
                 return self._answer.run(work, named, job=job, timings=timings)
             case Kind.SCORE:
                 return self._pairing.run(work, job=job, timings=timings)
+            case _ if (name := work.params.get("report")) is not None:
+                result = Result([])
+                version, card = self._heads.report(str(name), Channel(work.params["channel"]))
+                item = {"head": name, "version": version, "blob": result.add_blob(card)}
+                result.items.append({"ok": True} | item)
+                return result
             case _:
                 return Result([{"ok": True, "heads": self._heads.states()}])
 

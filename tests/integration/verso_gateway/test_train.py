@@ -7,14 +7,19 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests import made_up
 from tests.integration.verso_gateway.conftest import Hand
 
+from verso_core import questions
 from verso_core.jobs import Kind, Queue, read_slice
 from verso_core.ledger import Ledger
-from verso_core.training import Labelled, unpack_rows
+from verso_core.training import Labelled, unpack_pairs, unpack_rows
 
 ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
 BODY = {"head": "mood", "source": {"rows": ROWS}, "recipe": {"classify": {"hidden": 8}}}
+
+
+ASKED_TWICE = {"data": made_up.squad()["data"] + made_up.squad(1)["data"]}
 
 
 @pytest.fixture
@@ -44,6 +49,39 @@ def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger)
     assert (work.params["head"], work.params["recipe"]) == ("mood", {"classify": {"hidden": 8}})
     [item] = work.items
     assert unpack_rows(item.blob or b"")[1] == Labelled("text 1", "y")
+
+
+@pytest.mark.parametrize(
+    ("task", "source"),
+    [("answer", {"squad": made_up.squad()}), ("score", {"pairs": made_up.pairs()})],
+)
+def test_questions_and_pairs_become_one_slice_each(
+    client: httpx2.Client, trainer: Ledger, task: str, source: dict[str, Any]
+) -> None:
+    body = {"head": "mood", "task": task, "source": source, "recipe": {task: {"epochs": 1}}}
+    answer = client.post("/v1/train", json=body)
+    assert answer.status_code == 202, answer.text
+    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    work = read_slice(lease.payload)
+    assert (work.params["task"], work.params["recipe"]) == (task, {task: {"epochs": 1}})
+    assert work.params["source"].keys() == {"collection", "label_key", "limit"}
+    [item] = work.items
+    if task == "answer":
+        assert questions.unpack(item.blob or b"") == questions.read(made_up.squad())
+    else:
+        assert [pair.score for pair in unpack_pairs(item.blob or b"")][:2] == [1.0, 0.0]
+
+
+def test_a_file_of_pairs_names_its_task_in_the_query(
+    client: httpx2.Client, trainer: Ledger
+) -> None:
+    lines = "\n".join(json.dumps(pair) for pair in made_up.pairs(20)).encode()
+    kind = {"Content-Type": "application/x-ndjson"}
+    query = {"head": "mood", "task": "score"}
+    assert client.post("/v1/train", params=query, content=lines, headers=kind).status_code == 202
+    query["task"] = "answer"  # a file of questions is JSON
+    answer = client.post("/v1/train", params=query, content=lines, headers=kind)
+    assert _code(answer) == "request_invalid"
 
 
 @pytest.mark.parametrize("kind", ["text/csv", "application/x-ndjson"])
@@ -83,6 +121,13 @@ def test_a_file_is_the_body_and_the_rest_the_query(
         ),
         ({"source": {"collection": "nowhere", "label_key": "k"}}, "collection_unknown"),
         ({"source": {"collection": "default"}}, "request_invalid"),
+        ({"task": "answer"}, "request_invalid"),
+        ({"task": "answer", "source": {"squad": {"data": {}}}}, "training_data_invalid"),
+        ({"task": "answer", "source": {"squad": {"data": []}}}, "training_data_invalid"),
+        ({"task": "score", "source": {"squad": made_up.squad()}}, "request_invalid"),
+        ({"task": "answer", "source": {"squad": ASKED_TWICE}}, "duplicate_id"),
+        ({"task": "score", "source": {"pairs": made_up.pairs(4)}}, "training_data_invalid"),
+        ({"task": "score", "source": {"pairs": [{"text_1": "a"}]}}, "training_data_invalid"),
         ({"head": "No Name"}, "request_invalid"),
         ({"task": "sing"}, "request_invalid"),
         ({"share": 1.5}, "request_invalid"),

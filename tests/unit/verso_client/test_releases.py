@@ -29,6 +29,8 @@ def test_a_file_goes_as_it_is_and_what_is_said_of_it_in_the_query() -> None:
             Training("mood", collection="logs", label_key="kind"),
             {"collection": "logs", "label_key": "kind"},
         ),
+        (Training("mood", squad={"data": []}), {"squad": {"data": []}}),
+        (Training("mood", pairs=[{"score": 1.0}]), {"pairs": [{"score": 1.0}]}),
     ],
 )
 def test_rows_and_collections_go_as_json(training: Training, source: dict[str, object]) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from verso_core.errors import TrainingDataInvalid
-from verso_core.training import Labelled
-from verso_gateway.labelled import Columns, from_csv, from_lines, of_json
+from verso_core.training import Labelled, Scored
+from verso_gateway.labelled import Columns, from_csv, from_lines, of_json, pair
+
+NAMES = ("text", "label")
+ROW = Columns().row
+PAIR = ("text_1", "text_2", "score")
 
 
 def test_the_three_ways_in_give_the_same_rows() -> None:
@@ -15,23 +19,24 @@ def test_the_three_ways_in_give_the_same_rows() -> None:
         from_lines(
             b'{"text": "a, text", "label": "x"}\n\n'
             b'{"text": "two\\nlines", "label": "y", "split": "test", "more": 1}\n',
-            Columns(),
+            ROW,
         )
         == rows
     )
     csv = b'\xef\xbb\xbftext,label,split\r\n"a, text",x,\r\n"two\nlines",y,test\r\n'
-    assert from_csv(csv, Columns()) == rows
+    assert from_csv(csv, ROW, names=NAMES) == rows
     values = [
         {"text": "a, text", "label": "x"},
         {"text": "two\nlines", "label": "y", "split": "test"},
     ]
-    assert of_json(values) == rows
+    assert of_json(values, ROW, name="rows", keys=NAMES) == rows
 
 
 def test_columns_may_have_other_names_and_labels_may_be_numbers() -> None:
     columns = Columns("message", "code")
-    assert from_csv(b"code,message\n7,seven\n", columns) == [Labelled("seven", "7")]
-    assert from_lines(b'{"message": "seven", "code": 7}', columns) == [Labelled("seven", "7")]
+    csv = b"code,message\n7,seven\n"
+    assert from_csv(csv, columns.row, names=("message", "code")) == [Labelled("seven", "7")]
+    assert from_lines(b'{"message": "seven", "code": 7}', columns.row) == [Labelled("seven", "7")]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ def test_columns_may_have_other_names_and_labels_may_be_numbers() -> None:
 )
 def test_a_line_that_is_no_row_is_named(data: bytes, message: str) -> None:
     with pytest.raises(TrainingDataInvalid, match=message):
-        from_lines(data, Columns())
+        from_lines(data, ROW)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +72,33 @@ def test_a_line_that_is_no_row_is_named(data: bytes, message: str) -> None:
 )
 def test_a_record_that_is_no_row_is_named(data: bytes, message: str) -> None:
     with pytest.raises(TrainingDataInvalid, match=message):
-        from_csv(data, Columns())
+        from_csv(data, ROW, names=NAMES)
 
 
 @pytest.mark.parametrize("rows", [{}, ["a"], [{"text": "a", "label": "x", "lable": "y"}]])
 def test_rows_of_a_body_are_objects_of_known_keys(rows: object) -> None:
     with pytest.raises(TrainingDataInvalid):
-        of_json(rows)
+        of_json(rows, ROW, name="rows", keys=NAMES)
+
+
+def test_pairs_come_in_the_same_three_ways() -> None:
+    pairs = [Scored("a", "b", 0.25), Scored("a, b", "c", 1.0, "test")]
+    lines = (
+        b'{"text_1": "a", "text_2": "b", "score": 0.25}\n'
+        b'{"text_1": "a, b", "text_2": "c", "score": 1, "split": "test"}\n'
+    )
+    assert from_lines(lines, pair) == pairs
+    csv = b'text_1,text_2,score,split\na,b,0.25,\n"a, b",c,1,test\n'
+    assert from_csv(csv, pair, names=PAIR) == pairs
+
+
+@pytest.mark.parametrize("score", [b'"high"', b"1.01", b"-0.1", b"true", b'"nan"', b"[1]", b"null"])
+def test_a_score_is_a_number_between_nought_and_one(score: bytes) -> None:
+    line = b'{"text_1": "a", "text_2": "b", "score": ' + score + b"}"
+    with pytest.raises(TrainingDataInvalid, match=r"line 1: expected a 'score' in \[0, 1\]"):
+        from_lines(line, pair)
+
+
+def test_a_column_that_a_pair_needs_is_named() -> None:
+    with pytest.raises(TrainingDataInvalid, match="expected one column 'score'"):
+        from_csv(b"text_1,text_2,value\na,b,1\n", pair, names=PAIR)

@@ -26,6 +26,7 @@ from transformers import BertConfig, BertModel
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.heads import PlainWeight, WidenedWeight
+from verso_training.config import RecipeInvalid
 
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 _PRODUCTS = (
@@ -79,6 +80,16 @@ class Backbone:
     def width(self) -> int:
         """Of a token state."""
         return int(self.bert.config.hidden_size)
+
+    def check_window(self, tokens: int) -> None:
+        """Refuse windows that are longer than what the encoder has places for.
+
+        Raises:
+            RecipeInvalid: they are.
+        """
+        most = int(self.bert.config.max_position_embeddings)
+        if tokens > most:
+            raise RecipeInvalid(f"expected max_tokens <= {most}, got {tokens}")
 
 
 def load(artifact: Path) -> Backbone:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from verso_core.heads import Calibration
 from verso_training.heads.confidence import Report
+from verso_training.heads.marking import Marks
 from verso_training.heads.selective import Interval
 
 
@@ -27,6 +30,30 @@ def classifier(
         "",
         *accepted_table(report),
     ]
+    return "\n".join(lines)
+
+
+def reader(rows: Mapping[str, tuple[float, Marks]], *, auroc: float, notes: Sequence[str]) -> str:
+    """What a reader does: marks by part, each at a null threshold."""
+    lines = [
+        *notes,
+        "",
+        "| part | null threshold | EM | F1 | F1, answerable | unanswerable, refused |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, (threshold, marks) in rows.items():
+        lines.append(
+            f"| {name} | {threshold:.2f} | {marks.exact:.1f} | {marks.f1:.1f} "
+            f"| {marks.answerable_f1:.1f} | {marks.refused:.1f} |"
+        )
+    lines += ["", f"AUROC, answerable against unanswerable: {100 * auroc:.1f}."]
+    return "\n".join(lines)
+
+
+def scorer(figures: Mapping[str, float], *, notes: Sequence[str]) -> str:
+    """What a scorer does on its test pairs."""
+    lines = [*notes, "", "| on test pairs | |", "|---|---:|"]
+    lines += [f"| {name.replace('_', ' ')} | {value:.1f} |" for name, value in figures.items()]
     return "\n".join(lines)
 
 

@@ -13,7 +13,10 @@ Steps:
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +25,17 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from verso_core.errors import Cancelled
+from verso_core.errors import Cancelled, DiskFull
 from verso_training.heads import lora
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a write for which there is no room."""
+_WEIGHTS = "adapter.safetensors"
+_STATE = "state.pt"
 
 
 class Example(Protocol):
@@ -104,7 +112,7 @@ class AdapterRun(Generic[_E]):
             self._trained, lr=budget.rate, weight_decay=budget.weight_decay
         )
         self._place = _Place()
-        if folder is not None and (folder / "state.pt").exists():
+        if folder is not None and (folder / _STATE).exists():
             self._restore(folder)
 
     def train(self, *, on_progress: OnProgress, should_stop: ShouldStop) -> None:
@@ -130,22 +138,33 @@ class AdapterRun(Generic[_E]):
         self.module.eval()
 
     def save(self) -> None:
-        """Write the module's own weights, the optimiser and the place, each file whole."""
+        """Write the module's own weights, the optimiser and the place, each file whole.
+
+        Raises:
+            DiskFull: there is no room for them.
+        """
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        save_file(lora.state(self.module), self.folder / "adapter.new")
+        held = io.BytesIO()
         state = {
             "optimiser": self._optimiser.state_dict(),
             "place": json.dumps(asdict(self._place)),
         }
-        torch.save(state, self.folder / "state.new")
-        (self.folder / "adapter.new").replace(self.folder / "adapter.safetensors")
-        (self.folder / "state.new").replace(self.folder / "state.pt")
+        torch.save(state, held)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Killed between the two, a run goes on with weights that are some steps ahead of
+            # their place: those steps are done again, and nothing is lost.
+            _write(self.folder / _WEIGHTS, save(lora.state(self.module)))
+            _write(self.folder / _STATE, held.getvalue())
+        except OSError as exc:
+            if exc.errno in NO_ROOM:
+                raise DiskFull(f"no room for a checkpoint: {exc.strerror}") from exc
+            raise
 
     def _restore(self, folder: Path) -> None:
-        lora.restore(self.module, load_file(folder / "adapter.safetensors"))
-        state = torch.load(folder / "state.pt", weights_only=True)
+        lora.restore(self.module, load_file(folder / _WEIGHTS))
+        state = torch.load(folder / _STATE, weights_only=True)
         self._optimiser.load_state_dict(state["optimiser"])
         place = json.loads(state["place"])
         place |= {"warm": tuple(place["warm"]), "main": tuple(place["main"])}
@@ -218,3 +237,13 @@ def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[lis
         batches[-1].append(index)
     rng.shuffle(batches)
     return batches
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, also where the machine stops."""
+    draft = path.with_name(f".{path.name}")
+    with draft.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    draft.replace(path)

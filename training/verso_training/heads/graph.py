@@ -133,6 +133,22 @@ def widened(encoder: Path, base: Mapping[str, Source]) -> Arrays:
     return {name: source.read(constants) for name, source in base.items()}
 
 
+def pair_inputs(ids: Sequence[int], *, second: int) -> dict[str, NDArray[np.generic]]:
+    """One row of a graph that reads token pairs, without the batch axis.
+
+    Args:
+        ids: ``[CLS] a [SEP] b [SEP]``.
+        second: Where b begins.
+    """
+    types = np.zeros(len(ids), np.int64)
+    types[second:] = 1
+    return {
+        "input_ids": np.array(ids, np.int64),
+        "attention_mask": np.ones(len(ids), np.int64),
+        "token_type_ids": types,
+    }
+
+
 def _shared(
     module: nn.Module, graph: onnx.GraphProto, sources: Mapping[str, Source]
 ) -> dict[str, Source]:

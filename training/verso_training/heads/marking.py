@@ -7,6 +7,7 @@ is right where none is given; the best gold answer counts.
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from verso_training.heads import selective
 from verso_training.heads.reader import Answer
 from verso_training.heads.squad import Question
 
@@ -75,6 +77,13 @@ def marks(
         100 * float(words[has].mean()) if has.any() else float("nan"),
         100 * float(em[~has].mean()) if (~has).any() else float("nan"),
     )
+
+
+def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> float:
+    """AUROC of the margin: questions with an answer against those without; NaN if one lacks."""
+    margins = np.array([answer.margin for answer in answers])
+    has = np.array([bool(question.answers) for question in questions])
+    return selective.auroc(margins[has], margins[~has]) if 0 < has.sum() < len(has) else math.nan
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float:

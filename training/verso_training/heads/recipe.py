@@ -7,6 +7,7 @@ the task it names: ``[classify]``, ``[answer]`` or ``[score]``; the others keep 
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from verso_core.heads import READS, Portion, Reads, Task
 from verso_training.config import RECIPES, RecipeInvalid
 from verso_training.heads.spans import SpanLayers
 
+_FEWEST_TOKENS = 24
+"""Of a window: special tokens, a short question, and room for its context."""
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -74,12 +77,18 @@ class AnswerConfig:
     Attributes:
         layers: Of the head that ships.
         beside: Heads trained on the same adapter for comparison only.
+        start: Name of a head to go on from, in the service; it gives its layers, rank and alpha.
+        epochs: Over the questions, at most.
         minutes: Of processor time.
         stride: Tokens that two windows share.
+        made_up: Questions without an answer that are made of questions with one, by giving them
+            another paragraph; a share of those with one.
     """
 
     layers: SpanLayers = SpanLayers.GELU_4_SKIP
     beside: tuple[SpanLayers, ...] = ()
+    start: str = ""
+    epochs: float = 3.0
     minutes: float = 55.0
     rate: float = 8e-4
     rank: int = 16
@@ -88,13 +97,35 @@ class AnswerConfig:
     tokens_per_step: int = 3072
     max_tokens: int = 256
     stride: int = 96
+    made_up: float = 0.3
+    checkpoint_minutes: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_steps(self)
+        if self.stride < 1 or not 0 <= self.made_up <= 1:
+            raise RecipeInvalid("answer: expected stride >= 1 and made_up in [0, 1]")
+
+
+def _check_steps(config: AnswerConfig | ScoreConfig) -> None:
+    """Refuse settings that no training by steps can follow."""
+    for name in ("epochs", "minutes", "rate", "rank", "alpha"):
+        if not 0 < getattr(config, name) < math.inf:
+            raise RecipeInvalid(f"{name}: expected a number > 0, got {getattr(config, name)}")
+    if not 0 <= config.dropout < 1:
+        raise RecipeInvalid(f"dropout: expected a number in [0, 1), got {config.dropout}")
+    if not config.tokens_per_step >= config.max_tokens >= _FEWEST_TOKENS:
+        raise RecipeInvalid(
+            f"expected tokens_per_step >= max_tokens >= {_FEWEST_TOKENS}, got "
+            f"{config.tokens_per_step} and {config.max_tokens}"
+        )
 
 
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class ScoreConfig:
-    """A scorer of pairs read together."""
+    """A scorer of pairs read together; ``start`` names a head to go on from, in the service."""
 
+    start: str = ""
     epochs: int = 4
     minutes: float = 20.0
     rate: float = 8e-4
@@ -103,6 +134,10 @@ class ScoreConfig:
     dropout: float = 0.1
     tokens_per_step: int = 2048
     max_tokens: int = 128
+    checkpoint_minutes: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_steps(self)
 
 
 @with_config(_STRICT)

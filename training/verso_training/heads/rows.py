@@ -6,7 +6,8 @@ Steps:
 2. a text that stands there twice with one label is kept once; with several labels it is dropped,
    and an error if that is more than ``MAX_CONTRADICTED`` of the texts;
 3. labels with fewer than ``FEWEST`` rows are dropped and reported;
-4. rows without a split get one by the hash of their text, stratified by label.
+4. rows without a split get one by the hash of their document or text, stratified by label: no
+   document is trained on and measured on.
 """
 
 from __future__ import annotations
@@ -42,13 +43,15 @@ class Row:
         label: What it is.
         text: Needed where there is no vector, and by heads that read tokens.
         vector: As stored, widened. Shape: (D,), float32.
-        split: None lets the hash of the text decide.
+        split: None lets the hash of the document, or else of the text, decide.
+        document: Whose record it is, where several rows may be of one document.
     """
 
     label: str
     text: str | None = None
     vector: NDArray[np.float32] | None = None
     split: RowSplit | None = None
+    document: str | None = None
 
     def key(self) -> bytes:
         """What makes two rows the same."""
@@ -178,17 +181,44 @@ def _split(rows: Sequence[Row], *, validation_share: float, test_share: float) -
     for index, row in enumerate(rows):
         if row.split is None:
             by_label[row.label].append(index)
-    split = {}
+    split: dict[int, RowSplit] = {}
     for indices in by_label.values():
-        ranked = sorted(indices, key=lambda i: hashlib.sha256(rows[i].key()).digest())
-        # Every label gives at least one row to each part: FEWEST allows it.
-        validation = max(1, round(validation_share * len(ranked)))
-        test = max(1, round(test_share * len(ranked)))
-        for place, index in enumerate(ranked):
-            part = RowSplit.TRAIN
-            if place < validation:
-                part = RowSplit.VALIDATION
-            elif place < validation + test:
-                part = RowSplit.TEST
-            split[index] = part
+        # Of fewer than three documents one part would stay empty: their rows are split as texts.
+        names = [rows[i].document for i in indices]
+        whole = None not in names and len(set(names)) >= len(RowSplit)
+        keys = [str(rows[i].document).encode() if whole else rows[i].key() for i in indices]
+        shares = portions(keys, validation_share=validation_share, test_share=test_share)
+        split.update(zip(indices, shares, strict=True))
     return [row if i not in split else replace(row, split=split[i]) for i, row in enumerate(rows)]
+
+
+def portions(
+    keys: Sequence[bytes], *, validation_share: float, test_share: float
+) -> list[RowSplit]:
+    """What each example is for, by the hash of its key; examples of one key stay together.
+
+    Of three keys or more, each part gets one at least, and the key with the most examples is
+    trained on.
+
+    Args:
+        keys: One an example.
+        validation_share: Of the examples, about.
+        test_share: Of the examples, about.
+    """
+    if not keys:
+        return []
+    count = Counter(keys)
+    ranked = sorted(count, key=lambda key: hashlib.sha256(key).digest())
+    largest = max(reversed(ranked), key=lambda key: count[key])
+    ranked.remove(largest)
+    parts = {largest: RowSplit.TRAIN}
+    for share, part, left in (
+        (validation_share, RowSplit.VALIDATION, 1),
+        (test_share, RowSplit.TEST, 0),
+    ):
+        wanted, given = max(1, round(share * len(keys))), 0
+        while given < wanted and len(ranked) > left:
+            key = ranked.pop(0)
+            parts[key] = part
+            given += count[key]
+    return [parts.get(key, RowSplit.TRAIN) for key in keys]

@@ -12,7 +12,6 @@ Steps:
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -34,6 +33,7 @@ from verso_core.errors import DiskFull, HeadInvalid
 from verso_core.heads import Calibration, Head, Lineage, Reads, Task
 from verso_training.heads import graph
 from verso_training.heads.backbone import Source
+from verso_training.heads.fitting import NO_ROOM
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.signals import Fitted
 
@@ -106,7 +106,7 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
         draft.rename(folder)
         _sync(parent)
     except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if exc.errno in NO_ROOM:
             raise DiskFull(f"no room for head {trained.recipe.name}: {exc.strerror}") from exc
         raise
     finally:

@@ -18,9 +18,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from verso_core.errors import ArtifactInvalid
+from verso_core.errors import ArtifactInvalid, QuestionTooLong
 
-MAX_QUESTION = 64
+ROOM_TOKENS = 16
+"""Context tokens that every window must have room for, here as where it is served."""
+_OTHERS = 200
+"""Paragraphs looked through for one to make up a question with, where it has no neighbours."""
 
 
 @dataclass(frozen=True)
@@ -113,19 +116,24 @@ def mined(questions: Sequence[Question], *, count: int, seed: int = 0) -> list[Q
     """Unanswerable questions made of answerable ones: another paragraph of the same article.
 
     The paragraph shares the most words with the question among those without its answers, which
-    is what a search would hand to the reader by mistake.
+    is what a search would hand to the reader by mistake. Where an article is one paragraph, some
+    of the other articles' are looked through.
     """
-    rng = random.Random(seed)
+    rng, among = random.Random(seed), random.Random(seed)
     contexts: dict[str, dict[str, set[str]]] = {}
     for row in questions:
         contexts.setdefault(row.group, {})[row.context] = _words(row.context)
+    every = [(context, words) for held in contexts.values() for context, words in held.items()]
     pool = [row for row in questions if row.answers and row.group]
     made = []
     for row in rng.sample(pool, min(count, len(pool))):
         words = _words(row.question)
+        near = list(contexts[row.group].items())
+        if len(near) == 1:
+            near = among.sample(every, min(_OTHERS, len(every)))
         others = [
             (len(words & held), context)
-            for context, held in contexts[row.group].items()
+            for context, held in near
             if not any(answer.lower() in context.lower() for answer in row.answers)
         ]
         if others:
@@ -154,11 +162,18 @@ def windows(
         max_tokens: Of a window.
         stride: Tokens that neighbouring windows share.
         all_windows: False for training: of a long context only one window, one that holds an
-            answer if any does.
+            answer if any does; none if the answer begins or ends inside a token.
+
+    Raises:
+        QuestionTooLong: a question leaves no room for its context.
     """
     cls, sep = (special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
     for index, row in enumerate(questions):
-        asked = tokenizer.encode(row.question, add_special_tokens=False).ids[:MAX_QUESTION]
+        asked = tokenizer.encode(row.question, add_special_tokens=False).ids
+        if len(asked) > (most := max_tokens - 3 - ROOM_TOKENS):
+            raise QuestionTooLong(
+                f"question {row.key!a}: expected <= {most} tokens, got {len(asked)}"
+            )
         context = tokenizer.encode(row.context, add_special_tokens=False)
         places = _answer_places(row, context.offsets)
         room = max_tokens - len(asked) - 3
@@ -180,7 +195,7 @@ def windows(
             )
             if last == len(context.ids):
                 break
-            first = last - stride
+            first = last - min(stride, room // 2)  # a long question leaves little room
         if all_windows:
             yield from made
         else:

@@ -40,14 +40,14 @@ class HeadReport:
         head: What its ``head.json`` says.
         rows: How many rows each split had.
         dropped_labels: Labels with too few rows.
-        contradicted: Texts dropped because they had several labels.
+        contradicted: Texts, questions or pairs dropped because they were told to be several things.
     """
 
     folder: Path
     head: Head
     rows: Mapping[str, int]
-    dropped_labels: tuple[str, ...]
-    contradicted: int
+    dropped_labels: tuple[str, ...] = ()
+    contradicted: int = 0
 
 
 def train_head(

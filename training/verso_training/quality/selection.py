@@ -10,45 +10,13 @@ from numpy.typing import NDArray
 
 from verso_training.heads import pairs, selective, squad
 from verso_training.heads.backbone import Backbone
-from verso_training.heads.marking import Marks
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.pairs import Pair
-from verso_training.heads.reader import Answer
-from verso_training.heads.squad import Question
 from verso_training.quality import pairsets
 from verso_training.quality.pairsets import Ranking
 
 _QUESTIONS = 300
 """Questions of each ranking that a scorer is measured on."""
-
-
-def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> float:
-    """AUROC of the margin: questions with an answer against those without."""
-    margins = np.array([answer.margin for answer in answers])
-    has = np.array([bool(question.answers) for question in questions])
-    return selective.auroc(margins[has], margins[~has])
-
-
-def reader_card(dev: Marks, final: Marks, plain: Marks, *, threshold: float, auroc: float) -> str:
-    """The figures of a reader."""
-    rows = [
-        "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on. The null",
-        "threshold is tuned on dev only.",
-        "",
-        "| part | null threshold | EM | F1 | F1, answerable | unanswerable, refused |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for name, tau, marks in (
-        ("dev", threshold, dev),
-        ("eval", threshold, final),
-        ("eval, not tuned", 0.0, plain),
-    ):
-        rows.append(
-            f"| {name} | {tau:.2f} | {marks.exact:.1f} | {marks.f1:.1f} "
-            f"| {marks.answerable_f1:.1f} | {marks.refused:.1f} |"
-        )
-    rows += ["", f"AUROC, answerable against unanswerable (eval): {100 * auroc:.1f}."]
-    return "\n".join(rows)
 
 
 def ranked(

@@ -7,9 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from verso_core import heads, manifest
@@ -17,11 +15,13 @@ from verso_core.heads import Calibration, Reads, Task
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
+    cards,
     fitting,
+    graph,
     lora,
-    marking,
     pairs,
     reader,
+    reading,
     shipping,
     squad,
     training,
@@ -36,6 +36,10 @@ from verso_training.quality.sets import LabelledSet
 
 _GOLDEN_TOKENS = 96
 """Golden samples are short windows: they are run at every start of a worker."""
+_READER_NOTES = (
+    "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on. The null",
+    "threshold is tuned on dev only.",
+)
 _WITHOUT_MEANING = ("unlabelled",)
 
 
@@ -145,7 +149,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     folder = job.work / "runs" / recipe.name
     if not (folder / "finished").exists():
         budget = fitting.Budget(
-            config.minutes, 9.0, config.rate, config.tokens_per_step, warm_share=0.12
+            config.minutes, config.epochs, config.rate, config.tokens_per_step, warm_share=0.12
         )
         run = fitting.AdapterRun(
             module,
@@ -171,27 +175,12 @@ def _ship_reader(
     digest: str,
 ) -> heads.Head:
     only = module.only(config.layers)
-    parts = {}
-    for part in (squad.Part.DEV, squad.Part.EVAL):
-        questions = squad.squad(job.data, part)
-        found = reader.answers(
-            questions, base.tokenizer, logits=reader.logits_of(only), config=config
-        )
-        parts[part] = (questions, found)
-    threshold = marking.best_threshold(*parts[squad.Part.DEV])
-    dev, final, plain = (
-        marking.marks(*parts[part], null_threshold=t)
-        for part, t in (
-            (squad.Part.DEV, threshold),
-            (squad.Part.EVAL, threshold),
-            (squad.Part.EVAL, 0.0),
-        )
-    )
-    auroc = selection.answerable(*parts[squad.Part.EVAL])
+    dev, rest = (squad.squad(job.data, part) for part in (squad.Part.DEV, squad.Part.EVAL))
+    figures = reading.measured(only, base, config, validation=dev, test=rest)
     samples = [
         window
         for window in squad.windows(
-            parts[squad.Part.DEV][0],
+            dev,
             base.tokenizer,
             max_tokens=_GOLDEN_TOKENS,
             stride=16,
@@ -203,23 +192,31 @@ def _ship_reader(
         recipe=recipe,
         module=only,
         outputs=("start", "end"),
-        samples=[_pair_inputs(window.ids, window.context_from) for window in samples],
+        samples=[graph.pair_inputs(window.ids, second=window.context_from) for window in samples],
         provenance=Provenance(
             ("qa_squad (training articles)", "qa_qamr"),
             "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
             _command(recipe),
             digest,
         ),
-        card=selection.reader_card(dev, final, plain, threshold=threshold, auroc=auroc),
-        calibration=Calibration(null_threshold=threshold),
+        card=cards.reader(
+            {
+                "dev": (figures.threshold, figures.validation),
+                "eval": (figures.threshold, figures.test),
+                "eval, not tuned": (0.0, figures.untuned),
+            },
+            auroc=figures.auroc,
+            notes=_READER_NOTES,
+        ),
+        calibration=Calibration(null_threshold=figures.threshold),
         metrics={
-            "dev_f1": dev.f1,
-            "eval_exact": final.exact,
-            "eval_f1": final.f1,
-            "eval_f1_answerable": final.answerable_f1,
-            "eval_refused": final.refused,
-            "eval_f1_untuned": plain.f1,
-            "eval_auroc_answerable": auroc,
+            "dev_f1": figures.validation.f1,
+            "eval_exact": figures.test.exact,
+            "eval_f1": figures.test.f1,
+            "eval_f1_answerable": figures.test.answerable_f1,
+            "eval_refused": figures.test.refused,
+            "eval_f1_untuned": figures.untuned.f1,
+            "eval_auroc_answerable": figures.auroc,
         },
         sources=base.sources,
         max_tokens=config.max_tokens,
@@ -258,7 +255,7 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
         recipe=recipe,
         module=module,
         outputs=("score",),
-        samples=[_pair_inputs(pair.ids, pair.second) for pair in golden],
+        samples=[graph.pair_inputs(pair.ids, second=pair.second) for pair in golden],
         provenance=Provenance(
             ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
             "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
@@ -279,13 +276,3 @@ def _digest(examples: Sequence[object]) -> str:
     for example in examples:
         total.update(repr(example).encode("utf-8", "surrogatepass") + b"\0")
     return total.hexdigest()
-
-
-def _pair_inputs(ids: list[int], second: int) -> dict[str, NDArray[np.int64]]:
-    types = np.zeros(len(ids), np.int64)
-    types[second:] = 1
-    return {
-        "input_ids": np.array(ids, np.int64),
-        "attention_mask": np.ones(len(ids), np.int64),
-        "token_type_ids": types,
-    }

@@ -3,9 +3,10 @@
 What a job needs lies in a folder of its own, ``training/JOB`` in the data folder, until it ends:
 
     request.json   what was asked for
-    rows.jsonl     labelled texts, or
-    rows.json      labels and the dimension, with
+    rows.jsonl     labelled texts, questions or pairs, or
+    rows.json      labels, documents and the dimension, with
     rows.f32       the vectors
+    run/           checkpoints, of a training by steps
     result.json    what the training came to
 
 A job that comes again after a kill finds its rows there, and its result if only the publication was
@@ -221,10 +222,8 @@ class Trainer:
                 "metadata, got none"
             )
         _write(folder / "rows.f32", bytes(found.vectors))
-        _write(
-            folder / "rows.json",
-            json.dumps({"labels": found.labels, "dim": collection.dim}).encode(),
-        )
+        about = {"labels": found.labels, "documents": found.documents, "dim": collection.dim}
+        _write(folder / "rows.json", json.dumps(about).encode())
 
     def _sweep(self, head: str) -> None:
         """Remove what a training that was killed left in the models folder."""

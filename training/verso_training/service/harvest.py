@@ -42,8 +42,9 @@ class Book(Protocol):
 
 @dataclass(slots=True)
 class Harvest:
-    """Labels and vectors. Shape of ``vectors``: (rows, dim), float32, little endian."""
+    """Rows: whose they are, labels, vectors of shape (rows, dim), float32, little endian."""
 
+    documents: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     vectors: bytearray = field(default_factory=bytearray)
 
@@ -95,6 +96,7 @@ def fetch(
         result = Result.unpack(frame or b"")
         [item] = result.items
         wanted = limit - len(harvest.labels)
+        harvest.documents += item["ids"][:wanted]
         harvest.labels += item["labels"][:wanted]
         harvest.vectors += result.blobs[item["blob"]][: wanted * row_bytes]
     return harvest

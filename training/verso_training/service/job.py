@@ -14,21 +14,43 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verso_core import heads, registry, telemetry
-from verso_core.errors import LabelsChanged, RequestInvalid, VersoError, error_body
+from verso_core import heads, manifest, questions, registry, telemetry
+from verso_core.errors import (
+    LabelsChanged,
+    RequestInvalid,
+    VersoError,
+    error_body,
+)
+from verso_core.heads import Head, Reads, Task
 from verso_core.registry import Channel
-from verso_core.training import Labelled, check_rows, unpack_rows
+from verso_core.training import Labelled, check_rows, unpack_pairs, unpack_rows
 from verso_training.config import RecipeInvalid
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.service.desk import described
 from verso_training.service.process import RESULT_NAME
 
+if TYPE_CHECKING:
+    from verso_training.heads.recipe import HeadRecipe
+    from verso_training.heads.shipping import Provenance
+    from verso_training.heads.start import Start
+    from verso_training.heads.training import HeadReport
+    from verso_training.heads.vectors import Progress
+
+RUN_NAME = "run"
+"""Checkpoints of a training of an adapter, in the job's folder."""
+_READS = {
+    Task.CLASSIFY: Reads.VECTOR,
+    Task.ANSWER: Reads.TOKEN_PAIR,
+    Task.SCORE: Reads.TOKEN_PAIR,
+}
+_START = {Task.ANSWER: "qa", Task.SCORE: "pairs"}
+"""Heads that a training goes on from where its recipe says nothing."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,44 +83,16 @@ def train(folder: Path) -> dict[str, Any]:
         RecipeInvalid: the recipe has a setting that does not exist or does not fit.
     """
     request = json.loads((folder / "request.json").read_bytes())
-    params, models = request["params"], Path(request["models"])
-    name = params["head"]
-    rows = read_rows(folder)
-    known = None if params["new_labels"] else _stable_labels(models, name)
-    if known is not None:
-        _expect_labels(known, {row.label for row in rows}, name)
-    # Torch takes seconds to load, and what was wrong with the rows has been said by now.
-    from verso_training.heads import recipe as recipes
-    from verso_training.heads.shipping import Provenance
-    from verso_training.heads.training import train_head
-    from verso_training.heads.vectors import Progress
-
-    telemetry.adopt("torch")
-
-    def tell(progress: Progress) -> None:
-        # JSON has no NaN; the long tables of signals and risks stand in the head's own metrics.
-        figures = {k: v for k, v in progress.metrics.items() if "/" not in k and math.isfinite(v)}
-        row = {"stage": "train", "share": round(progress.share, 4), "metrics": figures}
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
-
-    values = {"threads": request["threads"], **params["recipe"]}
-    recipe = recipes.parse({**values, "name": name, "task": params["task"]})
-    report = train_head(
-        recipe,
-        rows,
-        models / registry.HEADS,
-        artifact=Path(request["artifact"]),
-        provenance=Provenance(
-            data=(described(params),),
-            licence=params["licence"],
-            command=f"verso train head {name}",
-        ),
-        on_progress=tell,
-        should_stop=lambda: False,  # the process is ended instead
-    )
-    if known is not None:
-        _expect_labels(known, set(report.head.labels), name)
+    name, task = str(request["params"]["head"]), Task(request["params"]["task"])
+    stable = _stable(Path(request["models"]), name)
+    if stable is not None and stable.task is not task:
+        raise RequestInvalid(
+            f"expected a name that is free, or of a head to {task}: {name} is one to {stable.task}"
+        )
+    if task is Task.CLASSIFY:
+        report = _classifier(request, folder, stable)
+    else:
+        report = _adapter(request, folder, task)
     return {
         "head": name,
         "version": report.head.version,
@@ -110,6 +104,105 @@ def train(folder: Path) -> dict[str, Any]:
         "metrics": dict(report.head.metrics),
         "data_sha256": report.head.lineage.data_sha256,
     }
+
+
+def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -> HeadReport:
+    params, name = request["params"], str(request["params"]["head"])
+    rows = read_rows(folder)
+    # A head that is there has labels that somebody relies on.
+    known = None if stable is None or params["new_labels"] else set(stable.labels)
+    if known is not None:
+        _expect_labels(known, {row.label for row in rows}, name)
+    # Torch takes seconds to load, and what was wrong with the rows has been said by now.
+    from verso_training.heads.training import train_head
+
+    telemetry.adopt("torch")
+    report = train_head(
+        _recipe(request),
+        rows,
+        Path(request["models"]) / registry.HEADS,
+        artifact=Path(request["artifact"]),
+        provenance=_provenance(params),
+        on_progress=_tell,
+        should_stop=lambda: False,  # the process is ended instead
+    )
+    if known is not None:
+        _expect_labels(known, set(report.head.labels), name)
+    return report
+
+
+def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport:
+    """Train a head that reads tokens, from its last checkpoint where there is one."""
+    data = (folder / "rows.jsonl").read_bytes()
+    from verso_training.heads.reading import train_reader
+    from verso_training.heads.scoring import train_scorer
+
+    telemetry.adopt("torch")
+    recipe = _recipe(request)
+    begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
+    options: dict[str, Any] = {
+        "artifact": Path(request["artifact"]),
+        "provenance": _provenance(request["params"]),
+        "run": folder / RUN_NAME,
+        "start": _start(request, begin, task),
+        "on_progress": _tell,
+        "should_stop": lambda: False,
+    }
+    out = Path(request["models"]) / registry.HEADS
+    if task is Task.ANSWER:
+        return train_reader(recipe, questions.unpack(data), out, **options)
+    return train_scorer(recipe, unpack_pairs(data), out, **options)
+
+
+def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
+    from verso_training.heads import recipe as recipes
+
+    params = request["params"]
+    task = Task(params["task"])
+    values = {"threads": request["threads"], "reads": _READS[task], **params["recipe"]}
+    if task is not Task.CLASSIFY and isinstance(values.setdefault(str(task), {}), dict):
+        values[str(task)] = {"start": _START[task], **values[str(task)]}
+    return recipes.parse({**values, "name": params["head"], "task": params["task"]})
+
+
+def _start(request: Mapping[str, Any], name: str, task: Task) -> Start | None:
+    """Give the head that a training goes on from; None where there is none such.
+
+    A head never goes on from itself: rows that it was trained on would be measured on.
+    """
+    from verso_training.heads import start
+
+    if not name or name == request["params"]["head"]:
+        return None
+    folder = Path(request["models"])
+    try:
+        place = registry.head(folder, name, Channel.STABLE)
+        space = manifest.load(Path(request["artifact"])).manifest.space.id
+        found = start.load(place, space=space)
+    except VersoError as error:
+        _log.info("begun afresh: %s", error.detail)
+        return None
+    if found.head.task is not task or not found.head.reads.tokens:
+        raise RequestInvalid(f"expected a head to {task} to start from, got {name}")
+    return found
+
+
+def _provenance(params: Mapping[str, Any]) -> Provenance:
+    from verso_training.heads.shipping import Provenance
+
+    return Provenance(
+        data=(described(params),),
+        licence=params["licence"],
+        command=f"verso train head {params['head']} --task {params['task']}",
+    )
+
+
+def _tell(progress: Progress) -> None:
+    # JSON has no NaN; the long tables of signals and risks stand in the head's own metrics.
+    figures = {k: v for k, v in progress.metrics.items() if "/" not in k and math.isfinite(v)}
+    row = {"stage": "train", "share": round(progress.share, 4), "metrics": figures}
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -130,15 +223,18 @@ def read_rows(folder: Path) -> list[Row]:
     vectors = np.fromfile(folder / "rows.f32", "<f4").reshape(-1, about["dim"])
     check_rows([Labelled(str(n), label) for n, label in enumerate(about["labels"])])
     return [
-        Row(label, vector=vector) for label, vector in zip(about["labels"], vectors, strict=True)
+        Row(label, vector=vector, document=document)
+        for label, vector, document in zip(
+            about["labels"], vectors, about["documents"], strict=True
+        )
     ]
 
 
-def _stable_labels(models: Path, name: str) -> set[str] | None:
+def _stable(models: Path, name: str) -> Head | None:
     try:
-        return set(heads.load(registry.head(models, name, Channel.STABLE)).head.labels)
+        return heads.load(registry.head(models, name, Channel.STABLE)).head
     except VersoError:
-        return None  # there is none yet, or none that works: nobody relies on its labels
+        return None  # there is none yet, or none that works: nobody relies on it
 
 
 def _expect_labels(known: set[str], found: set[str], name: str) -> None:

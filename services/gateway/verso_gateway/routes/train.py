@@ -1,15 +1,18 @@
-"""``POST /v1/train``: train a head on labelled rows, or on records that carry a label."""
+"""``POST /v1/train``: train a head on labelled texts or records, on questions, or on pairs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from verso_core import questions, training
 from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
+from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue
-from verso_core.training import MAX_ROWS_BYTES, Labelled, TrainRequest, check_rows, pack_rows
+from verso_core.training import MAX_ROWS_BYTES, Labelled, Scored, TrainRequest
 from verso_gateway import answers, bodies, labelled, openapi, views
 from verso_gateway.context import context_of
 from verso_gateway.labelled import CSV, Columns
@@ -20,7 +23,16 @@ router = APIRouter(tags=["training"])
 
 ALIVE_S = 30.0
 """A trainer whose last beat is older is gone, seconds."""
+_PAIR = ("text_1", "text_2", "score")
 _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Examples:
+    """Examples that passed the checks: how many, and as the trainer reads them."""
+
+    count: int
+    packed: bytes
 
 
 @router.post(
@@ -33,6 +45,7 @@ _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
 async def train(
     request: Request,
     head: _Setting = None,
+    task: _Setting = None,
     text_column: _Setting = None,
     label_column: _Setting = None,
     settings: Annotated[
@@ -41,26 +54,28 @@ async def train(
 ) -> Response:
     """Train a head and publish it as a canary.
 
-    Rows come in the JSON body, or the body is NDJSON or CSV and what the JSON body would say of
-    the head is in the query. The answer is 202: follow the job for its progress.
+    Examples come in the JSON body, or the body is NDJSON or CSV (rows of a head that classifies,
+    pairs of one that scores) and what the JSON body would say of the head is in the query. The
+    answer is 202: follow the job for its progress.
     """
     columns = Columns(text_column or "text", label_column or "label")
-    match bodies.media_type(request):
-        case kind if kind in (NDJSON, CSV):
-            read = labelled.from_lines if kind == NDJSON else labelled.from_csv
-            rows: list[Labelled] | None = read(await request.body(), columns)
-            checked = _from_query(request, head, settings)
-        case _:
-            checked, rows = await _from_body(request)
-    if rows is None:
+    found: _Examples | None
+    if bodies.media_type(request) in (NDJSON, CSV):
+        checked = _from_query(request, {"head": head, "task": task}, settings)
+        found = await _from_rows(request, columns, task=checked.task)
+    else:
+        checked, found = await _from_body(request)
+    if found is None:
         await context_of(request).catalogue.get(str(checked.source.collection))
         item = Item({"rows": None})
     else:
-        check_rows(rows)
-        item = Item({"rows": len(rows)}, _packed(rows))
+        if len(found.packed) > MAX_ROWS_BYTES:
+            raise BodyTooLarge(
+                f"expected examples of <= {MAX_ROWS_BYTES} bytes, got {len(found.packed)}"
+            )
+        item = Item({"rows": found.count}, found.packed)
     await _trainer(request)
-    params = checked.model_dump(mode="json")
-    params["source"] = {k: v for k, v in params["source"].items() if k != "rows"}
+    params = checked.model_dump(mode="json", exclude={"source": {"rows", "squad", "pairs"}})
     slices = answers.one_slice(Kind.TRAIN, params, [item])
     order = answers.order_of(request, Kind.TRAIN, slices=slices, queue=Queue.TRAIN)
     return await answers.respond(
@@ -71,34 +86,80 @@ async def train(
     )
 
 
-async def _from_body(request: Request) -> tuple[TrainRequest, list[Labelled] | None]:
+async def _from_body(request: Request) -> tuple[TrainRequest, _Examples | None]:
     value = await bodies.read_object(request)
     source = value.get("source")
-    if not isinstance(source, dict) or source.get("rows") is None:
-        return bodies.validate(request, value, model=TrainRequest), None
-    # a bad row is named by its place; the model of the whole body would only say that one is bad
-    rows = labelled.of_json(source["rows"])
-    head = {**value, "source": {**source, "rows": []}}
-    return bodies.validate(request, head, model=TrainRequest), rows
+    found = None
+    if isinstance(source, dict):
+        # A bad example is named by its place; the model of the whole body would only say that one
+        # is bad. So the examples are judged here, and the model sees that there are some.
+        source = dict(source)
+        if source.get("rows") is not None:
+            columns = Columns()
+            found = _labelled(
+                labelled.of_json(
+                    source["rows"], columns.row, name="rows", keys=(columns.text, columns.label)
+                )
+            )
+            source["rows"] = []
+        if source.get("pairs") is not None:
+            found = _scored(
+                labelled.of_json(source["pairs"], labelled.pair, name="pairs", keys=_PAIR)
+            )
+            source["pairs"] = []
+        if source.get("squad") is not None:
+            found = _asked(source["squad"])
+            source["squad"] = {}
+        value = {**value, "source": source}
+    return bodies.validate(request, value, model=TrainRequest), found
 
 
-def _from_query(request: Request, head: str | None, settings: str | None) -> TrainRequest:
+async def _from_rows(request: Request, columns: Columns, *, task: Task) -> _Examples:
+    body, lines = await request.body(), bodies.media_type(request) == NDJSON
+    if task is Task.SCORE:
+        return _scored(
+            labelled.from_lines(body, labelled.pair)
+            if lines
+            else labelled.from_csv(body, labelled.pair, names=_PAIR)
+        )
+    names = (columns.text, columns.label)
+    return _labelled(
+        labelled.from_lines(body, columns.row)
+        if lines
+        else labelled.from_csv(body, columns.row, names=names)
+    )
+
+
+def _from_query(
+    request: Request, query: dict[str, str | None], settings: str | None
+) -> TrainRequest:
     value: dict[str, Any] = {}
     if settings is not None:
         parsed = bodies.parse(settings.encode("utf-8", "surrogatepass"))
         if not isinstance(parsed, dict):
             raise RequestInvalid("expected a JSON object as settings")
         value |= parsed
-    if head is not None:
-        value["head"] = head
-    return bodies.validate(request, {**value, "source": {"rows": []}}, model=TrainRequest)
+    value |= {name: given for name, given in query.items() if given is not None}
+    # Lines and records are rows or pairs; a file of questions is JSON, and comes in a JSON body.
+    name = "pairs" if value.get("task") == Task.SCORE else "rows"
+    return bodies.validate(request, {**value, "source": {name: []}}, model=TrainRequest)
 
 
-def _packed(rows: list[Labelled]) -> bytes:
-    data = pack_rows(rows)
-    if len(data) > MAX_ROWS_BYTES:
-        raise BodyTooLarge(f"expected rows of <= {MAX_ROWS_BYTES} bytes, got {len(data)}")
-    return data
+def _labelled(rows: list[Labelled]) -> _Examples:
+    training.check_rows(rows)
+    return _Examples(len(rows), training.pack_rows(rows))
+
+
+def _scored(pairs: list[Scored]) -> _Examples:
+    training.check_pairs(pairs)
+    return _Examples(len(pairs), training.pack_pairs(pairs))
+
+
+def _asked(document: Any) -> _Examples:
+    paragraphs = questions.read(document)
+    questions.check(paragraphs)
+    count = sum(len(paragraph.questions) for paragraph in paragraphs)
+    return _Examples(count, questions.pack(paragraphs))
 
 
 async def _trainer(request: Request) -> None:

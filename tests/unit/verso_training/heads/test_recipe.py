@@ -21,6 +21,11 @@ def test_a_recipe_reads_back_from_its_own_values() -> None:
         {"name": "x", "task": "sing"},
         {"name": "x", "task": "answer", "reads": "vector"},
         {"name": "x", "test_share": 0.9},
+        {"name": "x", "answer": {"minutes": 0}},
+        {"name": "x", "answer": {"made_up": 2}},
+        {"name": "x", "answer": {"max_tokens": 8}},
+        {"name": "x", "score": {"tokens_per_step": 100}},
+        {"name": "x", "score": {"dropout": 1}},
         {},
     ],
 )

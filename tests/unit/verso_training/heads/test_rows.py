@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given as any_of
+from hypothesis import strategies as st
 
 from verso_core.errors import TrainingDataInvalid
 from verso_training.heads import rows
@@ -23,6 +25,48 @@ def test_the_split_depends_on_the_texts_not_on_their_order() -> None:
     given = [*texts("a", 30), *texts("b", 30)]
     one, two = rows.check(given, dim=384), rows.check(given[::-1], dim=384)
     assert {r.text: r.split for r in one.rows} == {r.text: r.split for r in two.rows}
+
+
+def test_no_document_is_trained_on_and_measured_on() -> None:
+    given = [
+        Row(label, f"{label} {d} {i}", document=f"{label}/{d}")
+        for label in ("a", "b")
+        for d in range(9)
+        for i in range(1 + 7 * (d == 4))
+    ]
+    checked = rows.check(given, dim=384)
+    parts: dict[str | None, set[RowSplit | None]] = {}
+    for row in checked.rows:
+        parts.setdefault(row.document, set()).add(row.split)
+    assert all(len(found) == 1 for found in parts.values())
+    assert parts["a/4"] == {RowSplit.TRAIN}, "the largest is trained on"
+    for split in RowSplit:
+        assert {row.label for row in checked.of(split)} == {"a", "b"}
+
+
+def test_rows_of_two_documents_are_split_as_texts() -> None:
+    given = [
+        Row(label, f"{label} {i}", document=f"{label}/{i % 2}")
+        for label in ("a", "b")
+        for i in range(20)
+    ]
+    checked = rows.check(given, dim=384)
+    for split in RowSplit:
+        assert {row.label for row in checked.of(split)} == {"a", "b"}
+
+
+@any_of(
+    st.lists(st.integers(0, 12), min_size=3, max_size=60).filter(lambda keys: len(set(keys)) >= 3),
+    st.floats(0.01, 0.49),
+    st.floats(0.01, 0.49),
+)
+def test_examples_of_one_key_stay_together_and_every_part_has_some(
+    numbers: list[int], validation: float, test: float
+) -> None:
+    keys = [str(n).encode() for n in numbers]
+    parts = rows.portions(keys, validation_share=validation, test_share=test)
+    assert len(set(zip(keys, parts, strict=True))) == len(set(keys))
+    assert set(parts) == set(RowSplit)
 
 
 def test_a_given_split_is_kept() -> None:

@@ -9,8 +9,6 @@ import pytest
 from verso_core.heads import SignalName
 from verso_training.config import ModelConfig
 from verso_training.graphs import DecoderGraph
-from verso_training.heads.reader import Answer
-from verso_training.heads.squad import Question
 from verso_training.quality import baselines, decoding, selection
 from verso_training.quality.baselines import Probabilities
 from verso_training.quality.pairsets import Ranking
@@ -39,11 +37,6 @@ def test_words_tell_what_words_can_tell() -> None:
     labels = ["disk", "disk", "time", "time"] * 5
     (found,) = baselines.tfidf(texts, labels, others=[["the disk", "has timed out"]])
     assert [found.labels[i] for i in found.values.argmax(-1)] == ["disk", "time"]
-
-
-def test_the_margin_tells_what_can_be_answered() -> None:
-    questions = [Question("1", "", "", ("a",)), Question("2", "", "", ())]
-    assert selection.answerable(questions, [Answer("a", 2.0, 0.0), Answer("b", 1.0, 0.0)]) == 1.0
 
 
 def test_bits_and_first_guesses_are_those_of_the_decoder_token_by_token() -> None:

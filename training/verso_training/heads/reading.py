@@ -1,0 +1,277 @@
+"""Train a head that answers, from questions to a folder that can be served.
+
+``train_reader`` puts the questions in parts, trains an adapter on the artifact's encoder (fresh, or
+going on from a head), sets the null threshold on validation questions, measures on test questions,
+writes and checks the folder. A run that is killed goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from verso_core import heads
+from verso_core.errors import TrainingDataInvalid
+from verso_core.heads import Calibration
+from verso_core.questions import Paragraph
+from verso_training.heads import (
+    backbone,
+    cards,
+    fitting,
+    graph,
+    marking,
+    questions,
+    reader,
+    shipping,
+    squad,
+)
+from verso_training.heads.backbone import Backbone
+from verso_training.heads.marking import Marks
+from verso_training.heads.modules import SpanReader
+from verso_training.heads.questions import Parts
+from verso_training.heads.reader import Answer
+from verso_training.heads.recipe import AnswerConfig, HeadRecipe
+from verso_training.heads.rows import RowSplit
+from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.squad import Question, Window
+from verso_training.heads.start import Start, shaped
+from verso_training.heads.training import HeadReport
+from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+
+_GOLDEN = 12
+_TRAINED = 0.85
+"""Share of the work that is training; the rest is reading what is measured."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a reader does on questions that it was not trained on.
+
+    Attributes:
+        threshold: The null threshold with the best F1 on validation questions.
+        validation: Marks at that threshold.
+        test: Marks at that threshold, on questions that chose nothing.
+        untuned: The same at threshold 0.
+        auroc: Of the margin, test questions with an answer against those without; maybe NaN.
+    """
+
+    threshold: float
+    validation: Marks
+    test: Marks
+    untuned: Marks
+    auroc: float
+
+
+def train_reader(
+    recipe: HeadRecipe,
+    paragraphs: Sequence[Paragraph],
+    out_dir: Path,
+    *,
+    artifact: Path,
+    provenance: Provenance,
+    run: Path,
+    start: Start | None,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
+) -> HeadReport:
+    """Train, set the threshold, measure and write one reader.
+
+    Args:
+        recipe: Its ``answer`` settings count.
+        paragraphs: With their questions.
+        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
+        artifact: Whose encoder the head reads.
+        provenance: Names and licence of the data; the hash of the questions is filled in.
+        run: Folder for checkpoints; one that is there is gone on from.
+        start: A head to go on from, None to begin afresh.
+        on_progress: Called several times a second at most.
+        should_stop: Asked between steps.
+
+    Raises:
+        RecipeInvalid: windows longer than the encoder reads.
+        TrainingDataInvalid: questions that cannot be trained on.
+        QuestionTooLong: one leaves no room for its context.
+        HeadInvalid: what was written does not do what was trained, or ``start`` is no such head.
+        Cancelled: ``should_stop`` said so.
+        DiskFull: no room for a checkpoint or the new folder.
+    """
+    torch.set_num_threads(recipe.threads)
+    torch.manual_seed(recipe.seed)
+    config = shaped(recipe.answer, start)
+    recipe = dataclasses.replace(recipe, answer=config)
+    parts = questions.parts(
+        paragraphs,
+        validation_share=recipe.validation_share,
+        test_share=recipe.test_share,
+        made_up=config.made_up,
+        seed=recipe.seed,
+    )
+    base = backbone.load(artifact)
+    base.check_window(config.max_tokens)
+    shown = _shown(parts, base, config)
+    module = reader.Reader(base, config)
+    only = module.only(config.layers)
+    if start is not None:
+        start.restore(only)
+    fitting.AdapterRun(
+        module,
+        _budget(recipe),
+        main=shown[RowSplit.TRAIN],
+        losses=module.losses,
+        folder=run,
+    ).train(
+        on_progress=lambda p: on_progress(
+            Progress(_TRAINED * p.share, {"loss": p.metrics[f"loss/{config.layers}"]})
+        ),
+        should_stop=should_stop,
+    )
+    figures = measured(
+        only.eval(),
+        base,
+        config,
+        validation=parts.of[RowSplit.VALIDATION],
+        test=parts.of[RowSplit.TEST],
+    )
+    trained = Trained(
+        recipe=recipe,
+        module=only,
+        outputs=("start", "end"),
+        samples=_samples([window for part in shown.values() for window in part]),
+        provenance=dataclasses.replace(provenance, data_sha256=parts.digest()),
+        card=_card(figures, parts, shown=shown, start=start),
+        calibration=Calibration(null_threshold=figures.threshold),
+        metrics=_metrics(figures, parts),
+        sources=base.sources,
+        max_tokens=config.max_tokens,
+        stride=config.stride,
+    )
+    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
+    on_progress(Progress(1.0, dict(trained.metrics)))
+    return HeadReport(
+        folder,
+        heads.load(folder).head,
+        {str(part): len(parts.of[part]) for part in RowSplit},
+        contradicted=parts.contradicted,
+    )
+
+
+def measured(
+    only: SpanReader,
+    base: Backbone,
+    config: AnswerConfig,
+    *,
+    validation: Sequence[Question],
+    test: Sequence[Question],
+) -> Figures:
+    """Choose the null threshold on validation questions and measure on test questions."""
+    logits = reader.logits_of(only)
+
+    def read(rows: Sequence[Question]) -> list[Answer]:
+        return reader.answers(rows, base.tokenizer, logits=logits, config=config)
+
+    chosen, final = read(validation), read(test)
+    threshold = marking.best_threshold(validation, chosen)
+    return Figures(
+        threshold,
+        marking.marks(validation, chosen, null_threshold=threshold),
+        marking.marks(test, final, null_threshold=threshold),
+        marking.marks(test, final, null_threshold=0.0),
+        marking.answerable(test, final),
+    )
+
+
+def _shown(parts: Parts, base: Backbone, config: AnswerConfig) -> dict[RowSplit, list[Window]]:
+    """One window of each question.
+
+    All parts are cut before hours are spent: what does not fit is told at once.
+    """
+    shown = {
+        part: list(
+            squad.windows(
+                parts.of[part],
+                base.tokenizer,
+                max_tokens=config.max_tokens,
+                stride=config.stride,
+                all_windows=False,
+            )
+        )
+        for part in RowSplit
+    }
+    for part in (RowSplit.TRAIN, RowSplit.VALIDATION):
+        if not any(window.starts != [0] for window in shown[part]):
+            raise TrainingDataInvalid(
+                f"expected answers for {part} that begin and end where words do, got none"
+            )
+    if (count := sum(map(len, shown.values()))) < heads.GOLDEN_LINES:
+        raise TrainingDataInvalid(
+            f"expected {heads.GOLDEN_LINES} questions or more whose answers begin and end where "
+            f"words do, got {count}"
+        )
+    return shown
+
+
+def _budget(recipe: HeadRecipe) -> fitting.Budget:
+    config = recipe.answer
+    return fitting.Budget(
+        config.minutes,
+        config.epochs,
+        config.rate,
+        config.tokens_per_step,
+        checkpoint_minutes=config.checkpoint_minutes,
+        seed=recipe.seed,
+    )
+
+
+def _samples(windows: Sequence[Window]) -> list[Mapping[str, NDArray[np.generic]]]:
+    """Inputs of golden samples: the shortest windows, for every start of a worker runs them."""
+    shortest = sorted(windows, key=lambda window: len(window.ids))[:_GOLDEN]
+    return [graph.pair_inputs(window.ids, second=window.context_from) for window in shortest]
+
+
+def _metrics(figures: Figures, parts: Parts) -> dict[str, float]:
+    return {
+        "test_questions": float(len(parts.of[RowSplit.TEST])),
+        "null_threshold": figures.threshold,
+        "validation_f1": figures.validation.f1,
+        "test_exact": figures.test.exact,
+        "test_f1": figures.test.f1,
+        "test_f1_answerable": figures.test.answerable_f1,
+        "test_refused": figures.test.refused,
+        "test_f1_untuned": figures.untuned.f1,
+        "test_auroc_answerable": figures.auroc,
+    }
+
+
+def _card(
+    figures: Figures,
+    parts: Parts,
+    *,
+    shown: Mapping[RowSplit, Sequence[Window]],
+    start: Start | None,
+) -> str:
+    counts = ", ".join(f"{len(parts.of[p])} {p}" for p in RowSplit)
+    made = ", ".join(f"{n} {p}" for p, n in parts.made_up.items() if n)
+    whole = "documents" if parts.whole_documents else "paragraphs, for there are too few documents"
+    notes = [
+        f"Begun {'afresh' if start is None else f'from {start.name}'}.",
+        f"Questions: {counts}; split by {whole}.",
+    ]
+    if made:
+        notes.append(f"Among them made up, without an answer: {made}.")
+    if lost := len(parts.of[RowSplit.TRAIN]) - len(shown[RowSplit.TRAIN]):
+        notes.append(f"Not trained on, because an answer begins or ends inside a token: {lost}.")
+    if parts.contradicted:
+        notes.append(f"Dropped, with an answer and without one: {parts.contradicted}.")
+    notes.append("The null threshold is chosen on validation questions only.")
+    rows = {
+        "validation": (figures.threshold, figures.validation),
+        "test": (figures.threshold, figures.test),
+        "test, not tuned": (0.0, figures.untuned),
+    }
+    return cards.reader(rows, auroc=figures.auroc, notes=notes)
