@@ -16,7 +16,6 @@ from verso_core.errors import (
     DuplicateId,
     HeadUnknown,
     LabelsChanged,
-    QuestionTooLong,
     RequestInvalid,
     TrainingDataInvalid,
 )
@@ -180,10 +179,6 @@ def test_questions_that_cannot_be_trained_on_are_refused_at_once(verso: Client) 
         ask(id="0.0")
     with pytest.raises(TrainingDataInvalid, match="expected an array as 'data'"):
         verso.train(Training("faults", squad={"rows": []}))
-    document = made_up.squad()
-    document["data"][0]["paragraphs"][0]["qas"][0]["question"] = "why " * 400
-    job = verso.wait(verso.train(Training("faults", squad=document)).id)
-    assert isinstance(job.exception(), QuestionTooLong)
 
 
 def test_rows_that_cannot_be_trained_on_are_refused_at_once(verso: Client) -> None:

@@ -112,13 +112,19 @@ def _when_training(work: Path, do: Callable[[psutil.Process], None]) -> threadin
     return thread
 
 
-def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
+def test_a_training_that_was_killed_in_mid_export_is_done_again_and_published_as_a_canary(
     bench: Bench, valkey_url: str
 ) -> None:
     job_id = bench.ask(some_rows())
     bench.trainer.beat()
 
+    place = bench.models / "heads" / "mood"
+
     def kill(child: psutil.Process) -> None:
+        until = time.monotonic() + 60
+        while not list(place.glob(".draft-*/head.onnx")):
+            assert time.monotonic() < until
+            time.sleep(0.01)
         bench.heartbeat.unlink()
         child.send_signal(signal.SIGKILL)
 
@@ -127,6 +133,8 @@ def test_a_training_that_was_killed_is_done_again_and_published_as_a_canary(
     killer.join()
     assert bench.ledger.job(job_id).status is Status.RUNNING
     assert registry.read(bench.models).heads == {}
+    [draft] = place.iterdir()
+    assert draft.name.startswith(".draft-")
     until = time.monotonic() + 60
     while not bench.trainer.step():
         assert time.monotonic() < until
