@@ -185,7 +185,7 @@ class Desk:
     def _hears(self, queue: Queue, ear: Ear) -> list[Lease] | None:
         """Wait to be given work or to hear of some; None when none came and the line was left."""
         end = time.monotonic() + self._linger_s
-        while not self._closing.is_set() and (left_s := end - time.monotonic()) > 0:
+        while not self._closing.is_set() and ear.on and (left_s := end - time.monotonic()) > 0:
             if (given := ear.hear(min(left_s, _HEED_S))) is not None:
                 return given
         if self._ledger.leave_line(queue, ear.channel):

@@ -71,6 +71,11 @@ class Ear:
             if self._listeners == 0:
                 self._end()
 
+    @property
+    def on(self) -> bool:
+        """Whether the subscription stands; a lost one is made again by the next to enter."""
+        return self._channel is not None
+
     def hear(self, timeout_s: float) -> list[Lease] | None:
         """Wait for new work: slices that this process was given, or none, which is word of more.
 
