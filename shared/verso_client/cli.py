@@ -7,35 +7,30 @@ status 2. Other packages add commands through the entry-point group "verso.comma
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import entry_points
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from verso_client import render, retrieval, sources
+from verso_client import arguments, render, retrieval
+from verso_client.cli_collections import collections_app
+from verso_client.cli_jobs import jobs_app
 from verso_client.cli_models import models_app, train_app
-from verso_client.documents import Document
 from verso_client.http import DEFAULT_URL
 from verso_client.operations import Progress as IngestProgress
+from verso_client.plugins import add_plugins
 from verso_client.sources import Format
-from verso_client.terminal import AsJson, Target
+from verso_client.terminal import AsJson, Target, bar
 from verso_client.terminal import client as _client
 from verso_client.terminal import out as _out
 from verso_client.terminal import print_json as _print_json
 from verso_client.terminal import telling as _telling
 from verso_core.clusters import ClusterRequest, Method
-from verso_core.errors import RequestInvalid
-from verso_core.jobs import Filter, Kind, Precision, Scalar, SearchMode, Status, TextPolicy
+from verso_core.jobs import Precision, SearchMode
 
-PLUGINS = "verso.commands"
 _INGEST_PATIENCE_S = 600.0
 _LOOK_S = 1.0
 
@@ -45,8 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keep a text's vector for search, drop the text, read it back byte for byte.",
 )
-collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete collections.")
-jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")
 app.add_typer(collections_app, name="collections")
 app.add_typer(jobs_app, name="jobs")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
@@ -92,10 +85,10 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
-    metadata = _pairs(meta)
-    documents = _read_all(files, format, name=name, metadata=metadata)
+    metadata = arguments.pairs(meta)
+    documents = arguments.documents(files, format, name=name, metadata=metadata)
     started = time.monotonic()
-    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, _bar() as progress:
+    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
 
         def tell(state: IngestProgress) -> None:
@@ -134,7 +127,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find the records nearest to a text."""
-    chosen = _filter(where, since, until)
+    chosen = arguments.condition(where, since, until)
     with _client(context) as client:
         started = time.monotonic()
         found = client.search(
@@ -163,7 +156,7 @@ def cluster(
 ) -> None:
     """Group the records of a collection."""
     request = ClusterRequest(
-        collection=collection, method=method, eps=eps, limit=limit, since=_unix(since)
+        collection=collection, method=method, eps=eps, limit=limit, since=arguments.unix(since)
     )
     with _client(context) as client:
         found = client.cluster(request)
@@ -213,7 +206,7 @@ def reconstruct(
         raise typer.BadParameter("expected ids or --vectors, and not both")
     with _client(context) as client:
         if vectors is not None:
-            bare = _vectors(vectors)
+            bare = arguments.vectors(vectors)
             guesses = client.guess(bare, beam=beam, max_tokens=max_tokens)
             _print_json(guesses) if as_json else render.guesses(_out(), guesses)
             return
@@ -287,119 +280,6 @@ def migrate(
         raise typer.Exit(1)
 
 
-@collections_app.command("list")
-def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
-    """List all collections."""
-    with _client(context) as client:
-        found = client.collections()
-    _print_json(found) if as_json else render.collections(_out(), found)
-
-
-@collections_app.command("create")
-def create_collection(
-    context: typer.Context,
-    name: str,
-    precision: Annotated[
-        Precision, typer.Option(help="How its vectors are stored.")
-    ] = Precision.FLOAT16,
-    text_policy: Annotated[
-        TextPolicy, typer.Option(help="patch drops the texts, both keeps them too.")
-    ] = TextPolicy.PATCH,
-    hybrid: Annotated[
-        bool, typer.Option("--hybrid", help="Keep words too, and search by both.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make a collection."""
-    with _client(context) as client:
-        made = client.create_collection(
-            name,
-            precision=precision,
-            text_policy=text_policy,
-            search=SearchMode.HYBRID if hybrid else SearchMode.DENSE,
-        )
-    _print_json(made) if as_json else render.collections(_out(), [made])
-
-
-@collections_app.command("delete")
-def delete_collection(
-    context: typer.Context,
-    name: str,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Delete a collection and all its documents."""
-    if not yes:
-        typer.confirm(f"Delete the collection {name} and every document in it?", abort=True)
-    with _client(context) as client:
-        client.delete_collection(name)
-
-
-@jobs_app.command("list")
-def list_jobs(
-    context: typer.Context,
-    status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List jobs, the newest first; `--status dead` shows what waits for a replay."""
-    with _client(context) as client:
-        found = client.jobs(status=status, kind=kind, limit=limit)
-    if as_json:
-        _print_json(found)
-        return
-    for job in found:
-        render.job(_out(), job)
-
-
-@jobs_app.command("replay-dead")
-def replay_dead_jobs(context: typer.Context) -> None:
-    """Give all dead jobs a new budget of attempts, and list them."""
-    with _client(context) as client:
-        for job_id in client.replay_dead():
-            typer.echo(job_id)
-
-
-@jobs_app.command("show")
-def show_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
-    """Show a job's state."""
-    with _client(context) as client:
-        job = client.job(job_id)
-    _print_json(job) if as_json else render.job(_out(), job)
-
-
-@jobs_app.command("follow")
-def follow_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
-    """Follow a job until it ends; exit status 1 unless it succeeded."""
-    with _client(context) as client:
-        for event in client.events(job_id):
-            if as_json:
-                typer.echo(json.dumps(event.model_dump(mode="json")))
-            else:
-                render.event(_out(), event)
-        job = client.job(job_id)
-    if not as_json:
-        render.job(_out(), job)
-    if job.status is not Status.SUCCEEDED:
-        raise typer.Exit(1)
-
-
-@jobs_app.command("cancel")
-def cancel_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
-    """Cancel a job: what has not begun never will."""
-    with _client(context) as client:
-        job = client.cancel(job_id)
-    _print_json(job) if as_json else render.job(_out(), job)
-
-
-@jobs_app.command("replay")
-def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
-    """Give a dead job a new budget of attempts."""
-    with _client(context) as client:
-        job = client.replay(job_id)
-    _print_json(job) if as_json else render.job(_out(), job)
-
-
 @eval_app.command("retrieval")
 def evaluate_retrieval(
     context: typer.Context,
@@ -414,7 +294,7 @@ def evaluate_retrieval(
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a fresh collection finds what it should; the collection is deleted."""
-    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, _bar() as progress:
+    with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         given = retrieval.read(folder, split=split)
         task = progress.add_task("taking in", total=len(given.documents))
         report = retrieval.evaluate(
@@ -426,135 +306,6 @@ def evaluate_retrieval(
             tell=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)
-
-
-def _read_all(
-    files: Iterable[str],
-    format: Format,  # noqa: A002
-    *,
-    name: str | None,
-    metadata: dict[str, Scalar],
-) -> Iterator[Document]:
-    for file in files:
-        if file == "-":
-            # Lines without an id of their own would otherwise overwrite those of the last run.
-            prefix = name or f"stdin-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-            chosen = Format.LINES if format is Format.AUTO else format
-            yield from sources.read(sys.stdin.buffer, prefix, how=chosen, metadata=metadata)
-        else:
-            with Path(file).open("rb") as stream:
-                yield from sources.read(stream, file, how=format, metadata=metadata)
-
-
-def _pairs(given: list[str] | None) -> dict[str, Scalar]:
-    pairs: dict[str, Scalar] = {}
-    for pair in given or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"expected key=value, got {pair!r}")
-        pairs[key] = _scalar(value)
-    return pairs
-
-
-def _scalar(value: str) -> Scalar:
-    """Read a value the way JSON would, where it is a JSON scalar, else as the string it is."""
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return value
-    return parsed if isinstance(parsed, str | int | float | bool) else value
-
-
-def _filter(
-    where: list[str] | None, since: datetime | None, until: datetime | None
-) -> Filter | None:
-    wanted: dict[str, Scalar | list[Scalar]] = {}
-    for pair in where or []:
-        for key, value in _pairs([pair]).items():
-            before = wanted.get(key)
-            if before is None:
-                wanted[key] = value
-            else:
-                wanted[key] = [*(before if isinstance(before, list) else [before]), value]
-    if not wanted and since is None and until is None:
-        return None
-    return Filter(metadata=wanted, time_gte=_unix(since), time_lt=_unix(until))
-
-
-def _unix(time: datetime | None) -> float | None:
-    if time is None:
-        return None
-    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
-
-
-def _vectors(path: Path) -> list[list[float]]:
-    try:
-        parsed = json.loads(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
-    except ValueError as exc:
-        raise RequestInvalid(f"expected JSON in {path}") from exc
-    if isinstance(parsed, list) and parsed and isinstance(parsed[0], int | float):
-        parsed = [parsed]
-    if not isinstance(parsed, list) or not all(isinstance(row, list) for row in parsed):
-        raise RequestInvalid(f"expected a vector or a list of vectors in {path}")
-    return parsed
-
-
-def _bar() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
-    """Add the commands that other installed packages provide.
-
-    The client is often installed without the platform. A command whose libraries are missing is
-    then left out, as if its package were not there.
-
-    Args:
-        to: where they are added.
-        arguments: of the command line. Where they name a command, only what they name is loaded:
-            the platform's libraries take seconds, and a search needs none of them.
-    """
-    plugins = sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name)
-    named = [found for found in plugins if found.name.partition(" ")[0] in arguments]
-    if named or _names(to).intersection(arguments):
-        plugins = named
-    for found in plugins:
-        try:
-            command = found.load()
-        except ModuleNotFoundError:
-            continue
-        group, _, name = found.name.rpartition(" ")
-        _group(to, group).command(name)(command)
-
-
-def _names(of: typer.Typer) -> set[str]:
-    """Give the names of an app's own commands and groups."""
-    names = {group.name for group in of.registered_groups if isinstance(group.name, str)}
-    for command in of.registered_commands:
-        callback = "" if command.callback is None else command.callback.__name__
-        names.add(command.name or callback.replace("_", "-"))
-    return names
-
-
-def _group(to: typer.Typer, name: str) -> typer.Typer:
-    """Find the group of commands of this name, or add it; no name is the app itself."""
-    if not name:
-        return to
-    for group in to.registered_groups:
-        if group.name == name and group.typer_instance is not None:
-            return group.typer_instance
-    added = typer.Typer(no_args_is_help=True)
-    to.add_typer(added, name=name)
-    return added
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import BaseModel
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from verso_client.client import Client
 from verso_client.retries import Retries
@@ -68,3 +69,17 @@ def print_json(value: BaseModel | list[Any]) -> None:
     dumped = [row.model_dump(mode="json", exclude_none=True) for row in rows]
     shown = dumped if isinstance(value, list) else dumped[0]
     typer.echo(json.dumps(shown, ensure_ascii=True, indent=2))
+
+
+def bar() -> Progress:
+    """Make a bar of progress on standard error, which nobody sees but at a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from verso_client import cli
+from verso_client import arguments, cli, plugins
 from verso_core.jobs import Filter
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0"]
@@ -47,18 +47,18 @@ def test_wrong_usage_is_status_2() -> None:
 
 
 def test_conditions_become_a_filter() -> None:
-    assert cli._filter(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
+    assert arguments.condition(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
         metadata={"host": ["a", "b"], "level": 3, "ok": True}
     )
-    assert cli._filter(None, None, None) is None
+    assert arguments.condition(None, None, None) is None
     with pytest.raises(typer.BadParameter):
-        cli._filter(["host"], None, None)
+        arguments.condition(["host"], None, None)
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
     path = tmp_path / "v.json"
     path.write_text(json.dumps([0.5, 0.5]), encoding="ascii")
-    assert cli._vectors(path) == [[0.5, 0.5]]
+    assert arguments.vectors(path) == [[0.5, 0.5]]
 
 
 def added(*arguments: str) -> set[str]:
@@ -69,7 +69,7 @@ def added(*arguments: str) -> set[str]:
     def search() -> None:
         """Stand for a command of the client's own."""
 
-    cli.add_plugins(app, arguments)
+    plugins.add_plugins(app, arguments)
     return {command.name or "search" for command in app.registered_commands} - {"search"}
 
 
