@@ -125,7 +125,7 @@ def queries() -> Iterator[tuple[str, str]]:
             for target in panel.get("targets", []):
                 yield (
                     f"{path.stem}: {panel['title']}",
-                    target["expr"].replace("$__rate_interval", "5m"),
+                    target["expr"].replace("$__rate_interval", "1h"),
                 )
 
 
