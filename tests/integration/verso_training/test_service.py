@@ -16,15 +16,18 @@ from typing import Any
 
 import psutil
 import pytest
+import redis
 from prometheus_client import CollectorRegistry
 
 from verso_core import heads, registry
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import AsyncLedger, Ledger, NewJob
+from verso_core.ledger import AsyncLedger, Ear, Ledger, NewJob
+from verso_core.ledger.keys import key
 from verso_core.registry import Channel
 from verso_core.training import Labelled, pack_rows
 from verso_training.service import job as training_job
+from verso_training.service.__main__ import _serve
 from verso_training.service.desk import Trainer
 from verso_training.service.metrics import Metrics
 
@@ -163,6 +166,33 @@ async def _told(url: str, job_id: str) -> list[Any]:
         return [event.data.get("progress") async for event in front.follow(job_id)]
     finally:
         await front.close()
+
+
+def test_a_trainer_that_lost_its_subscription_listens_again_and_does_not_spin(
+    bench: Bench, valkey_url: str
+) -> None:
+    over = threading.Event()
+    with redis.Redis.from_url(valkey_url) as client:
+
+        def steps() -> int:
+            told: Any = client.info("commandstats")
+            return int(told["cmdstat_evalsha"]["calls"])
+
+        ear = Ear(client, Queue.TRAIN)
+        thread = threading.Thread(target=_serve, args=(bench.trainer, ear, over))
+        thread.start()
+        try:
+            time.sleep(0.5)
+            client.client_kill_filter(_type="pubsub")
+            time.sleep(0.5)
+            before = steps()
+            time.sleep(3.0)
+            assert steps() - before < 30
+            assert client.pubsub_numsub(key("wake", Queue.TRAIN))[0][1] == 1
+        finally:
+            over.set()
+            bench.trainer.close()
+            thread.join()
 
 
 def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> None:

@@ -84,20 +84,19 @@ def _metrics(port: int, registry: CollectorRegistry) -> Iterator[None]:
 
 
 def _serve(trainer: Trainer, ear: Ear, over: threading.Event) -> None:
-    listening = False
     while not over.is_set():
         try:
             trainer.beat()
-            if not listening:
-                ear.enter()
-                listening = True
-            if not trainer.step():
-                ear.hear(_LISTEN_S)
+            # Entered anew each time: an ear whose connection was lost hears nothing, and at once.
+            ear.enter()
+            try:
+                if not trainer.step():
+                    ear.hear(_LISTEN_S)
+            finally:
+                ear.leave()
         except LedgerUnavailable as error:
             _log.warning("no look at the queue: %s", error.detail)
             over.wait(_LISTEN_S)
-    if listening:
-        ear.leave()
 
 
 if __name__ == "__main__":
