@@ -63,7 +63,7 @@ def make_variant(folder: Path, number: int, *, source: Path = ARTIFACT) -> Path:
     content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
     parsed = manifest.Manifest.model_validate(content)
     content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
-    (folder / manifest.MANIFEST_NAME).write_text(json.dumps(content), encoding="utf-8")
+    manifest.write(manifest.Manifest.model_validate(content), folder)
     return folder
 
 

@@ -69,6 +69,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 
 from verso_core.errors import HeadInvalid
 from verso_core.manifest import File
+from verso_core.seal import UNSEALED, intact, seal
 
 HEAD_NAME = "head.json"
 FORMAT = 1
@@ -247,6 +248,9 @@ class Head(_Model):
     base_weights: dict[str, WidenedWeight | PlainWeight] = Field(
         default_factory=dict, description="initialiser of head.onnx -> tensor of encoder.onnx"
     )
+    digest: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="the file's seal; older ones have none"
+    )
     files: dict[str, File]
 
     @model_validator(mode="after")
@@ -289,13 +293,16 @@ def load(folder: Path) -> LoadedHead:
     """
     path = folder / HEAD_NAME
     try:
-        head = Head.model_validate_json(path.read_bytes())
+        written = path.read_bytes()
+        head = Head.model_validate_json(written)
     except OSError as exc:
         raise HeadInvalid(f"expected {path}, got {exc.strerror}") from exc
     except ValidationError as exc:
         first = exc.errors()[0]
         where = ".".join(map(str, first["loc"])) or "head"
         raise HeadInvalid(f"{HEAD_NAME}: {where}: {first['msg']}") from exc
+    if not intact(written, head.digest):
+        raise HeadInvalid(f"{HEAD_NAME} was altered: it does not agree with its digest")
     if head.format != FORMAT:
         raise HeadInvalid(f"expected head format {FORMAT}, got {head.format}")
     if missing := set(FILES) - head.files.keys():
@@ -311,17 +318,24 @@ def load(folder: Path) -> LoadedHead:
 def version_of(head: Head) -> str:
     """Name a head by the hash of its settings and files. Shape: 16 hex digits.
 
-    All of ``head.json`` counts but the version itself and ``created``. A ``chunk`` that is not set
-    does not: heads made before there was one keep their names.
+    All of ``head.json`` counts but the version itself, the digest and ``created``. A ``chunk`` that
+    is not set does not: heads made before there was one keep their names.
     """
-    silent = {"version", "created"} | ({"chunk"} if head.chunk is None else set())
+    silent = {"version", "digest", "created"} | ({"chunk"} if head.chunk is None else set())
     known = head.model_dump(mode="json", exclude=silent)
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def named(head: Head) -> Head:
-    """Give the head with the version that its content has."""
-    return head.model_copy(update={"version": version_of(head)})
+    """Give the head, not sealed yet, with the version that its content has."""
+    return head.model_copy(update={"version": version_of(head), "digest": None})
+
+
+def write(head: Head, folder: Path) -> None:
+    """Write a sealed ``head.json``."""
+    open_one = head.model_copy(update={"digest": UNSEALED})
+    text = seal(open_one.model_dump_json(indent=2) + "\n")
+    (folder / HEAD_NAME).write_text(text, encoding="utf-8")
 
 
 def _read(path: Path, *, expected: File) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from verso_core.errors import ArtifactInvalid
+from verso_core.seal import UNSEALED, intact, seal
 
 MANIFEST_NAME = "manifest.json"
 FORMAT = 1
@@ -88,7 +89,7 @@ class File(_Model):
 
 
 class Manifest(_Model):
-    """The content of ``manifest.json``."""
+    """The content of ``manifest.json``; ``digest`` is its seal, which older ones have not."""
 
     format: int
     name: str
@@ -96,6 +97,7 @@ class Manifest(_Model):
     space: Space
     codec: Codec
     tolerance: Tolerance
+    digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     files: dict[str, File]
 
 
@@ -126,13 +128,16 @@ def load(folder: Path) -> Artifact:
     """
     path = folder / MANIFEST_NAME
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        written = path.read_bytes()
+        manifest = Manifest.model_validate_json(written)
     except OSError as exc:
         raise ArtifactInvalid(f"expected {path}, got {exc.strerror}") from exc
     except ValidationError as exc:
         first = exc.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ArtifactInvalid(f"{MANIFEST_NAME}: {where}: {first['msg']}") from exc
+    if not intact(written, manifest.digest):
+        raise ArtifactInvalid(f"{MANIFEST_NAME} was altered: it does not agree with its digest")
     if manifest.format != FORMAT:
         raise ArtifactInvalid(f"expected artifact format {FORMAT}, got {manifest.format}")
     if nested := [name for name in manifest.files if Path(name).name != name]:
@@ -162,6 +167,13 @@ def _read(path: Path, *, expected: File) -> bytes:
             f"({len(data)} of {expected.size_bytes} bytes)"
         )
     return data
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write a sealed ``manifest.json``."""
+    open_one = manifest.model_copy(update={"digest": UNSEALED})
+    text = seal(open_one.model_dump_json(indent=2) + "\n")
+    (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
 
 
 def describe(path: Path) -> File:

@@ -20,19 +20,28 @@ The records of a document, in order, make its **entry**, the value that the ledg
     1       6     sequence number of the job that wrote it, big endian: the later write wins
     7       v     size of the text, bytes
     ..      v     number of records
+    ..      4     with the ABOUT flag: hash of metadata and time (blake2b-4, keyed as the checksum)
     ..            for each record: v size, then the record
+    ..      2     CRC-16/CCITT of all before it, the VERIFIED bits taken as 0
 
 ``v`` is an unsigned LEB128 number. Entries too long for a bucket lie in a key of their own, and the
 bucket then holds an entry with the LONG flag and no records.
+
+The CRC finds every single flipped bit, wherever it is; so does writing VERIFIED in two bits, which
+the ledger sets without knowing how to compute a CRC. Entries of format 1 are older: they have
+neither CRC nor ABOUT, one bit for VERIFIED, and are read as they are.
 """
 
 from __future__ import annotations
 
+import binascii
 import hashlib
+import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from typing import Any
 from uuid import UUID
 
 from verso_core.errors import PatchCorrupt
@@ -41,7 +50,9 @@ CHECKSUM_BYTES = 4
 VECTOR_HASH_BYTES = 8
 RECORD_OVERHEAD_BYTES = 1 + VECTOR_HASH_BYTES + CHECKSUM_BYTES
 MAX_SLOT = 31
-_VERSION = 1
+ABOUT_BYTES = 4
+_PLAIN, _CHECKED = 1, 2  # format versions: without and with a CRC
+_CRC_BYTES = 2
 _SEQ_BYTES = 6
 MAX_SEQ = (1 << 8 * _SEQ_BYTES) - 1
 
@@ -67,8 +78,13 @@ class Flag(IntFlag):
 
     NONE = 0
     LONG = 8  # the records lie in the document's own key
-    VERIFIED = 16  # an independent decode of the stored bytes gave the text back
+    VERIFIED = 16 | 64  # an independent decode of the stored bytes gave the text back
     DELETED = 32  # a tombstone: an older write that arrives late must not bring it back
+    ABOUT = 128  # there is metadata or a time, and its hash; set by packing alone
+
+
+_TWIN = 64
+"""The bit that repeats VERIFIED in format 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,58 +128,97 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored document without its vectors and without its text."""
+    """A stored document without its vectors and without its text.
+
+    ``about`` is what :func:`about_hash` gave for its metadata and time, b"" for none of either. An
+    entry of format 1 does not know: its ``about`` is None, and so it is packed again.
+    """
 
     seq: int
     size_bytes: int
     records: tuple[Record, ...]
     flags: Flag = Flag.NONE
+    about: bytes | None = b""
 
     def pack(self) -> bytes:
         """Write the entry in the format of this module's docstring."""
-        parts = [self._head(self.flags, len(self.records))]
+        flags = self.flags | (Flag.ABOUT if self.about else Flag.NONE)
+        parts = [self._head(flags, len(self.records)), self.about or b""]
         for record in self.records:
             data = record.pack()
             parts += [_varint(len(data)), data]
-        return b"".join(parts)
+        return self._closed(b"".join(parts))
 
     def head(self) -> bytes:
         """Give the bucket's part of an entry whose records lie in a key of their own."""
-        return self._head(self.flags | Flag.LONG, 0)
+        return self._closed(self._head(self.flags | Flag.LONG, 0))
 
     def _head(self, flags: Flag, records: int) -> bytes:
+        first = _PLAIN | int(flags) & ~_TWIN if self.about is None else _CHECKED | int(flags)
         return b"".join(
             [
-                bytes([_VERSION | int(flags)]),
+                bytes([first]),
                 self.seq.to_bytes(_SEQ_BYTES, "big"),
                 _varint(self.size_bytes),
                 _varint(records),
             ]
         )
 
+    def _closed(self, data: bytes) -> bytes:
+        return data if self.about is None else data + _crc(data)
+
     @classmethod
     def unpack(cls, data: bytes) -> Entry:
         """Read an entry.
 
         Raises:
-            PatchCorrupt: the bytes do not follow the format to their very end.
+            PatchCorrupt: the bytes do not follow the format to their very end, or their CRC is
+                another.
         """
-        if len(data) < 1 + _SEQ_BYTES or data[0] & 7 != _VERSION:
-            found = data[:1].hex() or "nothing"
-            raise PatchCorrupt(f"expected an entry of format {_VERSION}, got {found}")
+        version, flags = _opened(data)
+        end = len(data) - (_CRC_BYTES if version == _CHECKED else 0)
         seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
         size, at = _read_varint(data, 1 + _SEQ_BYTES)
         count, at = _read_varint(data, at)
+        about = None if version == _PLAIN else b""
+        if flags & Flag.ABOUT:
+            about = data[at : at + ABOUT_BYTES]
+            at += ABOUT_BYTES
         records = []
         for _ in range(count):
             length, at = _read_varint(data, at)
-            if at + length > len(data):
-                raise PatchCorrupt(f"expected {length} B of record at {at}, got {len(data) - at}")
+            if at + length > end:
+                raise PatchCorrupt(f"expected {length} B of record at {at}, got {end - at}")
             records.append(Record.unpack(data[at : at + length]))
             at += length
-        if at != len(data):
-            raise PatchCorrupt(f"expected an entry of {at} B, got {len(data)}")
-        return cls(seq=seq, size_bytes=size, records=tuple(records), flags=Flag(data[0] & 0xF8))
+        if at != end:
+            raise PatchCorrupt(f"expected an entry of {at} B, got {end}")
+        known = Flag(int(flags) & ~int(Flag.ABOUT))
+        return cls(seq, size, tuple(records), known, about)
+
+
+def _opened(data: bytes) -> tuple[int, Flag]:
+    """Check an entry's first byte and its CRC; give its version and flags."""
+    version = data[0] & 7 if data else 0
+    if version not in (_PLAIN, _CHECKED) or len(data) < 1 + _SEQ_BYTES:
+        found = data[:1].hex() or "nothing"
+        raise PatchCorrupt(f"expected an entry of format {_PLAIN} or {_CHECKED}, got {found}")
+    bits = data[0] & 0xF8
+    if version == _PLAIN:
+        if bits & (_TWIN | Flag.ABOUT):
+            raise PatchCorrupt(f"expected flags of format {_PLAIN}, got {bits:#04x}")
+        return version, Flag(bits | (_TWIN if bits & Flag.VERIFIED else 0))
+    if bits & Flag.VERIFIED not in (0, Flag.VERIFIED):
+        raise PatchCorrupt("expected both bits of VERIFIED or none")
+    if _crc(data[:-_CRC_BYTES]) != data[-_CRC_BYTES:]:
+        raise PatchCorrupt("the entry's CRC is another")
+    return version, Flag(bits)
+
+
+def _crc(data: bytes) -> bytes:
+    """Give the CRC-16/CCITT (ITU-T V.41, beginning with ones) of an entry. Shape: 2 bytes."""
+    steady = bytes([data[0] & ~int(Flag.VERIFIED)]) + data[1:]
+    return binascii.crc_hqx(steady, 0xFFFF).to_bytes(_CRC_BYTES, "big")
 
 
 def tombstone(seq: int) -> Entry:
@@ -174,6 +229,20 @@ def tombstone(seq: int) -> Entry:
 def checksum(text: bytes, *, key: bytes) -> bytes:
     """Hash a chunk's bytes under its collection's key (blake2b, RFC 7693). Shape: 4 bytes."""
     return hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, key=key).digest()
+
+
+def about_hash(metadata: Mapping[str, Any] | None, time: float | None, *, key: bytes) -> bytes:
+    """Hash what is known about a document besides its text. Shape: 4 bytes, or b"" for nothing.
+
+    Args:
+        metadata: a flat object of scalars, in any order.
+        time: Unix seconds.
+        key: the collection's checksum key.
+    """
+    if not metadata and time is None:
+        return b""
+    said = json.dumps([metadata or {}, None if time is None else float(time)], sort_keys=True)
+    return hashlib.blake2b(said.encode(), digest_size=ABOUT_BYTES, key=key).digest()
 
 
 def vector_hash(stored: bytes) -> bytes:

@@ -144,7 +144,7 @@ def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> 
     content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
     parsed = manifest.Manifest.model_validate(content)
     content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
-    (folder / manifest.MANIFEST_NAME).write_text(json.dumps(content), encoding="utf-8")
+    manifest.write(manifest.Manifest.model_validate(content), folder)
     if spoil:
         with (folder / "decoder.onnx").open("r+b") as graph:
             graph.seek(5000)

@@ -183,7 +183,7 @@ def _write(
         tolerance=old.tolerance,
         files=dict(sorted(files.items())),
     )
-    (draft / manifest.MANIFEST_NAME).write_text(document.model_dump_json(indent=2) + "\n")
+    manifest.write(document, draft)
     manifest.load(draft)
     draft.rename(folder)
 

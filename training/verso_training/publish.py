@@ -247,7 +247,7 @@ def write_manifest(trained: Trained, folder: Path, *, name: str) -> Manifest:
         tolerance=Tolerance(vector_cosine=_VECTOR_COSINE),
         files=files,
     )
-    (folder / manifest.MANIFEST_NAME).write_text(document.model_dump_json(indent=2) + "\n")
+    manifest.write(document, folder)
     manifest.load(folder)
     return document
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from verso_core.errors import VectorInvalid, VectorsUnavailable
 from verso_core.jobs import Collection, Item, Result, SearchMode, Slice, TextPolicy
-from verso_core.record import Entry, Record, point_id, total_payload
+from verso_core.record import Entry, Record, about_hash, point_id, total_payload
 from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import (
     Documents,
@@ -95,7 +95,7 @@ class Ingest:
         for draft in drafts:
             own = records[at : at + len(draft.chunks)]
             at += len(own)
-            writes.append(_write(draft.document, draft.text, own, collection=collection, seq=seq))
+            writes.append(_write(draft, own, collection))
             items[draft.row] = _describe(draft, own)
         return Outcome(Result(items), writes=writes, collection=collection.name)
 
@@ -213,9 +213,7 @@ class Ingest:
         for draft in drafts:
             own = records[at : at + len(draft.chunks)]
             at += len(own)
-            writes.append(
-                _write(draft.document, draft.text, own, collection=collection, seq=draft.seq)
-            )
+            writes.append(_write(draft, own, collection))
         return writes
 
 
@@ -230,18 +228,30 @@ def _payload(item: Item) -> dict[str, Any]:
     return payload
 
 
+def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bool:
+    """Tell whether a point carries the metadata and time that were stored, as far as is known.
+
+    An entry of format 1 does not say, and of what was lost there is nothing to compare.
+    """
+    if entry is None or entry.about is None or LOST in payload:
+        return True
+    return about_hash(payload.get("m"), payload.get("t"), key=key) == entry.about
+
+
 def header_of(document: str, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Give the item header from which a document's points get this payload."""
     header = {"id": document, "metadata": payload.get("m"), "time": payload.get("t")}
     return header | {LOST: payload[LOST]} if LOST in payload else header
 
 
-def _write(
-    document: str, text: bytes, records: Sequence[Record], *, collection: Collection, seq: int
-) -> Write:
-    entry = Entry(seq=seq, size_bytes=len(text), records=tuple(records))
+def _write(draft: _Draft, records: Sequence[Record], collection: Collection) -> Write:
+    header = draft.item.header
+    about = about_hash(
+        header.get("metadata"), header.get("time"), key=bytes.fromhex(collection.checksum_key)
+    )
+    entry = Entry(draft.seq, len(draft.text), tuple(records), about=about)
     keep = collection.text_policy is TextPolicy.BOTH
-    return Write(document, entry.pack(), text if keep else None)
+    return Write(draft.document, entry.pack(), draft.text if keep else None)
 
 
 def _describe(draft: _Draft, records: Sequence[Record]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ from verso_core.errors import (
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, SearchMode
 from verso_core.migration import FAILED_LISTED, Migration, Stage
 from verso_core.record import Entry, Flag, point_ids
-from verso_worker.ingest import Ingest, header_of
+from verso_worker.ingest import Ingest, agrees, header_of
 from verso_worker.ports import Documents, Model, Models, Vectors, Write
 from verso_worker.reader import Chunk, Reader, join
 
@@ -43,7 +43,15 @@ CURRENT = "current"
 
 _PREFIX = "migrated-"
 _COUNTED = ("documents", "copied", "removed", "failed")
-Text = tuple[Entry, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A document as it was read: the header of an item that would store it again, entry, text."""
+
+    header: dict[str, Any]
+    entry: Entry
+    text: bytes
 
 
 class Book(Documents, Protocol):
@@ -258,7 +266,7 @@ class Migrate:
         behind = [name for name in here if _seq(here[name]) != _seq(there.get(name))]
         for batch in _batches(behind, here):
             texts = self._texts(source, batch, done=done, unread=unread)
-            for write, seq in self._coded(source, target, model, texts):
+            for write, seq in self._coded(target, model, texts):
                 done["copied"] += self.book.graft(
                     state, write.document, seq=seq, entry=write.entry, text=write.text
                 )
@@ -279,7 +287,7 @@ class Migrate:
         behind = [name for name in here if _slots(here[name]) - {slot}]
         for batch in _batches(behind, here):
             texts = self._texts(source, batch, done=done, unread=unread)
-            for write, _ in self._coded(source, source, model, texts):
+            for write, _ in self._coded(source, model, texts):
                 verified = Entry.unpack(here[write.document]).flags & Flag.VERIFIED
                 entry = _flagged(write.entry, verified)
                 done["copied"] += self.book.repair(
@@ -298,11 +306,20 @@ class Migrate:
         done: Counter[str],
         unread: list[str],
     ) -> dict[str, Text]:
-        """Read documents by the artifacts that wrote them; note those that cannot be read."""
+        """Read documents by the artifacts that wrote them; note those that cannot be read.
+
+        Nor can one be moved of which no point carries the metadata that its entry tells of: under
+        a new hash it would pass for what was stored.
+        """
+        texts = self.reader.texts(source, batch)
+        headers = self._headers(source, texts)
         found: dict[str, Text] = {}
-        for name, text in self.reader.texts(source, batch).items():
-            if isinstance(text, tuple):
-                found[name] = text
+        for name, text in texts.items():
+            if isinstance(text, tuple) and name in headers:
+                found[name] = Text(headers[name], *text)
+            elif isinstance(text, tuple):
+                done["failed"] += 1
+                unread.append(name)
             elif text.retryable:
                 raise text
             elif not isinstance(text, CollectionUnknown) and text.code != "document_unknown":
@@ -310,20 +327,30 @@ class Migrate:
                 unread.append(name)
         return found
 
+    def _headers(
+        self, source: Collection, texts: Mapping[str, tuple[Entry, bytes] | VersoError]
+    ) -> dict[str, dict[str, Any]]:
+        """Give what points carry of each document's metadata and time, where that can be told."""
+        key = bytes.fromhex(source.checksum_key)
+        entries = {name: text[0] for name, text in texts.items() if isinstance(text, tuple)}
+        points = {name: point_ids(source.name, name, entry) for name, entry in entries.items()}
+        every = [point for own in points.values() for point in own]
+        payloads = self.vectors.payloads(source.name, every) if every else {}
+        found = {}
+        for name, entry in entries.items():
+            told = [payloads[point] for point in points[name] if point in payloads]
+            right = [payload for payload in told if agrees(payload, entry, key=key)]
+            if right or not entry.about:
+                found[name] = header_of(name, right[0] if right else {})
+        return found
+
     def _coded(
-        self, source: Collection, target: Collection, model: Model, texts: dict[str, Text]
+        self, target: Collection, model: Model, texts: dict[str, Text]
     ) -> Iterator[tuple[Write, int]]:
         """Store texts by a model, and give each write that the stores have given back."""
-        firsts = {
-            name: point_ids(source.name, name, entry)[0]
-            for name, (entry, _) in texts.items()
-            if entry.records
+        items = {
+            name: (Item(text.header, text.text), text.entry.seq) for name, text in texts.items()
         }
-        payloads = self.vectors.payloads(source.name, list(firsts.values())) if firsts else {}
-        items = {}
-        for name, (entry, text) in texts.items():
-            payload = payloads.get(firsts[name], {}) if name in firsts else {}
-            items[name] = (Item(header_of(name, payload), text), entry.seq)
         for write in self.ingest.place(list(items.values()), target, model=model):
             item, seq = items[write.document]
             proved = self._proved(target, write, item.blob or b"")
@@ -351,7 +378,7 @@ def describe(state: Migration | None) -> dict[str, Any]:
 
 
 def _flagged(entry: bytes, flags: Flag) -> bytes:
-    return bytes([entry[0] | int(flags)]) + entry[1:]
+    return replace(Entry.unpack(entry), flags=flags).pack()
 
 
 def _seq(data: bytes | None) -> int | None:

@@ -4,8 +4,9 @@ For each document of a range of buckets:
 
 1. Its entry is parsed, every record is decoded, checksums and the text's size are compared.
 2. Every point that a record names is read: its vector must have the record's hash, its payload must
-   name the document and the chunk, its terms, where they are kept, must be those of the chunk's
-   text. Otherwise a search would miss the chunk or rank it wrongly.
+   name the document and the chunk and carry the metadata and time whose hash the entry holds, its
+   terms, where they are kept, must be those of the chunk's text. Otherwise a search would miss the
+   chunk, rank it wrongly or say something untrue of it.
 3. A collection with text policy ``both`` must hold the text that the records say.
 
 A document in which something is wrong is looked up once more: one that was written again meanwhile
@@ -18,9 +19,10 @@ is no longer what was judged, and its own verify looks after it. Then:
   in under the sequence number it had.
 - **damaged** otherwise. Nothing of it is changed: reading it says ``record_corrupt``.
 
-Metadata and time lie only in the payloads of a document's points. When all of them are gone the
-points are put again, so that searches find the text, with the mark that its metadata is lost; such
-a document counts as damaged until it is written again.
+Metadata and time lie only in the payloads of a document's points. One payload that agrees with the
+entry's hash mends the others; where none does the document is damaged. When all points are gone
+they are put again, so that searches find the text; unless the entry says that there was no metadata
+they carry the mark that it is lost, and the document counts as damaged until it is written again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ import numpy as np
 from verso_core.errors import PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, TextPolicy
 from verso_core.record import Entry, Flag, checksum, point_ids, vector_hash
-from verso_worker.ingest import Ingest, header_of
+from verso_worker.ingest import Ingest, agrees, header_of
 from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.reader import Chunk, Reader, join
@@ -58,8 +60,9 @@ class _Finding:
     """What the stores hold of one document.
 
     ``chunks`` are what its records say, ``text`` all of it where they say all; ``bad`` the indices
-    of points that are missing or wrong; ``payload`` what one of its points carries, None where all
-    are gone; ``kept`` the text kept beside, ``keeps`` whether there should be one.
+    of points that are missing or wrong; ``payload`` what one of its points rightly carries, None
+    where none does; ``altered`` whether points are there but none is right; ``kept`` the text kept
+    beside, ``keeps`` whether there should be one.
     """
 
     document: str
@@ -69,13 +72,21 @@ class _Finding:
     text: bytes | None
     bad: list[int]
     payload: dict[str, Any] | None
+    altered: bool
     kept: bytes | None
     keeps: bool
 
     @property
     def lost(self) -> bool:
         """Tell whether the document's metadata and time are nowhere any more."""
-        return bool(self.chunks) and (self.payload is None or LOST in self.payload)
+        if self.payload is None:
+            return bool(self.chunks) and not self.bare
+        return LOST in self.payload
+
+    @property
+    def bare(self) -> bool:
+        """Tell whether the entry says that there was neither metadata nor time."""
+        return self.entry is not None and self.entry.about == b""
 
     @property
     def sound(self) -> bool:
@@ -170,12 +181,15 @@ class Scrub:
         names = [document for document, _ in batch]
         kept = self.documents.texts(collection.name, names) if keeps else {}
         space = Space.of(collection)
+        key = bytes.fromhex(collection.checksum_key)
         hashes = {point: vector_hash(space.raw(stored)) for point, stored in vectors.items()}
         findings = []
         for (document, data), entry, own in zip(batch, entries, points, strict=True):
             records = () if entry is None else entry.records
             said = [_judged(next(texts)) for _ in records]
             words = self._terms(collection, said)
+            told = [payloads[point] for point in own if point in payloads]
+            right = [payload for payload in told if agrees(payload, entry, key=key)]
             findings.append(
                 _Finding(
                     document=document,
@@ -188,9 +202,11 @@ class Scrub:
                         for n, point in enumerate(own)
                         if hashes.get(point) != records[n].vector_hash
                         or not _names(payloads.get(point), document, n)
+                        or not agrees(payloads[point], entry, key=key)
                         or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
                     ],
-                    payload=next((payloads[point] for point in own if point in payloads), None),
+                    payload=min(right, key=lambda payload: LOST in payload, default=None),
+                    altered=bool(told) and not right,
                     kept=kept.get(document),
                     keeps=keeps,
                 )
@@ -209,7 +225,7 @@ class Scrub:
         """Repair a document if its text is known, and say what it is then."""
         entry, text = one.entry, one.text
         # A document that is not verified yet still has its raw text, and a verify that will use it.
-        if entry is None or not entry.flags & Flag.VERIFIED:
+        if entry is None or one.altered or not entry.flags & Flag.VERIFIED:
             return "damaged"
         if text is None:
             text = self._proved(collection, entry, one.kept)
@@ -269,7 +285,7 @@ class Scrub:
         if join(new, parts) != text:
             self.discard(collection.name, one.document, write.entry)
             return False
-        proved = Entry(new.seq, new.size_bytes, new.records, Flag.VERIFIED).pack()
+        proved = replace(new, flags=Flag.VERIFIED).pack()
         self._swap(collection, one, proved, write.text)
         return True
 
@@ -328,4 +344,6 @@ def _names(payload: dict[str, Any] | None, document: str, chunk: int) -> bool:
 
 
 def _payload(one: _Finding) -> dict[str, Any]:
-    return {LOST: 1} if one.payload is None else one.payload
+    if one.payload is not None:
+        return one.payload
+    return {} if one.bare else {LOST: 1}

@@ -7,14 +7,14 @@ from typing import cast
 
 import redis
 
-from verso_core.errors import CollectionBusy, CollectionUnknown
+from verso_core.errors import CollectionBusy, CollectionUnknown, PatchCorrupt
 from verso_core.jobs import Collection
 from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
 from verso_core.ledger.steps import Steps
 from verso_core.ledger.terms import Commit, DocumentDelete, DocumentWrite, Policy
-from verso_core.record import Flag, bucket_of
+from verso_core.record import Entry, Flag, bucket_of
 
 _PAGE = 128
 _MOVED_TRIES = 5
@@ -192,9 +192,9 @@ class Documents(Steps):
             return "", 1
 
     def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
-        """Put long entries in the place of their heads."""
+        """Put long entries in the place of their heads, unless a head itself is damaged."""
         uid, buckets = place
-        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
+        long = [document for document, head in heads.items() if _is_long(head)]
         if not long:
             return heads
         rows = self._redis.mget([key("long", uid, document) for document in long])
@@ -208,3 +208,14 @@ class Documents(Steps):
             else:
                 heads[document] = row
         return heads
+
+
+def _is_long(head: bytes) -> bool:
+    """Tell whether an entry lies elsewhere; a damaged head is no entry, and its reader says so."""
+    if not (head[:1] and head[0] & Flag.LONG):
+        return False
+    try:
+        Entry.unpack(head)
+    except PatchCorrupt:
+        return False
+    return True

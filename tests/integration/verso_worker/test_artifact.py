@@ -50,7 +50,7 @@ def _publish_again(folder: Path, change: Callable[[dict[str, Any]], None] | None
     parsed = Manifest.model_validate(content)
     content["space"]["id"] = manifest.space_id(parsed.space, files)
     content["codec"]["id"] = manifest.codec_id(parsed.codec, files)
-    (folder / manifest.MANIFEST_NAME).write_text(json.dumps(content), encoding="utf-8")
+    manifest.write(manifest.Manifest.model_validate(content), folder)
 
 
 def _change_golden(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

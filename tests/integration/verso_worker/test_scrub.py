@@ -271,6 +271,54 @@ def test_a_document_whose_points_are_all_gone_is_found_again_but_its_metadata_is
     assert counts(stores.scrub()) == (2, 0, 0)
 
 
+def test_points_of_a_document_without_metadata_come_back_whole(stores: Stores) -> None:
+    """Its entry says that there was none, so none is lost."""
+    item = Item({"id": "a"}, b"open failed")
+    assert stores.do(Kind.INGEST, {"collection": "default"}, [item])[0] is Status.SUCCEEDED
+    stores.desk.drain(Queue.SCRUB)
+    stores.vectors.remove("default", stores.points("a"))
+    assert counts(stores.scrub()) == (0, 1, 0)
+    assert counts(stores.scrub()) == (1, 0, 0)
+
+
+def test_altered_metadata_is_set_right_from_a_sibling_that_the_entry_proves(
+    stores: Stores,
+) -> None:
+    stores.fill({"a": LONG, "b": b"its neighbour"})
+    first, *others = stores.points("a")
+    assert others
+    alter_metadata(stores, first)
+    assert counts(stores.scrub()) == (1, 1, 0)
+    told = stores.vectors.payloads("default", [first, *others])
+    assert [payload["m"] for payload in told.values()] == [{"n": "a"}] * len(told)
+    assert counts(stores.scrub()) == (2, 0, 0)
+
+
+def test_altered_metadata_that_nothing_proves_is_damaged_and_left(stores: Stores) -> None:
+    stores.fill({"a": b"open failed", "b": b"its neighbour"})
+    [point] = stores.points("a")
+    alter_metadata(stores, point)
+    found = stores.scrub()
+    assert (counts(found), found["ids"]) == ((1, 0, 1), ["a"])
+    assert stores.vectors.payloads("default", [point])[point]["m"] == {"n": "A"}
+    assert stores.read("a") == [b"open failed"]
+
+
+def test_an_entry_from_before_there_was_a_hash_of_its_metadata_is_sound(stores: Stores) -> None:
+    stores.fill({"a": b"open failed"})
+    [point] = stores.points("a")
+    stores.alter("a", lambda data: replace(Entry.unpack(data), about=None).pack())
+    alter_metadata(stores, point)
+    assert counts(stores.scrub()) == (1, 0, 0)
+    assert stores.read("a") == [b"open failed"]
+
+
+def alter_metadata(stores: Stores, point: UUID) -> None:
+    [stored] = stores.vectors.get("default", [point]).values()
+    payload = stores.vectors.payloads("default", [point])[point]
+    stores.vectors.put("default", [Point(point, stored, payload | {"m": {"n": "A"}})])
+
+
 def test_another_vector_under_a_point_is_found_and_set_right(stores: Stores) -> None:
     stores.fill({"a": b"open failed", "b": b"something else entirely"})
     [point], [other] = stores.points("a"), stores.points("b")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from verso_core.errors import PatchCorrupt
@@ -15,6 +18,7 @@ from verso_core.record import (
     Entry,
     Flag,
     Record,
+    about_hash,
     bucket_of,
     checksum,
     point_id,
@@ -39,7 +43,14 @@ _entries = st.builds(
     size_bytes=st.integers(0, 2**40),
     records=st.lists(_records, max_size=5).map(tuple),
     flags=_flags,
+    about=st.one_of(st.none(), st.just(b""), st.binary(min_size=4, max_size=4)),
 )
+RECORD = Record(Codec.ZSTD, 1, b"8 bytes.", b"sum.", b"a payload")
+ENTRIES = [
+    Entry(seq=77, size_bytes=300, records=(RECORD, RECORD), flags=flags, about=about)
+    for flags in (Flag.NONE, Flag.VERIFIED)
+    for about in (b"", b"hash")
+]
 
 
 @given(record=_records)
@@ -85,10 +96,67 @@ def test_the_sequence_stands_in_bytes_1_to_6_big_endian() -> None:
     assert Entry(seq=258, size_bytes=0, records=()).pack()[1:7] == bytes([0, 0, 0, 0, 1, 2])
 
 
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("form", [Entry.pack, Entry.head], ids=["entry", "head"])
+def test_every_flipped_bit_of_an_entry_is_found(
+    entry: Entry, form: Callable[[Entry], bytes]
+) -> None:
+    packed = form(entry)
+    for bit in range(8 * len(packed)):
+        with pytest.raises(PatchCorrupt):
+            Entry.unpack(flipped(packed, bit))
+
+
+@given(entry=_entries.filter(lambda entry: entry.about is not None), data=st.data())
+def test_two_flipped_bits_of_an_entry_are_found(entry: Entry, data: st.DataObject) -> None:
+    """But for the two that say VERIFIED, which the ledger sets."""
+    packed = entry.pack()
+    bits = st.integers(0, 8 * len(packed) - 1)
+    one, two = sorted(data.draw(st.tuples(bits, bits).filter(lambda pair: pair[0] != pair[1])))
+    assume((one, two) != (4, 6))
+    with pytest.raises(PatchCorrupt):
+        Entry.unpack(flipped(flipped(packed, one), two))
+
+
+@pytest.mark.parametrize("about", [None, b"", b"hash"])
+def test_the_ledger_marks_an_entry_as_verified_in_its_first_byte(about: bytes | None) -> None:
+    """As ``marked`` in ``prelude.lua`` does, which cannot compute a CRC."""
+    entry = Entry(7, 9, (RECORD,), about=about)
+    packed = entry.pack()
+    marked = bytes([packed[0] | (16 if packed[0] & 7 == 1 else 80)]) + packed[1:]
+    assert Entry.unpack(marked) == replace(entry, flags=Flag.VERIFIED)
+    assert replace(entry, flags=Flag.VERIFIED).pack() == marked
+
+
+def test_an_entry_of_format_1_reads_as_it_always_did() -> None:
+    old = bytes.fromhex("110000000000070501110201020304050607080a0b0c0d68656c6c")
+    entry = Entry.unpack(old)
+    assert (entry.seq, entry.size_bytes, entry.about) == (7, 5, None)
+    assert entry.flags == Flag.VERIFIED
+    assert [record.payload for record in entry.records] == [b"hell"]
+    assert entry.pack() == old
+
+
+def test_the_hash_about_a_document_knows_no_order_and_no_kind_of_number_in_time() -> None:
+    one = about_hash({"a": 1, "b": "x"}, 3, key=b"k")
+    assert len(one) == 4
+    assert one == about_hash({"b": "x", "a": 1}, 3.0, key=b"k")
+    others = [({"a": 1}, 3), ({"a": True, "b": "x"}, 3), ({"a": 1, "b": "x"}, None), ({}, 3)]
+    assert len({one, *(about_hash(*other, key=b"k") for other in others)}) == 5
+    assert one != about_hash({"a": 1, "b": "x"}, 3, key=b"other")
+    assert about_hash(None, None, key=b"k") == about_hash({}, None, key=b"k") == b""
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
 def test_a_tombstone_is_deleted_and_small() -> None:
     packed = tombstone(7).pack()
     assert Entry.unpack(packed).flags is Flag.DELETED
-    assert len(packed) == 9
+    assert len(packed) == 11
 
 
 def test_a_codec_that_does_not_exist_is_corrupt() -> None:
@@ -98,7 +166,7 @@ def test_a_codec_that_does_not_exist_is_corrupt() -> None:
 
 def test_an_entry_of_another_format_is_corrupt() -> None:
     packed = bytearray(tombstone(1).pack())
-    packed[0] = packed[0] & 0xF8 | 2
+    packed[0] = packed[0] & 0xF8 | 3
     with pytest.raises(PatchCorrupt, match="format"):
         Entry.unpack(bytes(packed))
 

@@ -196,3 +196,24 @@ def test_a_record_misread_in_company_is_read_alone() -> None:
         for place, (chunk, row) in enumerate(zip(chunks, stored, strict=True))
     ]
     assert recorder.read(records, list(stored), precision=SPACE, key=KEY) == chunks
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_every_flipped_bit_of_a_stored_vector_is_found(precision: Precision) -> None:
+    """A decoder reads any vector, so only the hash tells a wrong one from the right one."""
+    space = Space(precision, 4, 100.0)
+    text = b"known by heart"
+    recorder = _recorder(Decoder([text]))
+    vector = np.array([[0.5, -0.25, 0.125, 0.75]], np.float32)
+    stored = space.round(vector)
+    [record] = recorder.write([text], stored, precision=space, slot=3, key=KEY)
+    assert record.codec is Codec.NEURAL
+    [right] = recorder.read([record], [stored[0]], precision=space, key=KEY)
+    assert right == text
+    raw = bytearray(stored.tobytes())
+    for bit in range(8 * len(raw)):
+        raw[bit // 8] ^= 1 << bit % 8
+        wrong = np.frombuffer(bytes(raw), stored.dtype)
+        [told] = recorder.read([record], [wrong], precision=space, key=KEY)
+        assert isinstance(told, RecordCorrupt)
+        raw[bit // 8] ^= 1 << bit % 8

@@ -199,8 +199,7 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
             files=files,
         )
     )
-    text = head.model_dump_json(indent=2) + "\n"
-    (draft / heads.HEAD_NAME).write_text(text, encoding="utf-8")
+    heads.write(head, draft)
     return head
 
 

@@ -277,6 +277,13 @@ local function has_flag(entry, flag)
   return bit.band(string.byte(entry, 1) or 0, flag) ~= 0
 end
 
+-- The first byte of an entry that has been verified. Format 2 says so in two bits, so that one that
+-- flips shows; its CRC leaves both out.
+local function marked(entry)
+  local first = string.byte(entry, 1)
+  return string.char(bit.bor(first, bit.band(first, 7) == 1 and VERIFIED or VERIFIED + 64))
+end
+
 local function discard(collection, document, entry)
   local token = redis.call('HINCRBY', K.totals, 'gc', 1)
   redis.call('HSET', K.gcitem .. token, 'c', collection, 'd', document, 'e', entry)

@@ -17,11 +17,9 @@ for i = 0, right - 1 do
   local uid, bucket, document = ARGV[b + 1], ARGV[b + 2], ARGV[b + 3]
   local whole, head = stored_entry(uid, bucket, document)
   if head and entry_seq(head) == s.seq and not has_flag(head, VERIFIED) then
-    local marked = string.char(string.byte(head, 1) + VERIFIED) .. string.sub(head, 2)
-    redis.call('HSET', K.docs .. uid .. ':' .. bucket, document, marked)
+    redis.call('HSET', K.docs .. uid .. ':' .. bucket, document, marked(head) .. string.sub(head, 2))
     if has_flag(head, LONG) then
-      local first = string.char(bit.bor(string.byte(whole, 1), VERIFIED))
-      redis.call('SETRANGE', K.long .. uid .. ':' .. document, 0, first)
+      redis.call('SETRANGE', K.long .. uid .. ':' .. document, 0, marked(whole))
     end
   end
 end
