@@ -78,7 +78,7 @@ class ValkeyServer:
 
     def __init__(self, binary: str, folder: Path, flags: dict[str, str]) -> None:
         self._binary = binary
-        self._folder = folder
+        self.folder = folder
         self._flags = FLAGS | {"port": str(_free_port()), "dir": str(folder)} | flags
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._flags['port']}/0"
@@ -87,7 +87,7 @@ class ValkeyServer:
     def start(self) -> None:
         """Start the server and wait until it answers (it first loads its append-only file)."""
         arguments = [part for name, value in self._flags.items() for part in (f"--{name}", value)]
-        log = (self._folder / "server.log").open("ab")
+        log = (self.folder / "server.log").open("ab")
         with log:
             self._process = subprocess.Popen(
                 [self._binary, *arguments], stdout=log, stderr=subprocess.STDOUT

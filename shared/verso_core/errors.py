@@ -23,7 +23,7 @@
         ├── QueueFull                  ├── LedgerUnavailable   ├── VectorsUnavailable
         ├── EngineUnavailable          ├── NotReady            ├── DiskFull
         ├── DurabilityMissing          ├── CollectionBusy      ├── TrainerUnavailable
-        └── ResultsUnavailable
+        ├── ResultsUnavailable         └── LedgerBehind
 
 An error has a stable ``code`` (part of the API: never renamed), says whether trying again can help
 (``retryable``), and a message that tells what was expected and what came. It knows nothing of HTTP;
@@ -310,6 +310,19 @@ class DurabilityMissing(Unavailable):
     """Raised when a store is not set up to keep what it acknowledges."""
 
     code = "durability_missing"
+
+
+class LedgerBehind(Unavailable):
+    """Raised when the ledger is older than what it has acknowledged, and so takes no writes."""
+
+    code = "ledger_behind"
+
+    def __init__(
+        self,
+        detail: str = "the ledger is older than what it has acknowledged: nothing is written until "
+        "its operator puts a newer one back or goes on with this one (`verso ledger`)",
+    ) -> None:
+        super().__init__(detail)
 
 
 class CollectionBusy(Unavailable):

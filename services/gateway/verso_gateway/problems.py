@@ -69,6 +69,7 @@ STATUSES: dict[str, int] = {
     "durability_missing": 503,
     "collection_busy": 503,
     "results_unavailable": 503,
+    "ledger_behind": 503,
     "disk_full": 507,
 }
 """HTTP status of every error code (a test keeps it complete)."""

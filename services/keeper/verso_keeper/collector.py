@@ -95,6 +95,11 @@ def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
 
 def _backlog(backlog: Backlog) -> Iterator[Metric]:
     for name, meaning, value in (
+        (
+            "verso_ledger_behind",
+            "Whether the ledger is older than what it has acknowledged, and so halted",
+            backlog.halted,
+        ),
         ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
         (
             "verso_unverified_slices",

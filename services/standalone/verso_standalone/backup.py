@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from verso_client import Client, ScrubState
@@ -29,6 +29,7 @@ from verso_standalone.process import Process
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import Valkey, find_program, free_port
 from verso_worker.backup import COPY_TIMEOUT_S, take
+from verso_worker.mark import describe
 from verso_worker.vectors import EdgeVectors
 
 _AOF_FOLDER = "appendonlydir"
@@ -117,6 +118,30 @@ def read_back(
             return state
     finally:
         stack.stop()
+
+
+def ledger_state(data: Path, *, trust: bool) -> tuple[str, bool]:
+    """Tell how a data folder's ledger stands, and whether it is halted; ``trust`` ends that.
+
+    The ledger of a platform that does not run is started alone.
+
+    Raises:
+        Unavailable: there is no platform in the folder, or its Valkey does not start.
+    """
+    folder = DataFolder(data.resolve())
+    port = folder.valkey_port()
+    if port is None:
+        raise Unavailable(f"expected the data folder of a platform, got {data}")
+    valkey = Valkey(find_program(), folder.valkey, port=port, password=folder.secret())
+    with ExitStack() as stack:
+        if valkey.answers():
+            guard = stack.enter_context(closing(Guard.from_url(valkey.url(0))))
+        else:
+            lock = folder.lock()
+            stack.callback(os.close, lock)
+            guard = stack.enter_context(_ledger(folder))
+        said = describe(guard, trust=trust)
+        return said, guard.halted() is not None
 
 
 def _lay_ledger(copy: Path, folder: Path) -> None:

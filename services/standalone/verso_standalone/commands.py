@@ -1,4 +1,4 @@
-"""The commands `verso up`, `verso demo`, `verso backup` and `verso restore`."""
+"""The commands `verso up`, `demo`, `backup`, `restore` and `ledger`."""
 
 from __future__ import annotations
 
@@ -159,6 +159,21 @@ def restore(
             raise typer.Exit(1)
 
 
+def ledger(
+    data: Annotated[Path, typer.Option(help="Data folder of the platform.")] = Path("verso-data"),
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Go on with a ledger that is halted, as it is.")
+    ] = False,
+) -> None:
+    """Tell whether the ledger holds all it has acknowledged; status 1 where it is halted."""
+    console = Console()
+    with _told(console):
+        said, halted = copies.ledger_state(data, trust=trust)
+        console.print(said, highlight=False)
+    if halted:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _told(console: Console) -> Iterator[None]:
     """Show an expected failure as one readable message and end with status 1."""
@@ -210,3 +225,4 @@ app.command()(up)
 app.command()(demo)
 app.command()(backup)
 app.command()(restore)
+app.command()(ledger)

@@ -26,12 +26,14 @@ from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ear, Ledger, check_durability
+from verso_core.ledger.guard import Guard
 from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
 from verso_worker.headshelf import HeadShelf
 from verso_worker.heart import Heart
+from verso_worker.mark import Mark
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.ports import Vectors
@@ -64,6 +66,10 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         ledger = Ledger(client)
         stack.callback(ledger.close)
         check_durability(client)
+        mark = Mark(settings.data, Guard(client))
+        mark.look()
+        mark.start()
+        stack.callback(mark.stop)
         vectors = stack.enter_context(_vectors(settings, run))
         shelf = Shelf(
             settings.data / "artifacts", run, threads=settings.threads, device=settings.device

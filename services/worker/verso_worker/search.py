@@ -133,24 +133,27 @@ class Search:
 
         Points of replaced or deleted documents, and of attempts that never committed, may still lie
         in the store. A fifth more than was asked for is fetched, then twice as many, until enough
-        hits are live or the store has no more.
+        hits are live or the store has no more. Of a document whose entry is damaged every hit is
+        kept, with that error.
         """
         fetch = limit + limit // 5 + 2
         while True:
             hits = self.vectors.search(
                 collection.name, query, terms=terms, limit=fetch, where=where
             )
-            live = self.reader.live(collection, [hit.payload["d"] for hit in hits])
+            live = self.reader.live(collection, [str(hit.payload.get("d")) for hit in hits])
             kept = []
             for hit in hits:
-                document, chunk = hit.payload["d"], hit.payload["n"]
+                document, chunk = str(hit.payload.get("d")), hit.payload.get("n")
                 entry = live.get(document)
-                if (
-                    isinstance(entry, Entry)
-                    and chunk < len(entry.records)
-                    and point_ids(collection.name, document, entry)[chunk] == hit.id
+                if entry is None or not isinstance(chunk, int):
+                    continue  # nothing live, or a payload that the scrub has to set right
+                if isinstance(entry, Entry) and (
+                    not 0 <= chunk < len(entry.records)
+                    or point_ids(collection.name, document, entry)[chunk] != hit.id
                 ):
-                    kept.append((hit, Chunk(document, entry, chunk)))
+                    continue
+                kept.append((hit, Chunk(document, entry, chunk)))
             if len(kept) >= limit or len(hits) < fetch:
                 return kept[:limit]
             fetch *= 2
@@ -168,6 +171,7 @@ class Ranked:
 
 def _told(one: Ranked, result: Result) -> dict[str, Any]:
     """Describe a hit; its text becomes a blob of the result."""
+    fault = one.text if isinstance(one.text, VersoError) else one.chunk.entry
     told = {
         "id": one.chunk.document,
         "chunk": one.chunk.index,
@@ -175,7 +179,7 @@ def _told(one: Ranked, result: Result) -> dict[str, Any]:
         "metadata": one.hit.payload.get("m", {}),
         "time": one.hit.payload.get("t"),
         "blob": result.add_blob(one.text) if isinstance(one.text, bytes) else None,
-        "error": error_body(one.text) if isinstance(one.text, VersoError) else None,
+        "error": error_body(fault) if isinstance(fault, VersoError) else None,
     }
     if one.rerank_score is not None:
         told["rerank_score"] = one.rerank_score

@@ -7,7 +7,7 @@ from typing import cast
 
 import redis
 
-from verso_core.errors import CollectionBusy, CollectionUnknown, PatchCorrupt
+from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
 from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
@@ -81,10 +81,14 @@ class Documents(Steps):
         Raises:
             CollectionUnknown: there is none of this name.
             CollectionBusy: a backup is copying its points.
+            LedgerBehind: the ledger is older than what it has acknowledged.
         """
         uid, buckets = self._place(name, fresh=True)
-        if self._run("collection_delete", [name, uid, buckets]) == b"frozen":
+        refused = self._run("collection_delete", [name, uid, buckets])
+        if refused == b"frozen":
             raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
+        if refused == b"halted":
+            raise LedgerBehind
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the live entries of documents; one that does not exist is left out.

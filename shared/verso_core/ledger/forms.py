@@ -14,6 +14,7 @@ from verso_core.errors import (
     ErrorBody,
     IdempotencyConflict,
     JobUnknown,
+    LedgerBehind,
     LedgerUnavailable,
     QueueFull,
     VersoError,
@@ -91,12 +92,15 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     Raises:
         IdempotencyConflict: the key was used with another body.
         QueueFull: the queue holds as much as it may.
+        LedgerBehind: it is older than what it has acknowledged, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         WebhookUnknown: the tenant has no webhook of the id given.
     """
     word = text(reply[0])
     if word == "nohook":
         raise WebhookUnknown("expected the id of one of your webhooks")
+    if word == "halted":
+        raise LedgerBehind
     if word == "conflict":
         raise IdempotencyConflict("expected the same body as this key's first request, got another")
     if word == "full":
@@ -232,8 +236,11 @@ def settled(stored: bytes, asked: Collection) -> Collection:
     """Compare the collection that is stored with the one that was asked for.
 
     Raises:
+        LedgerBehind: none was stored, since the ledger is older than what it has acknowledged.
         CollectionExists: one of this name stands with other settings.
     """
+    if stored == b"halted":
+        raise LedgerBehind
     found = Collection.model_validate_json(stored)
     if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
         raise CollectionExists(

@@ -6,6 +6,10 @@ itself: a backup that died must not keep garbage for ever.
 
 An **epoch** is one life of a ledger. A ledger that was restored from a copy begins a new one, which
 names the epoch it was copied from; sequence numbers are comparable within one epoch only.
+
+A ledger that turns out to be older than what it has acknowledged is **halted**: reads go on, but
+nothing is accepted that writes, nothing committed and nothing removed, until a newer ledger takes
+its place or an operator trusts this one.
 """
 
 from __future__ import annotations
@@ -15,8 +19,12 @@ from dataclasses import dataclass
 
 from verso_core.errors import CollectionBusy
 from verso_core.ledger import forms
+from verso_core.ledger.faults import translated
+from verso_core.ledger.keys import key
 from verso_core.ledger.steps import Steps
 from verso_core.ledger.work import connect
+
+_BEYOND = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,15 @@ class Life:
     epoch: str
     before: str
     seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What a ledger had reached once and does not hold any more; ``since``: Unix seconds."""
+
+    epoch: str
+    seq: int
+    since: float
 
 
 class Guard(Steps):
@@ -67,6 +84,25 @@ class Guard(Steps):
     def begin_epoch(self) -> Life:
         """Begin a new epoch: this ledger is a copy that goes its own way from here."""
         return self._life(anew=True)
+
+    def halt(self, reached: Life) -> None:
+        """Stop all writes: this ledger had reached more than it holds."""
+        self._run("halt", [reached.epoch, reached.seq])
+
+    def halted(self) -> Halt | None:
+        """Tell what the ledger had reached once, if it is halted."""
+        with translated():
+            found = self._redis.hgetall(key("halted"))
+        row = {forms.text(name): forms.text(value) for name, value in found.items()}
+        return Halt(row["epoch"], int(row["seq"]), int(row["since"]) / 1000) if row else None
+
+    def trust(self) -> bool:
+        """Go on with a halted ledger as it is, in a new epoch; False where it was not halted.
+
+        Sequence numbers begin far beyond those that were lost, of which some may have been given
+        out after the last one that is known.
+        """
+        return bool(self._run("trust", [secrets.token_hex(8), _BEYOND]))
 
     def _life(self, *, anew: bool) -> Life:
         epoch, before, seq = self._run("epoch", [secrets.token_hex(8), int(anew)])

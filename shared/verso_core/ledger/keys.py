@@ -50,6 +50,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
     epoch       -                    hash: the life this ledger is in, and the one before
+    halted      -                    hash: what this ledger had reached once and does not hold any
+                                     more; while it is there nothing is written
     aliases     -                    hash: name that users know -> own name, after a migration
     hidden      -                    set: own names that stand for themselves no more, or not yet
     sealed      -                    set: uids of collections that take no commit any more
@@ -73,7 +75,7 @@ _ONE_FOR_EACH: Final = (
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
-    "hooks", "hookdead", "epoch", "frozen", "aliases", "hidden", "sealed", "migrations",
+    "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from verso_core.errors import CollectionBusy
+from verso_core.errors import CollectionBusy, LedgerBehind
 from verso_core.jobs import Collection
 from verso_core.ledger import forms
 from verso_core.ledger.documents import Documents
@@ -113,9 +113,13 @@ class Migrations(Documents):
 
         Raises:
             CollectionBusy: a backup is copying its points.
+            LedgerBehind: the ledger is older than what it has acknowledged.
         """
-        if self._run("migration_drop", [name, buckets]) == b"frozen":
+        refused = self._run("migration_drop", [name, buckets])
+        if refused == b"frozen":
             raise CollectionBusy("a backup is being taken; nothing can be removed meanwhile")
+        if refused == b"halted":
+            raise LedgerBehind
 
 
 def _json(state: Migration | None) -> str:

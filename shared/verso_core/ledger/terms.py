@@ -276,6 +276,8 @@ class Backlog:
     """Counters since the ledger was made: ``jobs:{kind}:{status}``, crashes, stale, dead."""
     to_tell: int = 0
     """Webhook messages that wait to be sent."""
+    halted: bool = False
+    """Whether the ledger is older than what it has acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ class Upkeep(Steps):
             pipe.zcard(key("gc"))
             pipe.hgetall(key("totals"))
             pipe.zcard(key("hooks"))
-            dead, unverified, to_drop, to_collect, totals, to_tell = pipe.execute()
+            pipe.exists(key("halted"))
+            dead, unverified, to_drop, to_collect, totals, to_tell, halted = pipe.execute()
         return Backlog(
             dead=dead,
             unverified=int(unverified[0] or 0),
@@ -117,6 +118,7 @@ class Upkeep(Steps):
             to_collect=to_collect,
             totals=forms.counters(totals),
             to_tell=to_tell,
+            halted=bool(halted),
         )
 
     def scrub(self) -> Scrub:

@@ -16,7 +16,7 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from verso_core.clusters import ClusterRequest
-from verso_core.errors import DocumentUnknown, PatchCorrupt, PatchCorrupt
+from verso_core.errors import DocumentUnknown, PatchCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
 from verso_core.ledger import Commit, Ledger, NewJob
 from verso_core.ledger.work import connect

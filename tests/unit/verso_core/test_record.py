@@ -141,7 +141,12 @@ def test_the_hash_about_a_document_knows_no_order_and_no_kind_of_number_in_time(
     one = about_hash({"a": 1, "b": "x"}, 3, key=b"k")
     assert len(one) == 4
     assert one == about_hash({"b": "x", "a": 1}, 3.0, key=b"k")
-    others = [({"a": 1}, 3), ({"a": True, "b": "x"}, 3), ({"a": 1, "b": "x"}, None), ({}, 3)]
+    others: list[tuple[dict[str, object], int | None]] = [
+        ({"a": 1}, 3),
+        ({"a": True, "b": "x"}, 3),
+        ({"a": 1, "b": "x"}, None),
+        ({}, 3),
+    ]
     assert len({one, *(about_hash(*other, key=b"k") for other in others)}) == 5
     assert one != about_hash({"a": 1, "b": "x"}, 3, key=b"other")
     assert about_hash(None, None, key=b"k") == about_hash({}, None, key=b"k") == b""

@@ -10,6 +10,7 @@ local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
+if WRITES[kind] and halted() then return { 'halted' } end
 local idem = K.idem .. tenant .. ':' .. ARGV[5]
 if ARGV[5] ~= '' then
   local v = redis.call('HMGET', idem, 'job', 'hash')

@@ -8,6 +8,7 @@ if not s or s.ph ~= 'work' then
   redis.call('HINCRBY', K.totals, 'stale', 1)
   return 'stale'
 end
+if tonumber(ARGV[8]) > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
 local writes = read_writes(9, tonumber(ARGV[8]))
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do

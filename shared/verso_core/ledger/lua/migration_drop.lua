@@ -1,6 +1,7 @@
 -- Removes one side of a migration and all its documents. ARGV: its own name, buckets. Refused while a
 -- backup copies its points.
 if redis.call('EXISTS', K.frozen) == 1 then return 'frozen' end
+if halted() then return 'halted' end
 local uid = redis.call('HGET', K.uids, ARGV[1])
 if uid then
   redis.call('HDEL', K.uids, ARGV[1])

@@ -77,6 +77,15 @@ local function promised(kind)
   return kind == 'ingest' or kind == 'delete'
 end
 
+-- Whether this ledger is known to be older than what it has acknowledged.
+local function halted()
+  return redis.call('EXISTS', K.halted) == 1
+end
+
+-- Work that changes what is stored; all else only reads.
+local WRITES = { ingest = true, delete = true, collection_create = true, collection_delete = true,
+  migrate = true, scrub = true }
+
 -- The outbox of webhooks: written in the same step as what it tells of, sent by the keeper.
 local function announce(job, st, tenant, hook)
   local token = redis.call('HINCRBY', K.totals, 'hooks', 1)

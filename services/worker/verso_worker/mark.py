@@ -1,0 +1,163 @@
+"""How far the ledger had come, remembered beside the vectors: a ledger that goes back is noticed.
+
+A ledger can come back older than it was: an old volume, a replica that lagged, a file without its
+tail. It would then give sequence numbers out again and know nothing of documents it has
+acknowledged, and nothing in it would say so. So every worker keeps a **mark** in its data folder,
+the epoch and the newest sequence number it has seen, written once a second where it has changed:
+
+    DIR/ledger-mark.json   {"epoch": ..., "seq": ...}, replaced whole, synced
+
+A ledger below the mark, or of an epoch that neither is the mark's nor follows on it, is **halted**
+(:mod:`verso_core.ledger.guard`). What a mark cannot see is a loss of less than its last second.
+
+``python -m verso_worker.mark [--trust]`` tells how a ledger stands, and goes on with a halted one;
+on one machine ``verso ledger`` does the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Protocol
+
+from verso_core import telemetry
+from verso_core.backup import sync
+from verso_core.errors import LedgerUnavailable, VersoError
+from verso_core.ledger.guard import Guard, Life
+from verso_worker.settings import WorkerSettings
+
+MARK_NAME = "ledger-mark.json"
+_EVERY_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Watched(Protocol):
+    """What the mark needs of the ledger."""
+
+    def life(self) -> Life:
+        """Give its epoch and newest sequence number."""
+
+    def halt(self, reached: Life) -> None:
+        """Stop all writes: it had reached more than it holds."""
+
+
+class Mark:
+    """Keeps a folder's mark, and halts a ledger that is below it.
+
+    Args:
+        folder: the worker's data folder.
+        ledger: the ledger's guard.
+    """
+
+    def __init__(self, folder: Path, ledger: Watched) -> None:
+        self._path = folder / MARK_NAME
+        self._ledger = ledger
+        self._said = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mark", daemon=True)
+
+    def look(self) -> bool:
+        """Compare the ledger with the mark, and move the mark on; False where it was halted.
+
+        Raises:
+            LedgerUnavailable: it does not answer.
+        """
+        now, known = self._ledger.life(), self.read()
+        if known is None or follows(now, known):
+            if known is None or (now.epoch, now.seq) != (known.epoch, known.seq):
+                self._write(now)
+            self._said = False
+            return True
+        self._ledger.halt(known)
+        if not self._said:
+            _log.error(
+                "the ledger is older than what it has acknowledged: nothing is written",
+                extra={"code": "ledger_behind", "seq": now.seq, "reached": known.seq},
+            )
+        self._said = True
+        return False
+
+    def read(self) -> Life | None:
+        """Give the mark; None where there is none, or none that can be read."""
+        try:
+            row = json.loads(self._path.read_bytes())
+            return Life(str(row["epoch"]), "", int(row["seq"]))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            _log.warning("the mark cannot be read: %s", type(error).__name__)
+            return None
+
+    def start(self) -> None:
+        """Look once a second from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(_EVERY_S):
+            try:
+                self.look()
+            except LedgerUnavailable as error:
+                _log.debug("no look at the ledger: %s", error.detail)
+            except OSError as error:  # the mark stays where it was, and is moved on later
+                _log.warning("the mark is not written: %s", error.strerror)
+
+    def _write(self, life: Life) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_name(f".{MARK_NAME}.{os.getpid()}")
+        draft.write_text(json.dumps({"epoch": life.epoch, "seq": life.seq}) + "\n")
+        sync(draft)
+        draft.replace(self._path)
+        sync(self._path.parent)
+
+
+def follows(now: Life, known: Life) -> bool:
+    """Tell whether a ledger may stand where it does, after it was seen at ``known``.
+
+    Within an epoch numbers only grow. A new epoch that names the known one was begun on purpose.
+    """
+    return now.seq >= known.seq if now.epoch == known.epoch else now.before == known.epoch
+
+
+def describe(guard: Guard, *, trust: bool) -> str:
+    """Tell in a line how a ledger stands; with ``trust`` go on with a halted one first."""
+    trusted = trust and guard.trust()
+    life, halt = guard.life(), guard.halted()
+    if halt is not None:
+        return (
+            f"halted: it is at {life.seq:,} of epoch {life.epoch}, but had reached {halt.seq:,} of "
+            f"epoch {halt.epoch}; nothing is written"
+        )
+    how = "goes on in a new epoch" if trusted else "takes writes"
+    return f"{how}: at {life.seq:,} of epoch {life.epoch}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tell how the ledger of this worker's settings stands; status 1 where it is halted."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given not in ([], ["--trust"]):
+        print("usage: python -m verso_worker.mark [--trust]", file=sys.stderr)  # noqa: T201
+        return 2
+    settings = WorkerSettings()
+    telemetry.configure("mark", level=settings.log_level)
+    try:
+        with closing(Guard.from_url(settings.redis_url)) as guard:
+            _log.info(describe(guard, trust=bool(given)))
+            return int(guard.halted() is not None)
+    except VersoError as error:
+        _log.error("cannot tell: %s", error.detail, extra={"code": error.code})
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""A ledger that comes back older than it was: noticed, halted, and gone on with only on purpose.
+
+Real Valkey, put back from an earlier copy of its append-only file, or from nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.conftest import ValkeyServer
+from tests.integration.verso_worker.test_desk import ARTIFACT, Bench
+
+from verso_core.errors import LedgerBehind
+from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.ledger import Ledger, NewJob
+from verso_core.ledger.guard import Guard, Life
+from verso_core.ledger.work import connect
+from verso_worker.mark import Mark, describe, follows
+from verso_worker.pipeline import Pipeline
+from verso_worker.shelf import Shelf
+from verso_worker.terms import Bm25
+from verso_worker.vectors import EdgeVectors, shard_child
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    folder = tmp_path_factory.mktemp("shelf")
+    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+        shelf.open(ARTIFACT)
+        yield shelf
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Iterator[EdgeVectors]:
+    child = shard_child(tmp_path / "kept", socket_path=tmp_path / "v.sock", floor_mib=1)
+    child.start()
+    with closing(EdgeVectors(tmp_path / "v.sock")) as vectors:
+        yield vectors
+    child.stop()
+
+
+class Machine:
+    """A server, a worker's desk on it, and the worker's mark."""
+
+    def __init__(
+        self, server: ValkeyServer, shelf: Shelf, vectors: EdgeVectors, folder: Path
+    ) -> None:
+        self.server = server
+        self.ledger = Ledger(connect(server.url))
+        self.guard = Guard(connect(server.url))
+        self.folder = folder
+        self.mark = Mark(folder, self.guard)
+        self.pipeline = Pipeline(shelf, vectors, self.ledger, lexicon=Bm25(), buckets=16)
+        self.bench = Bench(self.ledger, self.pipeline, vectors)
+
+    def close(self) -> None:
+        self.ledger.close()
+        self.guard.close()
+
+    def keep(self, copy: Path) -> None:
+        """Copy what the server has on disk, between two runs of it."""
+        self.server.stop()
+        shutil.copytree(self.server.folder / "appendonlydir", copy)
+        self.server.start()
+
+    def put_back(self, copy: Path | None) -> None:
+        """Let the server start from a copy, or from nothing."""
+        self.server.stop()
+        shutil.rmtree(self.server.folder / "appendonlydir")
+        if copy is not None:
+            shutil.copytree(copy, self.server.folder / "appendonlydir")
+        self.server.start()
+
+
+@pytest.fixture
+def machine(
+    valkey_server: Callable[..., ValkeyServer], shelf: Shelf, vectors: EdgeVectors, tmp_path: Path
+) -> Iterator[Machine]:
+    with closing(Machine(valkey_server(), shelf, vectors, tmp_path / "data")) as machine:
+        machine.pipeline.create_collection({"name": "default"})
+        assert machine.mark.look()
+        yield machine
+
+
+def write(kind: Kind) -> NewJob:
+    items = [Item({"id": "late"}, b"a text that comes too late")]
+    slices = list(cut(kind, {"collection": "default", "name": "x"}, items))
+    return NewJob(kind=kind, queue=Queue.BULK, slices=slices)
+
+
+WRITES = [
+    Kind.INGEST, Kind.DELETE, Kind.COLLECTION_CREATE, Kind.COLLECTION_DELETE, Kind.MIGRATE,
+    Kind.SCRUB,
+]  # fmt: skip
+
+
+def test_an_old_copy_of_the_ledger_is_read_but_not_written(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.bench.ingest({"old": b"stored before the copy"})
+    assert machine.bench.ingest({"old": b"stored before the copy, again"}) is Status.SUCCEEDED
+    waiting = machine.ledger.accept(write(Kind.INGEST))
+    machine.keep(tmp_path / "copy")
+    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    points = machine.bench.vectors.count("default")
+
+    machine.put_back(tmp_path / "copy")
+    assert not machine.mark.look()
+    halt = machine.guard.halted()
+    assert halt is not None
+    assert halt.seq > machine.guard.life().seq
+    for kind in WRITES:
+        with pytest.raises(LedgerBehind):
+            machine.ledger.accept(write(kind))
+    with pytest.raises(LedgerBehind):
+        machine.ledger.collection_delete("default")
+    with pytest.raises(LedgerBehind):
+        machine.pipeline.create_collection({"name": "another"})
+    # Reads go on; what still waited to be written waits; nothing that a text rests on goes away.
+    assert machine.bench.read("old", "new") == [
+        b"stored before the copy, again",
+        "document_unknown",
+    ]
+    machine.bench.desk.drain(Queue.BULK)
+    assert not machine.ledger.job(waiting.job_id).status.terminal
+    for token, _ in machine.ledger._redis.zscan_iter("verso:gc"):
+        machine.ledger._redis.zadd("verso:gc", {token: 0})
+    assert machine.ledger.gc_take() == []
+    assert machine.ledger.drop_due() == 0
+    assert machine.bench.vectors.count("default") >= points
+    assert machine.ledger.backlog().halted
+
+
+def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.keep(tmp_path / "copy")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    lost = machine.guard.life().seq
+    machine.put_back(tmp_path / "copy")
+    assert not machine.mark.look()
+    assert describe(machine.guard, trust=False).startswith("halted")
+    assert describe(machine.guard, trust=True).startswith("goes on in a new epoch")
+    assert not machine.guard.trust()
+    assert machine.mark.look()
+    assert machine.guard.halted() is None
+    assert machine.guard.life().seq > lost
+    assert machine.bench.ingest({"new": b"written again"}) is Status.SUCCEEDED
+    assert machine.bench.read("new") == [b"written again"]
+
+
+def test_the_newer_ledger_put_back_in_its_place_takes_writes_again(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.keep(tmp_path / "old")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    machine.keep(tmp_path / "newest")
+    machine.put_back(tmp_path / "old")
+    assert not machine.mark.look()
+    machine.put_back(tmp_path / "newest")
+    assert machine.mark.look()
+    assert machine.bench.read("new") == [b"acknowledged after the copy"]
+    assert machine.bench.ingest({"newer": b"x"}) is Status.SUCCEEDED
+
+
+def test_an_empty_ledger_in_the_place_of_a_full_one_is_halted(machine: Machine) -> None:
+    """It would give all numbers out again, and every vector would look like nobody's."""
+    machine.bench.ingest({"a": b"a text"})
+    assert machine.mark.look()
+    machine.put_back(None)
+    assert not machine.mark.look()
+    with pytest.raises(LedgerBehind):
+        machine.pipeline.create_collection({"name": "default"})
+    assert machine.guard.trust()
+    assert machine.mark.look()
+    machine.pipeline.create_collection({"name": "default"})
+
+
+def test_a_restored_backup_is_a_new_epoch_and_not_behind(machine: Machine, tmp_path: Path) -> None:
+    machine.keep(tmp_path / "copy")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    machine.put_back(tmp_path / "copy")
+    machine.guard.begin_epoch()
+    assert machine.mark.look()
+    assert machine.guard.halted() is None
+
+
+def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.bench.ingest({"a": b"a text"})
+    assert machine.mark.look()
+    life = machine.guard.life()
+    assert machine.mark.read() == Life(life.epoch, "", life.seq)
+    (machine.folder / "ledger-mark.json").write_text("{")
+    assert machine.mark.read() is None
+    assert "cannot be read" in caplog.text
+    assert machine.mark.look()
+    assert machine.mark.read() == Life(life.epoch, "", life.seq)
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "may"),
+    [
+        (Life("a", "", 5), Life("a", "", 5), True),
+        (Life("a", "", 6), Life("a", "", 5), True),
+        (Life("a", "", 4), Life("a", "", 5), False),
+        (Life("b", "a", 1), Life("a", "", 5), True),
+        (Life("b", "", 9), Life("a", "", 5), False),
+        (Life("c", "b", 9), Life("a", "", 5), False),
+    ],
+)
+def test_which_life_may_follow_which(now: Life, known: Life, may: bool) -> None:
+    assert follows(now, known) is may
