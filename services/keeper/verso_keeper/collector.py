@@ -114,6 +114,11 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
             backlog.to_tell,
         ),
         (
+            "verso_orphan_points",
+            "Points that no entry named when the scrub came by, and that are not removed yet",
+            backlog.orphans,
+        ),
+        (
             "verso_entries_discarded_pending",
             "Replaced entries whose points are not removed yet",
             backlog.to_collect,
@@ -173,6 +178,11 @@ def _scrub(
         "verso_scrub_buckets_unread",
         "Buckets that no worker could scrub",
         value=totals.get("scrub:unread", 0),
+    )
+    yield CounterMetricFamily(
+        "verso_orphan_points_removed",
+        "Points removed since no entry named them",
+        value=totals.get("scrub:orphans", 0),
     )
     yield GaugeMetricFamily(
         "verso_records_damaged",

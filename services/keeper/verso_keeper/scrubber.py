@@ -27,7 +27,7 @@ from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, 
 TENANT = "verso"
 SPEND_S = 2.0
 """How long one job reads, about: short, since verifying shares its queue."""
-_COUNTED = ("documents", "sound", "repaired", "damaged", "bytes")
+_COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 _MAX_TRIES = 5
 _RETRY_S = 60.0
 _log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Scrubber:
                     "bucket": state.bucket + int(found["buckets"]),
                     "due": (record.finished or state.now) + rest_s,
                 },
-                add={name: int(found[name]) for name in _COUNTED},
+                add={name: int(found.get(name, 0)) for name in _COUNTED},
                 damaged=[Damage(state.collection, document) for document in found["ids"]],
             ),
         )

@@ -42,6 +42,7 @@ from verso_worker.releases import Releases
 from verso_worker.restore import Restore
 from verso_worker.scrub import COUNTED, Scrub
 from verso_worker.search import Search
+from verso_worker.sweep import Sweep
 from verso_worker.timings import Timings
 
 DEFAULT_COLLECTION = "default"
@@ -88,7 +89,10 @@ class Pipeline:
         self._restore = Restore(models, vectors, self._reader)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._migrate = Migrate(models, vectors, documents, self._reader, self._ingest)
-        self._scrub = Scrub(models, vectors, documents, self._reader, self._ingest, self.collect)
+        sweep = Sweep(vectors, documents, self._reader)
+        self._scrub = Scrub(
+            models, vectors, documents, self._reader, self._ingest, self.collect, sweep
+        )
 
     def run(self, work: Slice, *, seq: int) -> Outcome:
         """Do a slice's work.

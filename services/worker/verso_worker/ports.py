@@ -127,6 +127,10 @@ class Vectors(Protocol):
         """Give the terms of the points that exist; nothing where the collection keeps none."""
         ...
 
+    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Give points with their payloads, by ascending id from ``start`` on."""
+        ...
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored."""
         ...
@@ -203,6 +207,14 @@ class Documents(Protocol):
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the texts that a collection with text policy ``both`` keeps."""
+        ...
+
+    def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
+        """Note points that no entry names, and give those among them that may be removed."""
+        ...
+
+    def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
+        """Forget that points were noted as nobody's."""
         ...
 
     def repair(

@@ -43,12 +43,14 @@ from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.reader import Chunk, Reader, join
 from verso_worker.space import Space
+from verso_worker.sweep import Sweep
 
 LISTED = 100
 """Most damaged documents that one result names."""
 _PAGE_BUCKETS = 128
-COUNTED = ("documents", "sound", "repaired", "damaged", "bytes")
-"""What a result counts: documents, of which each is one of the next three, and bytes of text."""
+COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
+"""What a result counts: documents, of which each is one of the next three, bytes of text, and
+orphans removed."""
 
 Stored = tuple[str, bytes]
 """A document's id and its entry as it is stored."""
@@ -105,6 +107,7 @@ class Scrub:
     reader: Reader
     ingest: Ingest
     discard: Discard
+    sweep: Sweep
 
     def run(
         self, collection: Collection, *, first: int, count: int, spend_s: float
@@ -126,6 +129,7 @@ class Scrub:
             width = min(page, last - at)
             try:
                 seen = self._judge_buckets(collection, first=at, count=width, names=names)
+                seen["orphans"] = self.sweep.run(collection, first=at, count=width)
             except VersoError:
                 if at == first:
                     raise
@@ -174,6 +178,7 @@ class Scrub:
             for (document, _), entry in zip(batch, entries, strict=True)
         ]
         every = [point for own in points for point in own]
+        self.sweep.strike(collection, every)
         vectors = self.vectors.get(collection.name, every) if every else {}
         payloads = self.vectors.payloads(collection.name, every) if every else {}
         terms = self.vectors.terms(collection.name, every) if every else {}

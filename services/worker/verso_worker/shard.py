@@ -129,6 +129,7 @@ class Shard:
             "get": self._get,
             "payloads": self._payloads,
             "terms": self._terms,
+            "page": self._page,
             "remove": self._remove,
             "search": self._search,
             "count": self._count,
@@ -209,6 +210,10 @@ class Shard:
         found = self._collection(header).terms(_ids(header))
         sizes, blobs = pack_terms(list(found.values()))
         return {"ids": [point.hex for point in found], "terms": sizes}, blobs
+
+    def _page(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        found = self._collection(header).page(UUID(hex=header["start"]), limit=header["limit"])
+        return {"points": [[point.hex, payload] for point, payload in found]}, []
 
     def _remove(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)

@@ -194,6 +194,15 @@ class EdgeCollection:
             records = edge.retrieve(list(ids), True, False)
         return {uuid(record.id): unpacked(record.payload) for record in records}
 
+    def page(self, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Give points with their payloads, by ascending id from ``start`` on."""
+        request = qdrant.ScrollRequest(
+            offset=start, limit=limit, with_payload=True, with_vector=False
+        )
+        with self._using() as edge:
+            records, _ = edge.scroll(request)
+        return [(uuid(record.id), unpacked(record.payload)) for record in records]
+
     def search(
         self, query: Vector | None, *, terms: Terms | None, limit: int, where: Filter | None
     ) -> list[Hit]:

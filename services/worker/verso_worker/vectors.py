@@ -156,6 +156,15 @@ class EdgeVectors:
         found = unpack_terms(header["terms"], blobs)
         return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
 
+    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Give points with their payloads, by ascending id from ``start`` on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("page", {"name": name, "start": start.hex, "limit": limit})
+        return [(UUID(hex=point), payload) for point, payload in header["points"]]
+
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points, durably; ids that do not exist are ignored.
 

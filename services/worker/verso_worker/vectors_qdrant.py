@@ -371,6 +371,23 @@ class QdrantVectors:
             settings = self._settings(name)
         return points_file.write(folder, settings, self._pages(name))
 
+    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Give points with their payloads, by ascending id from ``start`` on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            records, _ = self._client.scroll(
+                self._prefix + name,
+                limit=limit,
+                offset=str(start),
+                with_payload=True,
+                with_vectors=False,
+            )
+        return [(UUID(str(record.id)), unpacked(record.payload)) for record in records]
+
     def _pages(self, name: str) -> Iterator[list[Point]]:
         offset: Any = None
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
+from uuid import UUID
 
 import redis
 
@@ -15,6 +16,9 @@ from verso_core.ledger.keys import key
 from verso_core.ledger.steps import Steps
 from verso_core.ledger.terms import Commit, DocumentDelete, DocumentWrite, Policy
 from verso_core.record import Entry, Flag, bucket_of
+
+ORPHANS_MAX = 100_000
+"""Most points that are noted as nobody's; more are noted when these are gone."""
 
 _PAGE = 128
 _MOVED_TRIES = 5
@@ -149,6 +153,25 @@ class Documents(Steps):
         """
         write = DocumentWrite(collection, document, entry, text)
         return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
+
+    def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
+        """Note points that no entry names, and give those among them that may be removed.
+
+        Args:
+            collection: own name.
+            points: the points.
+            age_s: least age of the scrub's pass before this one, which has not found them either.
+        """
+        args = [collection, round(age_s * 1000), ORPHANS_MAX, *(point.hex for point in points)]
+        return [UUID(hex=forms.text(point)) for point in self._run("orphans", args)]
+
+    def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
+        """Forget that points were noted as nobody's: an entry names them, or they are gone."""
+        with translated():
+            if not points or not self._redis.zcard(key("orphans")):
+                return
+            uid, _ = self._place(collection, fresh=True)
+            self._redis.zrem(key("orphans"), *(f"{uid}:{point.hex}" for point in points))
 
     def _end(self, step: str, arguments: Callable[[], list[forms.Arg]]) -> Commit:
         """Run a step that names collections; while it says that one moved, look it up again."""

@@ -49,6 +49,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     dropped     -                    list: deleted collections whose keys are not swept yet
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
+    orphans     -                    sorted set: {uid}:{point} that no entry named when it was
+                                     looked at, by the newest sequence number then
     epoch       -                    hash: the life this ledger is in, and the one before
     halted      -                    hash: what this ledger had reached once and does not hold any
                                      more; while it is there nothing is written
@@ -76,6 +78,7 @@ _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
+    "orphans",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -13,9 +13,9 @@ from typing import Final
 
 from verso_core.jobs import Collection
 
-COUNTERS: Final = ("documents", "sound", "repaired", "damaged", "bytes", "unread")
+COUNTERS: Final = ("documents", "sound", "repaired", "damaged", "bytes", "unread", "orphans")
 """What a pass counts: ``bytes`` of text that read back, ``unread`` buckets that no worker could
-scrub, and documents by what was found."""
+scrub, ``orphans`` removed, and documents by what was found."""
 LISTED: Final = 256
 """Most damaged documents that a pass remembers by name."""
 

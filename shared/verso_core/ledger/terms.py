@@ -278,6 +278,8 @@ class Backlog:
     """Webhook messages that wait to be sent."""
     halted: bool = False
     """Whether the ledger is older than what it has acknowledged."""
+    orphans: int = 0
+    """Points that no entry named when the scrub came by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,8 @@ class Upkeep(Steps):
             pipe.hgetall(key("totals"))
             pipe.zcard(key("hooks"))
             pipe.exists(key("halted"))
-            dead, unverified, to_drop, to_collect, totals, to_tell, halted = pipe.execute()
+            pipe.zcard(key("orphans"))
+            dead, unverified, to_drop, to_collect, totals, to_tell, halted, orphans = pipe.execute()
         return Backlog(
             dead=dead,
             unverified=int(unverified[0] or 0),
@@ -119,6 +120,7 @@ class Upkeep(Steps):
             totals=forms.counters(totals),
             to_tell=to_tell,
             halted=bool(halted),
+            orphans=orphans,
         )
 
     def scrub(self) -> Scrub:

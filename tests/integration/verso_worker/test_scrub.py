@@ -459,6 +459,7 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
     state = stores.ledger.scrub()
     assert {**state.counts, "bytes": 0} == {
         "documents": 21, "sound": 19, "repaired": 1, "damaged": 1, "bytes": 0, "unread": 0,
+        "orphans": 0,
     }  # fmt: skip
     assert [(one.collection, one.document) for one in state.damaged] == [("default", "d7")]
     registry = CollectorRegistry()

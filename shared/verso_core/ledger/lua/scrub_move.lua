@@ -16,14 +16,22 @@ local set, add, gone, damaged = list(2), list(2), list(1), list(1)
 redis.call('HINCRBY', K.scrub, 'turn', 1)
 if ARGV[2] == '1' then
   local number = redis.call('HINCRBY', K.scrub, 'number', 1)
+  local old = redis.call('HMGET', K.scrub, 'started', 'floor')
+  -- Every slice below the floor has ended: what no entry names yet, none of them will. A number of
+  -- the pass's own parts what was noted before it from what is noted in it.
+  local own = redis.call('INCR', K.seq)
+  local floor = redis.call('ZRANGE', K.pending, 0, 0, 'WITHSCORES')[2] or own
   redis.call('UNLINK', K.scrub, K.damaged)
-  redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now)
+  redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now, 'floor', floor,
+    'prior', old[1] or '', 'prior_floor', old[2] or '')
 end
 if ARGV[3] == '1' then redis.call('HSET', K.scrub, 'ended', now) end
 for i = 1, #set, 2 do redis.call('HSET', K.scrub, set[i], set[i + 1]) end
 for i = 1, #add, 2 do
   redis.call('HINCRBY', K.scrub, add[i], add[i + 1])
   redis.call('HINCRBY', K.totals, 'scrub:' .. add[i], add[i + 1])
+  -- A pass that left entries out has not struck off what they name.
+  if add[i] == 'unread' then redis.call('UNLINK', K.orphans) end
 end
 for _, name in ipairs(gone) do redis.call('HDEL', K.scrub, name) end
 for _, line in ipairs(damaged) do
