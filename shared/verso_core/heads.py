@@ -288,8 +288,19 @@ def load(folder: Path) -> LoadedHead:
     """Read a head and verify that every file is the one that ``head.json`` names.
 
     Raises:
-        HeadInvalid: a file is missing, not listed or altered, or ``head.json`` is malformed, of
-            another format, or its version does not follow from its content.
+        HeadInvalid: a file is missing or altered, or ``head.json`` is none (:func:`read`).
+    """
+    head = read(folder)
+    data = {name: _read(folder / name, expected=file) for name, file in head.files.items()}
+    return LoadedHead(folder=folder, head=head, data=data)
+
+
+def read(folder: Path) -> Head:
+    """Read ``head.json`` alone.
+
+    Raises:
+        HeadInvalid: it is malformed, altered, of another format, lists other files than heads have,
+            or its version does not follow from its content.
     """
     path = folder / HEAD_NAME
     try:
@@ -309,10 +320,9 @@ def load(folder: Path) -> LoadedHead:
         raise HeadInvalid(f"{HEAD_NAME} does not list {_list(missing)}")
     if unknown := head.files.keys() - {*FILES, *OTHER_FILES}:
         raise HeadInvalid(f"{HEAD_NAME}: expected no file {_list(unknown)}")
-    data = {name: _read(folder / name, expected=file) for name, file in head.files.items()}
     if head.version != (found := version_of(head)):
         raise HeadInvalid(f"expected version {found} by the content, got {head.version!r}")
-    return LoadedHead(folder=folder, head=head, data=data)
+    return head
 
 
 def version_of(head: Head) -> str:

@@ -123,8 +123,19 @@ def load(folder: Path) -> Artifact:
     """Read an artifact and verify that every file is the one the manifest names.
 
     Raises:
-        ArtifactInvalid: a file is missing, superfluous to the manifest, or altered, or the manifest
-            itself is malformed, of another format, or its ids do not follow from its hashes.
+        ArtifactInvalid: a file is missing or altered, or the manifest is none (:func:`read`).
+    """
+    manifest = read(folder)
+    data = {name: _read(folder / name, expected=file) for name, file in manifest.files.items()}
+    return Artifact(folder=folder, manifest=manifest, data=data)
+
+
+def read(folder: Path) -> Manifest:
+    """Read an artifact's manifest alone.
+
+    Raises:
+        ArtifactInvalid: it is malformed, altered, of another format, lacks a file that every
+            artifact has, or its ids do not follow from its hashes.
     """
     path = folder / MANIFEST_NAME
     try:
@@ -145,14 +156,13 @@ def load(folder: Path) -> Artifact:
     missing = {*SPACE_FILES, *CODEC_FILES, *OTHER_FILES} - manifest.files.keys()
     if missing:
         raise ArtifactInvalid(f"{MANIFEST_NAME} does not list {', '.join(sorted(missing))}")
-    data = {name: _read(folder / name, expected=file) for name, file in manifest.files.items()}
     for what, stated, found in (
         ("space", manifest.space.id, space_id(manifest.space, manifest.files)),
         ("codec", manifest.codec.id, codec_id(manifest.codec, manifest.files)),
     ):
         if stated != found:
             raise ArtifactInvalid(f"expected {what} id {found} by the files' hashes, got {stated}")
-    return Artifact(folder=folder, manifest=manifest, data=data)
+    return manifest
 
 
 def _read(path: Path, *, expected: File) -> bytes:

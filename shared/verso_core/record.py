@@ -28,8 +28,9 @@ The records of a document, in order, make its **entry**, the value that the ledg
 bucket then holds an entry with the LONG flag and no records.
 
 The CRC finds every single flipped bit, wherever it is; so does writing VERIFIED in two bits, which
-the ledger sets without knowing how to compute a CRC. Entries of format 1 are older: they have
-neither CRC nor ABOUT, one bit for VERIFIED, and are read as they are.
+the ledger sets without knowing how to compute a CRC. An entry that is damaged may still give its
+text, since that has a checksum of its own. Entries of format 1 are older: they have neither CRC nor
+ABOUT, one bit for VERIFIED, and are read as they are.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class Entry:
     """A stored document without its vectors and without its text.
 
     ``about`` is what :func:`about_hash` gave for its metadata and time, b"" for none of either. An
-    entry of format 1 does not know: its ``about`` is None, and so it is packed again.
+    entry of format 1 does not know: its ``about`` is None, and so it is packed again. ``damaged``
+    says that it is not what was packed: what it says must be proved, and it is not to be packed.
     """
 
     seq: int
@@ -139,6 +141,7 @@ class Entry:
     records: tuple[Record, ...]
     flags: Flag = Flag.NONE
     about: bytes | None = b""
+    damaged: bool = False
 
     def pack(self) -> bytes:
         """Write the entry in the format of this module's docstring."""
@@ -172,10 +175,9 @@ class Entry:
         """Read an entry.
 
         Raises:
-            PatchCorrupt: the bytes do not follow the format to their very end, or their CRC is
-                another.
+            PatchCorrupt: the bytes do not follow the format to their very end.
         """
-        version, flags = _opened(data)
+        version, flags, damaged = _opened(data)
         end = len(data) - (_CRC_BYTES if version == _CHECKED else 0)
         seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
         size, at = _read_varint(data, 1 + _SEQ_BYTES)
@@ -194,11 +196,11 @@ class Entry:
         if at != end:
             raise PatchCorrupt(f"expected an entry of {at} B, got {end}")
         known = Flag(int(flags) & ~int(Flag.ABOUT))
-        return cls(seq, size, tuple(records), known, about)
+        return cls(seq, size, tuple(records), known, about, damaged)
 
 
-def _opened(data: bytes) -> tuple[int, Flag]:
-    """Check an entry's first byte and its CRC; give its version and flags."""
+def _opened(data: bytes) -> tuple[int, Flag, bool]:
+    """Read an entry's first byte and its CRC; give its version, its flags, and if it is damaged."""
     version = data[0] & 7 if data else 0
     if version not in (_PLAIN, _CHECKED) or len(data) < 1 + _SEQ_BYTES:
         found = data[:1].hex() or "nothing"
@@ -207,12 +209,12 @@ def _opened(data: bytes) -> tuple[int, Flag]:
     if version == _PLAIN:
         if bits & (_TWIN | Flag.ABOUT):
             raise PatchCorrupt(f"expected flags of format {_PLAIN}, got {bits:#04x}")
-        return version, Flag(bits | (_TWIN if bits & Flag.VERIFIED else 0))
-    if bits & Flag.VERIFIED not in (0, Flag.VERIFIED):
-        raise PatchCorrupt("expected both bits of VERIFIED or none")
-    if _crc(data[:-_CRC_BYTES]) != data[-_CRC_BYTES:]:
-        raise PatchCorrupt("the entry's CRC is another")
-    return version, Flag(bits)
+        return version, Flag(bits | (_TWIN if bits & Flag.VERIFIED else 0)), False
+    halved = bits & Flag.VERIFIED not in (0, Flag.VERIFIED)
+    damaged = halved or _crc(data[:-_CRC_BYTES]) != data[-_CRC_BYTES:]
+    if damaged and bits & Flag.DELETED:
+        raise PatchCorrupt("a damaged entry does not say that its document is deleted")
+    return version, Flag(bits | Flag.VERIFIED if halved else bits), damaged
 
 
 def _crc(data: bytes) -> bytes:

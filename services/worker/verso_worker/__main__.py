@@ -23,6 +23,7 @@ from celery.signals import worker_shutting_down
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from verso_core import telemetry, tracing
+from verso_core.backup import KEPT_NAMES
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.ledger import Ear, Ledger, check_durability
@@ -31,6 +32,7 @@ from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
 from verso_worker.app import create_app
 from verso_worker.desk import Desk
+from verso_worker.filescrub import FileScrub
 from verso_worker.headshelf import HeadShelf
 from verso_worker.heart import Heart
 from verso_worker.mark import Mark
@@ -76,6 +78,14 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         )
         stack.callback(shelf.close)
         metrics = Metrics(registry)
+        files = FileScrub(
+            [settings.data / name for name in KEPT_NAMES],
+            [settings.models],
+            counts=metrics,
+            every_s=settings.files_every_s,
+        )
+        files.start()
+        stack.callback(files.stop)
         heads = HeadShelf(settings.models, shelf, tell=metrics.compared)
         follower = Follower(
             settings.models,

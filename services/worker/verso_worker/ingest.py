@@ -167,10 +167,11 @@ class Ingest:
         sound, broken = [], []
         for document, item in accepted.items():
             entry = live.get(document)
-            if entry is None or (isinstance(entry, Entry) and entry.seq != seq):
+            if entry is None or (isinstance(entry, Entry) and _newer(entry, seq)):
                 continue
             found = texts[document]
-            if isinstance(found, tuple) and found[1] == (item.blob or b""):
+            whole = isinstance(entry, Entry) and not entry.damaged and entry.seq == seq
+            if whole and isinstance(found, tuple) and found[1] == (item.blob or b""):
                 sound.append(document)
             else:
                 broken.append(item)
@@ -226,6 +227,11 @@ def _payload(item: Item) -> dict[str, Any]:
     if LOST in item.header:
         payload[LOST] = item.header[LOST]
     return payload
+
+
+def _newer(entry: Entry, seq: int) -> bool:
+    """Tell whether a later write stands here; an earlier one never does, unless it is damaged."""
+    return entry.seq > seq and not entry.damaged
 
 
 def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bool:

@@ -34,6 +34,7 @@ class Metrics:
         self._count_slices(registry)
         self._count_stored(registry)
         self._count_read(registry)
+        self._count_files(registry)
         self._count_models(registry)
 
     def _count_slices(self, registry: CollectorRegistry) -> None:
@@ -119,6 +120,21 @@ class Metrics:
         for kind in _READS:
             self._corrupt.labels(kind)
 
+    def _count_files(self, registry: CollectorRegistry) -> None:
+        self._files = Counter(
+            "verso_files_read",
+            "Files of artifacts and heads that were hashed again, by what they were",
+            ["status"],
+            registry=registry,
+        )
+        self._files_corrupt = Gauge(
+            "verso_files_corrupt",
+            "Files of artifacts and heads that the newest pass found corrupt",
+            registry=registry,
+        )
+        for status in ("sound", "mended", "corrupt"):
+            self._files.labels(status)
+
     def _count_models(self, registry: CollectorRegistry) -> None:
         self._swaps = Counter(
             "verso_model_swaps",
@@ -186,6 +202,14 @@ class Metrics:
                 codec = record.codec.name.lower()
                 self._records.labels(codec).inc()
                 self._patch.labels(codec).inc(1 + len(record.payload))
+
+    def file_read(self, status: str) -> None:
+        """Count a file that was hashed again: sound, mended or corrupt."""
+        self._files.labels(status).inc()
+
+    def files_corrupt(self, count: int) -> None:
+        """Show how many files a pass has found corrupt."""
+        self._files_corrupt.set(count)
 
     def swap(self, status: str) -> None:
         """Count something published that was taken up, refused or withdrawn."""

@@ -308,14 +308,14 @@ class Migrate:
     ) -> dict[str, Text]:
         """Read documents by the artifacts that wrote them; note those that cannot be read.
 
-        Nor can one be moved of which no point carries the metadata that its entry tells of: under
-        a new hash it would pass for what was stored.
+        Nor can one be moved whose entry is damaged, or of which no point carries the metadata that
+        its entry tells of: under a new hash it would pass for what was stored.
         """
         texts = self.reader.texts(source, batch)
         headers = self._headers(source, texts)
         found: dict[str, Text] = {}
         for name, text in texts.items():
-            if isinstance(text, tuple) and name in headers:
+            if isinstance(text, tuple) and name in headers and not text[0].damaged:
                 found[name] = Text(headers[name], *text)
             elif isinstance(text, tuple):
                 done["failed"] += 1

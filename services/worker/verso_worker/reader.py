@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, TextPolicy
-from verso_core.record import Entry, Flag, Record, point_ids
+from verso_core.record import Entry, Flag, point_ids
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.space import Space
 
@@ -16,23 +16,17 @@ from verso_worker.space import Space
 class Chunk:
     """One chunk that is to be read: its document, the document's live entry, its index there.
 
-    ``entry`` may be what is wrong with the entry, which is then what reading the chunk gives.
+    Of a damaged entry ``fault`` says what is wrong, which is then what reading the chunk gives.
     """
 
     document: str
-    entry: Entry | VersoError
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A chunk whose record is known, and its row among those that are wanted."""
-
-    row: int
-    document: str
     entry: Entry
     index: int
-    record: Record
+    fault: VersoError | None = None
+
+
+NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
+"""Stands for an entry that is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +55,25 @@ class Reader:
         """Read chunks, in one batch for each artifact that wrote them, and give them in order."""
         texts: list[bytes | VersoError] = [RecordCorrupt("not read")] * len(wanted)
         by_slot: dict[int, list[int]] = {}
-        named: list[_Named] = []
         for row, chunk in enumerate(wanted):
-            if isinstance(chunk.entry, VersoError):
-                texts[row] = chunk.entry
-                continue
-            record = chunk.entry.records[chunk.index]
-            by_slot.setdefault(record.slot, []).append(len(named))
-            named.append(_Named(row, chunk.document, chunk.entry, chunk.index, record))
-        for slot, places in by_slot.items():
-            found = self._written_by(collection, slot, [named[place] for place in places])
-            for place, text in zip(places, found, strict=True):
-                texts[named[place].row] = text
+            if chunk.fault is not None:
+                texts[row] = chunk.fault
+            else:
+                by_slot.setdefault(chunk.entry.records[chunk.index].slot, []).append(row)
+        for slot, rows in by_slot.items():
+            found = self._written_by(collection, slot, [wanted[row] for row in rows])
+            for row, text in zip(rows, found, strict=True):
+                texts[row] = text
         return texts
 
     def _written_by(
-        self, collection: Collection, slot: int, wanted: Sequence[_Named]
+        self, collection: Collection, slot: int, wanted: Sequence[Chunk]
     ) -> list[bytes | VersoError]:
         """Read chunks that were written by the artifact in one slot of the collection."""
         if slot >= len(collection.artifacts):
             fault = f"expected an artifact slot < {len(collection.artifacts)}, got {slot}"
             return [RecordCorrupt(fault)] * len(wanted)
-        records = [chunk.record for chunk in wanted]
+        records = [chunk.entry.records[chunk.index] for chunk in wanted]
         points = [
             point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
             if record.codec.reads_vector

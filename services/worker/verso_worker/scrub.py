@@ -2,7 +2,8 @@
 
 For each document of a range of buckets:
 
-1. Its entry is parsed, every record is decoded, checksums and the text's size are compared.
+1. Its entry is parsed and its CRC compared, every record is decoded, checksums and the text's size
+   are compared.
 2. Every point that a record names is read: its vector must have the record's hash, its payload must
    name the document and the chunk and carry the metadata and time whose hash the entry holds, its
    terms, where they are kept, must be those of the chunk's text. Otherwise a search would miss the
@@ -94,7 +95,19 @@ class _Finding:
     def sound(self) -> bool:
         """Tell whether everything is as it was stored."""
         same = not self.keeps or self.kept == self.text
-        return self.text is not None and not self.bad and not self.lost and same
+        whole = self.entry is not None and not self.entry.damaged
+        return whole and self.text is not None and not self.bad and not self.lost and same
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether nothing proves what the document was.
+
+        A damaged entry's sequence number is proved by any good point, whose name is made of it.
+        """
+        if self.entry is None or self.altered:
+            return True
+        unproved = len(self.bad) == len(self.chunks) or bool(self.entry.flags & Flag.LONG)
+        return self.entry.damaged and unproved
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +243,16 @@ class Scrub:
         """Repair a document if its text is known, and say what it is then."""
         entry, text = one.entry, one.text
         # A document that is not verified yet still has its raw text, and a verify that will use it.
-        if entry is None or one.altered or not entry.flags & Flag.VERIFIED:
+        if entry is None or one.hopeless or not entry.flags & Flag.VERIFIED:
             return "damaged"
         if text is None:
             text = self._proved(collection, entry, one.kept)
         if text is None:
             return "damaged"
         if one.text is not None and (not one.bad or self._restore(collection, one, entry)):
-            if one.keeps and one.kept != text:
-                self._swap(collection, one, one.data, text)
+            if entry.damaged or (one.keeps and one.kept != text):
+                proved = replace(entry, damaged=False).pack() if entry.damaged else one.data
+                self._swap(collection, one, proved, text if one.keeps else None)
         elif not self._rewrite(collection, one, entry, text):
             return "damaged"
         return "damaged" if one.lost else "repaired"

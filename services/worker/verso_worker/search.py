@@ -10,13 +10,13 @@ import numpy as np
 
 from verso_core.errors import DocumentUnknown, VersoError, error_body
 from verso_core.jobs import Collection, Filter, Item, Result, SearchMode, Slice
-from verso_core.record import Entry, point_ids
+from verso_core.record import point_ids
 from verso_worker.items import pass_on, read_vector
 from verso_worker.neural import Vector
 from verso_worker.pairing import Pairing
 from verso_worker.points import Hit, Terms
 from verso_worker.ports import Lexicon, Models, Vectors
-from verso_worker.reader import Chunk, Reader
+from verso_worker.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.space import Space
 from verso_worker.timings import Timings
 
@@ -148,12 +148,13 @@ class Search:
                 entry = live.get(document)
                 if entry is None or not isinstance(chunk, int):
                     continue  # nothing live, or a payload that the scrub has to set right
-                if isinstance(entry, Entry) and (
-                    not 0 <= chunk < len(entry.records)
-                    or point_ids(collection.name, document, entry)[chunk] != hit.id
+                if isinstance(entry, VersoError):
+                    kept.append((hit, Chunk(document, NO_ENTRY, chunk, entry)))
+                elif (
+                    0 <= chunk < len(entry.records)
+                    and point_ids(collection.name, document, entry)[chunk] == hit.id
                 ):
-                    continue
-                kept.append((hit, Chunk(document, entry, chunk)))
+                    kept.append((hit, Chunk(document, entry, chunk)))
             if len(kept) >= limit or len(hits) < fetch:
                 return kept[:limit]
             fetch *= 2
@@ -171,7 +172,7 @@ class Ranked:
 
 def _told(one: Ranked, result: Result) -> dict[str, Any]:
     """Describe a hit; its text becomes a blob of the result."""
-    fault = one.text if isinstance(one.text, VersoError) else one.chunk.entry
+    fault = one.text if isinstance(one.text, VersoError) else one.chunk.fault
     told = {
         "id": one.chunk.document,
         "chunk": one.chunk.index,

@@ -75,6 +75,11 @@ class WorkerSettings(BaseSettings):
         ge=0,
         description="vectors and large results are not written below so much free disk",
     )
+    files_every_s: float = Field(
+        default=86400.0,
+        ge=0,
+        description="how often files of artifacts and heads are hashed again, seconds; 0: never",
+    )
     drain_s: float = Field(default=30.0, gt=0, description="time to finish on SIGTERM, seconds")
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
     heartbeat_file: Path | None = Field(

@@ -16,7 +16,9 @@ others when the first record of theirs is to be read. A swap has no gap:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import os
 import shutil
 import socket
@@ -26,9 +28,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verso_core.errors import DiskFull, EngineUnavailable
+from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable
 from verso_core.jobs import Collection
-from verso_core.manifest import MANIFEST_NAME, Artifact, Manifest, load
+from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
 from verso_core.registry import Channel, channel_of
 from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.child import Child
@@ -42,6 +44,7 @@ IDLE_S = 20.0
 
 _READY_TIMEOUT_S = 120.0
 _HANG_S = 120.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -116,7 +119,7 @@ class Shelf:
             ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
             EngineUnavailable: its engine ended or was not ready in time.
         """
-        artifact = load(self._kept(load(folder)))
+        artifact = self._kept(load(folder))
         return self._start(artifact.manifest.codec.id, artifact)
 
     def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
@@ -224,16 +227,30 @@ class Shelf:
 
     def _find(self, codec: str) -> Path:
         for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
-            if Manifest.model_validate_json(path.read_bytes()).codec.id == codec:
+            try:
+                found = read(path.parent)
+            except ArtifactInvalid as error:  # the scrub of files tells of it
+                _log.error("%s is passed over: %s", path, error.detail)
+                continue
+            if found.codec.id == codec:
                 return path.parent
         raise EngineUnavailable(f"the artifact with codec {codec} is not in {self._keep}")
 
-    def _kept(self, artifact: Artifact) -> Path:
-        """Copy an artifact into the data folder, whole or not at all."""
+    def _kept(self, artifact: Artifact) -> Artifact:
+        """Copy an artifact into the data folder, whole or not at all, and give the copy.
+
+        A copy that is there already is used, unless it is damaged: then it is replaced.
+        """
         place = self._keep / artifact.id
-        if place.is_dir():
-            return place
         draft = self._keep / f".{artifact.id}.{socket.gethostname()}.{os.getpid()}"
+        if place.is_dir():
+            try:
+                return load(place)
+            except ArtifactInvalid as error:
+                _log.error("the copy of an artifact is damaged and made anew: %s", error.detail)
+            shutil.rmtree(draft, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another worker on the folder was first
+                place.rename(draft)
         shutil.rmtree(draft, ignore_errors=True)
         try:
             _copy(artifact, draft)
@@ -245,7 +262,7 @@ class Shelf:
         except OSError:
             # Another worker on the same folder was first; its copy has the same hashes.
             shutil.rmtree(draft)
-        return place
+        return load(place)
 
     def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
         """Start an engine, once however many ask; what runs already is not held up meanwhile."""

@@ -162,7 +162,8 @@ class Documents(Steps):
             points: the points.
             age_s: least age of the scrub's pass before this one, which has not found them either.
         """
-        args = [collection, round(age_s * 1000), ORPHANS_MAX, *(point.hex for point in points)]
+        named = [point.hex for point in points]
+        args: list[forms.Arg] = [collection, round(age_s * 1000), ORPHANS_MAX, *named]
         return [UUID(hex=forms.text(point)) for point in self._run("orphans", args)]
 
     def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
@@ -219,9 +220,13 @@ class Documents(Steps):
             return "", 1
 
     def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
-        """Put long entries in the place of their heads, unless a head itself is damaged."""
+        """Put long entries in the place of their heads.
+
+        Where a head is damaged its entry is given with the LONG flag, which no whole entry has: so
+        it counts as damaged as well.
+        """
         uid, buckets = place
-        long = [document for document, head in heads.items() if _is_long(head)]
+        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
         if not long:
             return heads
         rows = self._redis.mget([key("long", uid, document) for document in long])
@@ -233,16 +238,13 @@ class Documents(Steps):
             if row is None:
                 del heads[document]
             else:
-                heads[document] = row
+                mark = Flag.LONG if _damaged(heads[document]) else Flag.NONE
+                heads[document] = bytes([row[0] | mark]) + row[1:] if row else row
         return heads
 
 
-def _is_long(head: bytes) -> bool:
-    """Tell whether an entry lies elsewhere; a damaged head is no entry, and its reader says so."""
-    if not (head[:1] and head[0] & Flag.LONG):
-        return False
+def _damaged(head: bytes) -> bool:
     try:
-        Entry.unpack(head)
+        return Entry.unpack(head).damaged
     except PatchCorrupt:
-        return False
-    return True
+        return True

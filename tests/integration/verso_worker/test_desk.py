@@ -16,7 +16,7 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from verso_core.clusters import ClusterRequest
-from verso_core.errors import DocumentUnknown, PatchCorrupt
+from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
 from verso_core.ledger import Commit, Ledger, NewJob
 from verso_core.ledger.work import connect
@@ -172,7 +172,7 @@ def test_a_deleted_document_is_gone_from_reads_searches_and_points(bench: Bench)
 def test_a_flipped_bit_in_a_stored_patch_is_an_error_and_never_another_text(bench: Bench) -> None:
     bench.ingest({"a": b"a text that is stored with care", "b": b"its neighbour"})
     _flip_last_byte(bench, "a")
-    assert bench.read("a", "b") == [PatchCorrupt.code, b"its neighbour"]
+    assert bench.read("a", "b") == [RecordCorrupt.code, b"its neighbour"]
 
 
 def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> None:

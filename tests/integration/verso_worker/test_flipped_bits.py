@@ -89,6 +89,13 @@ def read(stores: Stores, names: list[str]) -> list[bytes | str]:
     return [told for page in pages for told in stores.read(*page)]
 
 
+def whole(stores: Stores, name: str) -> bool:
+    try:
+        return not stores.stored(name).damaged
+    except PatchCorrupt:
+        return False
+
+
 @pytest.mark.parametrize("text", [TEXT, random.Random(1).randbytes(2000)], ids=["short", "long"])
 def test_every_bit_of_an_entry(stores: Stores, text: bytes) -> None:
     """Of a long entry each bit of its head, and some of the records in a key of their own."""
@@ -100,19 +107,27 @@ def test_every_bit_of_an_entry(stores: Stores, text: bytes) -> None:
     bits = 8 * len(data)
     names = [f"d{bit}" for bit in range(bits)]
     fill(stores, names, text)
+    first = {name: stores.stored(name) for name in names}
     for bit, name in enumerate(names):
         bucket = key + str(bucket_of(name, buckets=BUCKETS))
         stored = stores.redis.hget(bucket, name)
         assert isinstance(stored, bytes)
         stores.redis.hset(bucket, name, flipped(stored, bit))
     if text is not TEXT:
-        rng = random.Random(2)
+        rng, one = random.Random(2), stores.stored("one")
         stores.alter("one", lambda data: flipped(data, rng.randrange(8 * len(data))))
         names.append("one")
-    refused = {RecordCorrupt.code, PatchCorrupt.code}
-    assert set(read(stores, names)) <= refused
-    found = stores.scrub()
-    assert counts(found) == (int(text is TEXT), 0, len(names))
+        first["one"] = one
+    may = {text, RecordCorrupt.code, PatchCorrupt.code}
+    assert set(read(stores, names)) <= may
+    sound, repaired, damaged = counts(stores.scrub())
+    assert (sound, repaired + damaged) == (int(text is TEXT), len(names))
+    # What was mended was mended right: the entry is the one that was there before the bit flipped.
+    assert counts(stores.scrub()) == (sound + repaired, 0, damaged)
+    mended = [name for name in names if whole(stores, name)]
+    assert len(mended) == repaired
+    assert all(stores.stored(name) == first[name] for name in mended)
+    assert set(read(stores, mended)) <= {text}
 
 
 def test_every_bit_of_a_points_payload(stores: Stores) -> None:

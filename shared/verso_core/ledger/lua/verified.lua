@@ -25,7 +25,8 @@ for i = 0, right - 1 do
 end
 for _, w in ipairs(writes) do
   local _, head = stored_entry(w.uid, w.bucket, w.document)
-  if head and entry_seq(head) == s.seq then put_document(w) end
+  -- Its own entry, or damage: where this write was committed no earlier one stands.
+  if head and entry_seq(head) <= s.seq then put_document(w) end
 end
 redis.call('HSET', K.slice .. sid, 'vf', fence)
 if rewrites > 0 then
