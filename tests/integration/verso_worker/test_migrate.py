@@ -43,7 +43,7 @@ def other_artifact(folder: Path, *, space: bool) -> Path:
     read = manifest.Manifest.model_validate(row)
     row["space"]["id"] = manifest.space_id(read.space, read.files)
     row["codec"]["id"] = manifest.codec_id(read.codec, read.files)
-    path.write_text(json.dumps(row))
+    manifest.write(manifest.Manifest.model_validate(row), folder)
     return folder
 
 
