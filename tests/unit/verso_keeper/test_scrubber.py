@@ -181,7 +181,14 @@ def test_after_a_job_the_rest_follows_from_its_duration_and_the_share() -> None:
     _step(book)
     [move] = book.moves
     assert move.set == {"job": None, "tries": 0, "bucket": 9, "due": pytest.approx(2040.0)}
-    assert move.add == {"documents": 9, "sound": 7, "repaired": 1, "damaged": 1, "bytes": 50, "orphans": 0}
+    assert move.add == {
+        "documents": 9,
+        "sound": 7,
+        "repaired": 1,
+        "damaged": 1,
+        "bytes": 50,
+        "orphans": 0,
+    }
     assert move.damaged == [Damage("a", "d")]
 
 
