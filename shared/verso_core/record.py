@@ -223,6 +223,11 @@ def _crc(data: bytes) -> bytes:
     return binascii.crc_hqx(steady, 0xFFFF).to_bytes(_CRC_BYTES, "big")
 
 
+def seq_of(data: bytes) -> int:
+    """Give the sequence number of a packed entry, without reading more of it."""
+    return int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
+
+
 def tombstone(seq: int) -> Entry:
     """Give the entry that stands for a deleted document."""
     return Entry(seq=seq, size_bytes=0, records=(), flags=Flag.DELETED)

@@ -10,19 +10,21 @@ When the next job is asked for:
 1. One at a time, and after each a rest: the jobs take no more than ``share`` of one core.
 2. Only while nothing waits or runs, unless the pass is behind the pace that ends it within
    ``pass_s``. The budget holds even then: what it cannot buy shows in the pass's age.
-3. A pass begins ``every_s`` after the last began, or as soon as someone asks for one.
+3. After an unclean start the documents of the hour before it come first, in a walk of its own that
+   waits for no quiet: what was written last is what a crash may have harmed.
+4. A pass begins ``every_s`` after the last began, or as soon as someone asks for one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Scrub
+from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Recent, Scrub
 
 TENANT = "verso"
 SPEND_S = 2.0
@@ -86,6 +88,8 @@ class Scrubber:
         state = self._ledger.scrub()
         if state.job_id is not None:
             self._take_in(state, state.job_id)
+        elif state.recent is not None:
+            self._ask_recent(state, state.recent)
         elif state.running:
             self._ask(state)
         elif self._wanted(state) and self._ledger.scrub_move(state.turn, Move(begin=True)):
@@ -97,7 +101,7 @@ class Scrubber:
     def _ask(self, state: Scrub) -> None:
         """Have the next buckets scrubbed, if it is time; without any the pass ends."""
         collections = self._ledger.collections()
-        place = _next(state, collections)
+        place = _next(state.collection, state.bucket, collections)
         if place is None:
             if self._ledger.scrub_move(state.turn, Move(end=True)):
                 _log.info("scrub pass %d ends", state.number, extra={"counts": dict(state.counts)})
@@ -110,21 +114,42 @@ class Scrubber:
         header = {"first": first, "count": count, "spend_s": SPEND_S}
         # Whoever asks for the same step asks for the same job, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
+        job_id = self._accept(name, header, key=key)
+        self._ledger.scrub_move(
+            state.turn, Move(set={"collection": name, "bucket": first, "job": job_id})
+        )
+
+    def _ask_recent(self, state: Scrub, recent: Recent) -> None:
+        """Have the next buckets looked through for recent documents; without any the walk ends."""
+        collections = self._ledger.collections()
+        place = _next(recent.collection, recent.bucket, collections)
+        if place is None:
+            over = dict.fromkeys(("recent", "recent_collection", "recent_bucket"))
+            if self._ledger.scrub_move(state.turn, Move(set=over)):
+                _log.info("recent documents have been read", extra={"seq": recent.since})
+            return
+        if state.now < state.due:
+            return
+        name, first = place
+        count = 1 if state.tries else collections[name].buckets - first
+        header = {"first": first, "count": count, "spend_s": SPEND_S, "since": recent.since}
+        job_id = self._accept(name, header, key=f"scrub-recent-{state.turn}")
+        where: dict[str, str | int] = {"recent_collection": name, "recent_bucket": first}
+        self._ledger.scrub_move(state.turn, Move(set=where | {"job": job_id, "walk": "recent"}))
+
+    def _accept(self, name: str, header: Mapping[str, Any], *, key: str) -> str:
         with tracing.span("scrub"):
             accepted = self._ledger.accept(
                 NewJob(
                     kind=Kind.SCRUB,
                     queue=Queue.SCRUB,
-                    slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(header)])),
+                    slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(dict(header))])),
                     tenant=TENANT,
                     idempotency=(key, "scrub"),
                     trace=tracing.current(),
                 )
             )
-        self._ledger.scrub_move(
-            state.turn,
-            Move(set={"collection": name, "bucket": first, "job": accepted.job_id}),
-        )
+        return accepted.job_id
 
     def _quiet(self) -> bool:
         return not any(depth.queued + depth.running for depth in self._ledger.depths().values())
@@ -137,7 +162,8 @@ class Scrubber:
         try:
             record = self._ledger.job(job_id)
         except JobUnknown:
-            self._ledger.scrub_move(state.turn, Move(set={"job": None, "tries": state.tries + 1}))
+            gone = _ended(state) | {"tries": state.tries + 1}
+            self._ledger.scrub_move(state.turn, Move(set=gone))
             return
         if not record.status.terminal:
             return
@@ -147,17 +173,20 @@ class Scrubber:
             return
         [found] = Result.unpack(data).items
         rest_s = _duration_s(record) * (1 / self._share - 1)
+        collection, bucket, field = _cursor(state)
+        # A recent document is counted by the pass that comes by it; but harm is told at once.
+        counted = ("repaired", "damaged") if state.of_recent else _COUNTED
         moved = self._ledger.scrub_move(
             state.turn,
             Move(
-                set={
-                    "job": None,
+                set=_ended(state)
+                | {
                     "tries": 0,
-                    "bucket": state.bucket + int(found["buckets"]),
+                    field: bucket + int(found["buckets"]),
                     "due": (record.finished or state.now) + rest_s,
                 },
-                add={name: int(found.get(name, 0)) for name in _COUNTED},
-                damaged=[Damage(state.collection, document) for document in found["ids"]],
+                add={name: int(found.get(name, 0)) for name in counted},
+                damaged=[Damage(collection, document) for document in found["ids"]],
             ),
         )
         if moved and found["damaged"]:
@@ -168,35 +197,44 @@ class Scrubber:
 
         They are counted, and their jobs stay as dead letters that say why.
         """
-        move = Move(
-            set={
-                "job": None,
-                "tries": state.tries + 1,
-                "due": state.now + _RETRY_S * 2**state.tries,
-            }
-        )
+        collection, bucket, field = _cursor(state)
+        later = {"tries": state.tries + 1, "due": state.now + _RETRY_S * 2**state.tries}
+        move = Move(set=_ended(state) | later)
         if state.tries + 1 >= _MAX_TRIES:
-            move = Move(
-                set={"job": None, "tries": 0, "bucket": state.bucket + 1}, add={"unread": 1}
-            )
+            left_out = {} if state.of_recent else {"unread": 1}
+            move = Move(set=_ended(state) | {"tries": 0, field: bucket + 1}, add=left_out)
         if self._ledger.scrub_move(state.turn, move):
             code = record.error["code"] if record.error else record.status.value
             _log.error(
                 "scrub job failed",
-                extra={"code": code, "collection": state.collection, "bucket": state.bucket},
+                extra={"code": code, "collection": collection, "bucket": bucket},
             )
 
 
-def _next(state: Scrub, collections: Mapping[str, Collection]) -> tuple[str, int] | None:
-    """Find the collection and bucket that the pass comes to next; None at its end.
+def _ended(state: Scrub) -> dict[str, str | int | float | None]:
+    """Give the change that a job's end makes in any case."""
+    return {"job": None, "walk": None} if state.of_recent else {"job": None}
+
+
+def _cursor(state: Scrub) -> tuple[str, int, str]:
+    """Tell where the job's walk stands: collection, bucket, and the field of the bucket."""
+    if state.of_recent and state.recent is not None:
+        return state.recent.collection, state.recent.bucket, "recent_bucket"
+    return state.collection, state.bucket, "bucket"
+
+
+def _next(
+    collection: str, bucket: int, collections: Mapping[str, Collection]
+) -> tuple[str, int] | None:
+    """Find the collection and bucket that a walk comes to next; None at its end.
 
     A collection that vanished is passed over; one that came behind the cursor waits for the next
     pass.
     """
-    here = collections.get(state.collection)
-    if here is not None and state.bucket < here.buckets:
-        return state.collection, state.bucket
-    later = sorted(name for name in collections if name > state.collection)
+    here = collections.get(collection)
+    if here is not None and bucket < here.buckets:
+        return collection, bucket
+    later = sorted(name for name in collections if name > collection)
     return (later[0], 0) if later else None
 
 

@@ -68,7 +68,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         ledger = Ledger(client)
         stack.callback(ledger.close)
         check_durability(client)
-        mark = Mark(settings.data, Guard(client))
+        mark = Mark(settings.data, Guard(client), unclean=ledger.scrub_recent)
         mark.look()
         mark.start()
         stack.callback(mark.stop)

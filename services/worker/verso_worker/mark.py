@@ -5,10 +5,14 @@ tail. It would then give sequence numbers out again and know nothing of document
 acknowledged, and nothing in it would say so. So every worker keeps a **mark** in its data folder,
 the epoch and the newest sequence number it has seen, written once a second where it has changed:
 
-    DIR/ledger-mark.json   {"epoch": ..., "seq": ...}, replaced whole, synced
+    DIR/ledger-mark.json   {"epoch", "seq", "open", "past"}, replaced whole, synced
 
 A ledger below the mark, or of an epoch that neither is the mark's nor follows on it, is **halted**
 (:mod:`verso_core.ledger.guard`). What a mark cannot see is a loss of less than its last second.
+
+The mark also tells how the last run ended: a worker that stops in good order closes it. One that
+finds an open mark has had an unclean end, and has what was written in the hour before it read
+again before anything else: ``past`` tells what the sequence number was then.
 
 ``python -m verso_worker.mark [--trust]`` tells how a ledger stands, and goes on with a halted one;
 on one machine ``verso ledger`` does the same.
@@ -16,13 +20,16 @@ on one machine ``verso ledger`` does the same.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -33,7 +40,11 @@ from verso_core.ledger.guard import Guard, Life
 from verso_worker.settings import WorkerSettings
 
 MARK_NAME = "ledger-mark.json"
+RECENT_S = 3600.0
+"""How far back an unclean end is looked into, seconds."""
+
 _EVERY_S = 1.0
+_PAST_S = 300.0
 _log = logging.getLogger(__name__)
 
 
@@ -47,17 +58,51 @@ class Watched(Protocol):
         """Stop all writes: it had reached more than it holds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What a mark says: how far the ledger had come, and whether a worker has not closed it.
+
+    ``past``: Unix seconds and the sequence number at that time, oldest first; the first is the
+    newest of those that are older than :data:`RECENT_S`.
+    """
+
+    life: Life
+    open: bool = True
+    past: tuple[tuple[float, int], ...] = ()
+
+    def later(self, life: Life, now: float) -> Marked:
+        """Give the mark of a later time."""
+        past = self.past
+        if not past or now - past[-1][0] >= _PAST_S:
+            past = (*past, (now, life.seq))
+        while len(past) > 1 and now - past[1][0] >= RECENT_S:
+            past = past[1:]
+        return Marked(life, True, past)
+
+
 class Mark:
     """Keeps a folder's mark, and halts a ledger that is below it.
 
     Args:
         folder: the worker's data folder.
         ledger: the ledger's guard.
+        unclean: told the sequence number of an hour before the last run's unclean end.
+        clock: Unix seconds.
     """
 
-    def __init__(self, folder: Path, ledger: Watched) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ledger: Watched,
+        *,
+        unclean: Callable[[int], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._path = folder / MARK_NAME
         self._ledger = ledger
+        self._unclean = unclean
+        self._clock = clock
+        self._mark: Marked | None = None
         self._said = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mark", daemon=True)
@@ -68,10 +113,16 @@ class Mark:
         Raises:
             LedgerUnavailable: it does not answer.
         """
-        now, known = self._ledger.life(), self.read()
-        if known is None or follows(now, known):
-            if known is None or (now.epoch, now.seq) != (known.epoch, known.seq):
-                self._write(now)
+        now, marked = self._ledger.life(), self.read()
+        known = None if marked is None else marked.life
+        if marked is None or known is None or follows(now, known):
+            if marked is not None and marked.open and self._mark is None and marked.past:
+                _log.warning("the last run ended uncleanly: what it wrote last is read again")
+                self._unclean(marked.past[0][1])
+            later = (marked or Marked(now)).later(now, self._clock())
+            if later != marked:
+                self._write(later)
+            self._mark = later
             self._said = False
             return True
         self._ledger.halt(known)
@@ -83,11 +134,12 @@ class Mark:
         self._said = True
         return False
 
-    def read(self) -> Life | None:
+    def read(self) -> Marked | None:
         """Give the mark; None where there is none, or none that can be read."""
         try:
             row = json.loads(self._path.read_bytes())
-            return Life(str(row["epoch"]), "", int(row["seq"]))
+            past = tuple((float(when), int(seq)) for when, seq in row["past"])
+            return Marked(Life(str(row["epoch"]), "", int(row["seq"])), bool(row["open"]), past)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -99,9 +151,13 @@ class Mark:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop looking, and close the mark."""
         self._over.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._mark is not None:
+            with contextlib.suppress(OSError):
+                self._write(replace(self._mark, open=False))
 
     def _run(self) -> None:
         while not self._over.wait(_EVERY_S):
@@ -112,10 +168,11 @@ class Mark:
             except OSError as error:  # the mark stays where it was, and is moved on later
                 _log.warning("the mark is not written: %s", error.strerror)
 
-    def _write(self, life: Life) -> None:
+    def _write(self, mark: Marked) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         draft = self._path.with_name(f".{MARK_NAME}.{os.getpid()}")
-        draft.write_text(json.dumps({"epoch": life.epoch, "seq": life.seq}) + "\n")
+        row = {"epoch": mark.life.epoch, "seq": mark.life.seq, "open": mark.open, "past": mark.past}
+        draft.write_text(json.dumps(row) + "\n")
         sync(draft)
         draft.replace(self._path)
         sync(self._path.parent)

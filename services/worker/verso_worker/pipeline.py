@@ -299,6 +299,7 @@ class Pipeline:
                 first=first,
                 count=count,
                 spend_s=float(item.header["spend_s"]),
+                since=item.header.get("since"),
             )
         except CollectionUnknown:
             if name in self._documents.collections():

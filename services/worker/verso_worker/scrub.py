@@ -38,7 +38,7 @@ import numpy as np
 
 from verso_core.errors import PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, TextPolicy
-from verso_core.record import Entry, Flag, checksum, point_ids, vector_hash
+from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
 from verso_worker.ingest import Ingest, agrees, header_of
 from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import Documents, Models, Vectors
@@ -123,9 +123,17 @@ class Scrub:
     sweep: Sweep
 
     def run(
-        self, collection: Collection, *, first: int, count: int, spend_s: float
+        self,
+        collection: Collection,
+        *,
+        first: int,
+        count: int,
+        spend_s: float,
+        since: int | None = None,
     ) -> dict[str, Any]:
         """Scrub buckets from ``first`` on, and give what was found.
+
+        With ``since`` only documents of a greater sequence number are looked at, and no orphans.
 
         Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent or at a bucket
         that cannot be judged now; ``buckets`` says how many it came through, at least one.
@@ -141,8 +149,13 @@ class Scrub:
         while at < last and (at == first or time.monotonic() < end):
             width = min(page, last - at)
             try:
-                seen = self._judge_buckets(collection, first=at, count=width, names=names)
-                seen["orphans"] = self.sweep.run(collection, first=at, count=width)
+                entries = self.documents.entries(collection.name, first=at, count=width)
+                if since is None:
+                    seen = self._judge(collection, entries, names=names)
+                    seen["orphans"] = self.sweep.run(collection, first=at, count=width)
+                else:
+                    recent = (row for row in entries if seq_of(row[1]) > since)
+                    seen = self._judge(collection, recent, names=names)
             except VersoError:
                 if at == first:
                     raise
@@ -154,12 +167,11 @@ class Scrub:
         counts = {name: found[name] for name in COUNTED}
         return counts | {"buckets": max(1, at - first), "ids": names}
 
-    def _judge_buckets(
-        self, collection: Collection, *, first: int, count: int, names: list[str]
+    def _judge(
+        self, collection: Collection, entries: Iterable[Stored], *, names: list[str]
     ) -> Counter[str]:
         found: Counter[str] = Counter()
         damaged: list[str] = []
-        entries = self.documents.entries(collection.name, first=first, count=count)
         for batch in _batches(entries):
             findings = self._look(collection, batch)
             troubled = [one.document for one in findings if not one.sound]

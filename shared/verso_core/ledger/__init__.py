@@ -24,7 +24,7 @@ from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
 from verso_core.ledger.hooks import Message, Webhook
 from verso_core.ledger.listing import Page
-from verso_core.ledger.scrub import Damage, Move, Scrub
+from verso_core.ledger.scrub import Damage, Move, Recent, Scrub
 from verso_core.ledger.server import Server
 from verso_core.ledger.terms import (
     URGENCY,
@@ -79,6 +79,7 @@ __all__ = [
     "Page",
     "Phase",
     "Policy",
+    "Recent",
     "Scrub",
     "Server",
     "Watch",

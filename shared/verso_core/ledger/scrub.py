@@ -29,12 +29,23 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """A walk before all others, over documents written after ``since``, and what comes next."""
+
+    since: int
+    collection: str
+    bucket: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scrub:
     """The scrub as the ledger knows it. Times are Unix seconds of the server's clock.
 
     ``number`` counts passes, 0 before the first. ``collection`` and ``bucket`` say what comes next;
     ``job_id`` is the scrub job under way. ``due`` is when the next job may be asked for, ``tries``
-    how often this one has failed. ``asked``: someone wants a pass as soon as this one has ended.
+    how often this one has failed. ``recent`` is the walk that goes first, after an unclean start,
+    and ``of_recent`` tells whether the job is its. ``asked``: someone wants a pass as soon as this
+    one has ended.
     """
 
     turn: int
@@ -50,6 +61,8 @@ class Scrub:
     now: float
     counts: Mapping[str, int] = field(default_factory=dict)
     damaged: tuple[Damage, ...] = ()
+    recent: Recent | None = None
+    of_recent: bool = False
 
     @property
     def running(self) -> bool:
@@ -104,6 +117,8 @@ def read(rows: Mapping[bytes, bytes], listed: Sequence[bytes], *, now: float) ->
         now=now,
         counts={name: int(row.get(name, 0)) for name in COUNTERS},
         damaged=tuple(Damage(*json.loads(line)) for line in listed),
+        recent=_recent(row),
+        of_recent=row.get("walk") == "recent",
     )
 
 
@@ -116,6 +131,13 @@ def move_args(turn: int, move: Move) -> list[str | int | float]:
         args += [len(part), *(word for pair in part.items() for word in pair)]
     lines = [json.dumps([one.collection, one.document]) for one in move.damaged]
     return [*args, len(gone), *gone, len(lines), *lines]
+
+
+def _recent(row: Mapping[str, str]) -> Recent | None:
+    if "recent" not in row:
+        return None
+    bucket = int(row.get("recent_bucket", 0))
+    return Recent(int(row["recent"]), row.get("recent_collection", ""), bucket)
 
 
 def _seconds(ms: str | None) -> float | None:

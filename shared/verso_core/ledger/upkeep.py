@@ -140,5 +140,9 @@ class Upkeep(Steps):
         """Ask for a pass at once, or as soon as the one under way has ended."""
         self._run("scrub_ask", [])
 
+    def scrub_recent(self, since: int) -> None:
+        """Ask for the documents written after a sequence number to be read before all others."""
+        self._run("scrub_recent", [since])
+
     def _note(self, field: str) -> None:
         self._run("note", [field])

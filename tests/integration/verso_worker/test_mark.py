@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.conftest import ValkeyServer
@@ -19,6 +20,8 @@ from verso_core.jobs import Item, Kind, Queue, Status, cut
 from verso_core.ledger import Ledger, NewJob
 from verso_core.ledger.guard import Guard, Life
 from verso_core.ledger.work import connect
+from verso_core.record import bucket_of
+from verso_keeper.scrubber import Scrubber
 from verso_worker.mark import Mark, describe, follows
 from verso_worker.pipeline import Pipeline
 from verso_worker.shelf import Shelf
@@ -200,12 +203,85 @@ def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
     machine.bench.ingest({"a": b"a text"})
     assert machine.mark.look()
     life = machine.guard.life()
-    assert machine.mark.read() == Life(life.epoch, "", life.seq)
+    assert reached(machine) == Life(life.epoch, "", life.seq)
     (machine.folder / "ledger-mark.json").write_text("{")
     assert machine.mark.read() is None
     assert "cannot be read" in caplog.text
     assert machine.mark.look()
-    assert machine.mark.read() == Life(life.epoch, "", life.seq)
+    assert reached(machine) == Life(life.epoch, "", life.seq)
+
+
+def reached(machine: Machine) -> Life | None:
+    marked = machine.mark.read()
+    return None if marked is None else marked.life
+
+
+class Run:
+    """A worker's run as far as its mark goes, at a time of its own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.now = 1e9
+        self.told: list[int] = []
+        self.mark = Mark(
+            machine.folder, machine.guard, unclean=self.told.append, clock=lambda: self.now
+        )
+
+
+def test_an_unclean_end_is_told_with_the_number_of_an_hour_before(machine: Machine) -> None:
+    (machine.folder / "ledger-mark.json").unlink()
+    seqs = []
+    first = Run(machine)
+    for minute in range(0, 150, 10):
+        first.now = 1e9 + 60 * minute
+        machine.bench.ingest({"a": b"%d" % minute})
+        assert first.mark.look()
+        seqs.append(machine.guard.life().seq)
+    assert first.told == []
+    second = Run(machine)
+    assert second.mark.look()
+    assert second.mark.look()
+    assert second.told == [seqs[8]]  # of 80 minutes; the end was at 140
+    second.mark.stop()
+    third = Run(machine)
+    assert third.mark.look()
+    assert third.told == []
+
+
+def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Machine) -> None:
+    machine.bench.ingest({f"old{n}": b"an old text %d" % n for n in range(30)})
+    machine.bench.desk.drain(Queue.SCRUB)
+    since = machine.guard.life().seq
+    machine.bench.ingest({"new": b"a text of the last hour", "newer": b"another"})
+    machine.bench.desk.drain(Queue.SCRUB)
+    client = machine.ledger._redis
+    uid = cast("bytes", client.hget("verso:uids", "default")).decode()
+    name = f"verso:docs:{uid}:{bucket_of('new', buckets=16)}"
+    entry = cast("bytes", client.hget(name, "new"))
+    client.hset(name, "new", entry[:-9] + bytes([entry[-9] ^ 1]) + entry[-8:])
+
+    scrubber = Scrubber(machine.ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
+    scrubber.step()
+    assert machine.ledger.scrub().running
+    machine.ledger.scrub_recent(since)
+    machine.ledger.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
+    for _ in range(20):
+        scrubber.step()
+        machine.bench.desk.drain(Queue.SCRUB)
+        if machine.ledger.scrub().recent is None:
+            break
+    state = machine.ledger.scrub()
+    assert state.recent is None
+    assert state.running
+    assert (state.collection, state.bucket, state.counts["documents"]) == ("", 0, 0)
+    assert [one.document for one in state.damaged] == ["new"]
+    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.desk.drain(Queue.SCRUB)
+    for _ in range(20):
+        scrubber.step()
+        machine.bench.desk.drain(Queue.SCRUB)
+    state = machine.ledger.scrub()
+    assert not state.running
+    assert state.counts["documents"] == 33
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ redis.call('HINCRBY', K.scrub, 'turn', 1)
 if ARGV[2] == '1' then
   local number = redis.call('HINCRBY', K.scrub, 'number', 1)
   local old = redis.call('HMGET', K.scrub, 'started', 'floor')
+  local kept = redis.call('HMGET', K.scrub, 'recent', 'recent_collection', 'recent_bucket')
   -- Every slice below the floor has ended: what no entry names yet, none of them will. A number of
   -- the pass's own parts what was noted before it from what is noted in it.
   local own = redis.call('INCR', K.seq)
@@ -24,6 +25,9 @@ if ARGV[2] == '1' then
   redis.call('UNLINK', K.scrub, K.damaged)
   redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now, 'floor', floor,
     'prior', old[1] or '', 'prior_floor', old[2] or '')
+  if kept[1] then
+    redis.call('HSET', K.scrub, 'recent', kept[1], 'recent_collection', kept[2], 'recent_bucket', kept[3])
+  end
 end
 if ARGV[3] == '1' then redis.call('HSET', K.scrub, 'ended', now) end
 for i = 1, #set, 2 do redis.call('HSET', K.scrub, set[i], set[i + 1]) end
