@@ -16,11 +16,13 @@ After it is gone the entries are looked up once more, and a point that one names
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from verso_core.errors import CollectionUnknown
 from verso_core.jobs import Collection
 from verso_core.record import Entry, point_ids
 from verso_worker.points import BATCH, NO_TERMS, Point
@@ -48,13 +50,16 @@ class Sweep:
         low = first * _IDS // collection.buckets
         high = min(first + count, collection.buckets) * _IDS // collection.buckets
         gone = 0
-        for page in self._pages(collection.name, low, high):
-            loose = self._loose(collection, page)
-            due = self.documents.orphans(collection.name, loose, age_s=self.age_s) if loose else []
-            if due:
-                told = {point: payload for point, payload in page if point in set(due)}
-                gone += self._remove(collection, told)
+        with contextlib.suppress(CollectionUnknown):  # the store has lost it: its documents say so
+            for page in self._pages(collection.name, low, high):
+                gone += self._sweep(collection, page)
         return gone
+
+    def _sweep(self, collection: Collection, page: Sequence[Found]) -> int:
+        loose = self._loose(collection, page)
+        due = set(self.documents.orphans(collection.name, loose, age_s=self.age_s) if loose else [])
+        told = {point: payload for point, payload in page if point in due}
+        return self._remove(collection, told) if told else 0
 
     def strike(self, collection: Collection, points: Sequence[UUID]) -> None:
         """Tell that entries name these points."""
