@@ -5,7 +5,8 @@ One run, one machine, the same texts, the same model files, one way after anothe
 - *bare graph*: the encoder in this process, nothing but tokenising and ``session.run``: one text
   after another, and in length-sorted batches of the engine's own budget;
 - *Verso*: a platform of its own (``verso up``) over HTTP, one text a request by 1, 8 and 64
-  callers; a bulk embed; a bulk ingest (encode, code against the vector, store, commit);
+  callers; a bulk embed; a bulk ingest (encode, code against the vector, store, commit); all those
+  texts read back, once from the stores and once more as texts that were read lately;
 - *FastAPI + ONNX*: one request is one run of the graph, no queue and no batching;
 - *Celery*: one task for each text, results over a Valkey set up as Verso's own;
 - *infinity-emb* with its ONNX engine, where ``--infinity`` names a Python that has it: an
@@ -44,6 +45,7 @@ from verso_standalone.stack import Stack, StackConfig, find_artifact
 
 _CALLERS = (1, 8, 64)
 _WARM = 32
+_PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,17 @@ def verso(bench: Bench, artifact: Path, *, threads: int) -> None:
         bench.singles("Verso", lambda strings, callers: send(route, strings, concurrency=callers))
         bench.bulk("Verso, bulk embed", lambda strings: _embed(client, strings))
         bench.bulk("Verso, bulk ingest", lambda strings: _ingest(client, strings))
+        bench.bulk("Verso, bulk read", lambda strings: _read(client, strings))
+        bench.bulk("Verso, bulk read again", lambda strings: _read(client, strings))
+
+
+def _read(client: Client, strings: Sequence[str]) -> None:
+    for start in range(0, len(strings), _PAGE):
+        page = strings[start : start + _PAGE]
+        ids = [f"d{number}" for number in range(start, start + len(page))]
+        found = client.reconstruct(ids, collection=f"bench-{len(strings)}")
+        if [one.data for one in found] != [text.encode() for text in page]:
+            sys.exit("expected every text back")
 
 
 def _embed(client: Client, strings: Sequence[str]) -> None:

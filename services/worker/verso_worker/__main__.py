@@ -35,6 +35,7 @@ from verso_worker.desk import Desk
 from verso_worker.filescrub import FileScrub
 from verso_worker.headshelf import HeadShelf
 from verso_worker.heart import Heart
+from verso_worker.hot import HotTexts
 from verso_worker.mark import Mark
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
@@ -102,6 +103,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             lexicon=Bm25(),
             releases=Releases(settings.models),
             heads=heads,
+            hot=HotTexts(settings.hot_text_mib << 20, tell=metrics.hot),
         )
         pipeline = make(shelf)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})

@@ -119,6 +119,17 @@ class Metrics:
         )
         for kind in _READS:
             self._corrupt.labels(kind)
+        self._hot = Counter(
+            "verso_hot_texts",
+            "Chunks that were asked for, by whether their text was read lately",
+            ["status"],
+            registry=registry,
+        )
+        self._hot_bytes = Gauge(
+            "verso_hot_text_bytes", "Memory of texts that were read lately", registry=registry
+        )
+        for status in ("hit", "miss"):
+            self._hot.labels(status)
 
     def _count_files(self, registry: CollectorRegistry) -> None:
         self._files = Counter(
@@ -202,6 +213,12 @@ class Metrics:
                 codec = record.codec.name.lower()
                 self._records.labels(codec).inc()
                 self._patch.labels(codec).inc(1 + len(record.payload))
+
+    def hot(self, hits: int, misses: int, size_bytes: int) -> None:
+        """Count chunks that were looked for among the texts read lately, and what these take."""
+        self._hot.labels("hit").inc(hits)
+        self._hot.labels("miss").inc(misses)
+        self._hot_bytes.set(size_bytes)
 
     def file_read(self, status: str) -> None:
         """Count a file that was hashed again: sound, mended or corrupt."""

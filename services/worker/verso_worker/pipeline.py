@@ -11,6 +11,7 @@ concerns the slice as a whole: it is tried again if the error says that this can
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from verso_core.errors import (
@@ -31,6 +32,7 @@ from verso_worker.classify import Classify
 from verso_worker.clusters import Clusters
 from verso_worker.collections import Collections
 from verso_worker.head_ports import Heads, NoHeads
+from verso_worker.hot import HotTexts
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
 from verso_worker.labelled import Labelled
@@ -59,6 +61,7 @@ class Pipeline:
         buckets: number of buckets of a new collection.
         releases: changes which models are served; None where that cannot be asked for.
         heads: what classifies, answers and scores; without them such jobs fail as head_unknown.
+        hot: texts that were read lately; without it every read is of the stores.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Pipeline:
         buckets: int = 4096,
         releases: Releases | None = None,
         heads: Heads | None = None,
+        hot: HotTexts | None = None,
     ) -> None:
         self._models = models
         self._vectors = vectors
@@ -78,15 +82,16 @@ class Pipeline:
         self._releases = releases
         self._labelled = Labelled(vectors, documents)
         self._reader = Reader(models, vectors, documents)
+        reads = replace(self._reader, hot=hot)
         self._collections = Collections(models, vectors, documents, buckets)
-        self._clusters = Clusters(vectors, documents, self._reader)
+        self._clusters = Clusters(vectors, documents, reads)
         heads = heads or NoHeads()
         self._heads = heads
         self._pairing = Pairing(heads)
-        self._search = Search(models, vectors, self._reader, lexicon, self._pairing)
-        self._classify = Classify(vectors, self._reader, heads)
-        self._answer = Answer(self._reader, self._search, heads)
-        self._restore = Restore(models, vectors, self._reader)
+        self._search = Search(models, vectors, reads, lexicon, self._pairing)
+        self._classify = Classify(vectors, reads, heads)
+        self._answer = Answer(reads, self._search, heads)
+        self._restore = Restore(models, vectors, reads)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._migrate = Migrate(models, vectors, documents, self._reader, self._ingest)
         sweep = Sweep(vectors, documents, self._reader)

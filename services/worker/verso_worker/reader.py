@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Entry, Flag, point_ids
+from verso_worker.hot import HotTexts, name_of
 from verso_worker.ports import Documents, Models, Vectors
 from verso_worker.space import Space
 
@@ -31,11 +32,15 @@ NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Gives the exact bytes of stored documents and chunks, or the error that prevents it."""
+    """Gives the exact bytes of stored documents and chunks, or the error that prevents it.
+
+    ``hot`` may have texts that were read lately; without it every read is of the stores.
+    """
 
     models: Models
     vectors: Vectors
     documents: Documents
+    hot: HotTexts | None = None
 
     def live(self, collection: Collection, ids: Iterable[str]) -> dict[str, Entry | VersoError]:
         """Give the entries of the documents that exist and are not deleted."""
@@ -53,6 +58,24 @@ class Reader:
 
     def chunks(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
         """Read chunks, in one batch for each artifact that wrote them, and give them in order."""
+        if self.hot is None:
+            return self._read(collection, wanted)
+        names = [
+            None
+            if chunk.fault is not None
+            else name_of(collection, chunk.entry.records[chunk.index])
+            for chunk in wanted
+        ]
+        found = self.hot.find([name for name in names if name is not None])
+        cold = [row for row, name in enumerate(names) if name is None or name not in found]
+        read = dict(zip(cold, self._read(collection, [wanted[row] for row in cold]), strict=True))
+        fresh = ((names[row], text) for row, text in read.items())
+        self.hot.keep(
+            {name: text for name, text in fresh if name is not None and isinstance(text, bytes)}
+        )
+        return [read[row] if row in read else found[name or b""] for row, name in enumerate(names)]
+
+    def _read(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
         texts: list[bytes | VersoError] = [RecordCorrupt("not read")] * len(wanted)
         by_slot: dict[int, list[int]] = {}
         for row, chunk in enumerate(wanted):

@@ -75,6 +75,9 @@ class WorkerSettings(BaseSettings):
         ge=0,
         description="vectors and large results are not written below so much free disk",
     )
+    hot_text_mib: int = Field(
+        default=32, ge=0, description="texts that were read lately and are kept in memory, MiB"
+    )
     files_every_s: float = Field(
         default=86400.0,
         ge=0,
