@@ -171,14 +171,14 @@ def test_a_deleted_document_is_gone_from_reads_searches_and_points(bench: Bench)
 
 def test_a_flipped_bit_in_a_stored_patch_is_an_error_and_never_another_text(bench: Bench) -> None:
     bench.ingest({"a": b"a text that is stored with care", "b": b"its neighbour"})
-    _flip_last_byte(bench, "a")
+    _flip_payload(bench, "a")
     assert bench.read("a", "b") == [RecordCorrupt.code, b"its neighbour"]
 
 
 def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> None:
     """The raw text is still held, so damage between commit and verify costs nothing."""
     bench.ingest({"a": b"a text that is stored with care"})
-    _flip_last_byte(bench, "a")
+    _flip_payload(bench, "a")
     bench.desk.drain(Queue.SCRUB)
     assert bench.read("a") == [b"a text that is stored with care"]
     bench.ledger.drop_due()
@@ -249,16 +249,16 @@ def test_a_collection_that_keeps_texts_gives_one_where_the_record_is_damaged(ben
     params = {"name": "both", "text_policy": "both"}
     bench.do(Kind.COLLECTION_CREATE, params, [Item({})])
     bench.ingest({"a": b"kept as well"}, collection="both")
-    _flip_last_byte(bench, "a")
+    _flip_payload(bench, "a")
     assert bench.read("a", collection="both") == [b"kept as well"]
 
 
-def _flip_last_byte(bench: Bench, document: str) -> None:
+def _flip_payload(bench: Bench, document: str) -> None:
     """Damage a stored entry behind the ledger's back."""
     client: redis.Redis = bench.ledger._redis
     [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, document)]
     entry = bytearray(cast("bytes", client.hget(key, document)))
-    entry[-1] ^= 0x10
+    entry[-3] ^= 0x10  # the last of the payload, before the CRC
     client.hset(key, document, bytes(entry))
 
 
