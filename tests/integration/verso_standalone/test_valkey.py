@@ -7,12 +7,15 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import redis
 
 from verso_core.errors import Unavailable
+from verso_core.ledger.guard import Guard, Life
+from verso_standalone.backup import ledger_state
 from verso_standalone.folder import DataFolder
 from verso_standalone.process import Process
 from verso_standalone.valkey import Valkey, find_program, free_port
@@ -83,3 +86,26 @@ def test_what_it_acknowledged_survives_sigkill(running: tuple[Valkey, Process]) 
     wait(valkey)
     with redis.Redis.from_url(valkey.url(0)) as client:
         assert client.dbsize() == 200
+
+
+def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_not(
+    running: tuple[Valkey, Process],
+) -> None:
+    valkey, process = running
+    data = valkey.folder.parent
+    assert ledger_state(data, trust=True) == (ledger_state(data, trust=False)[0], False)
+    with closing(Guard.from_url(valkey.url(0))) as guard:
+        guard.halt(Life("lost", "", 41))
+    said, halted = ledger_state(data, trust=False)
+    assert halted
+    assert "had reached 41 of epoch lost" in said
+    process.stop(grace_s=10.0)
+    assert ledger_state(data, trust=False)[1]
+    said, halted = ledger_state(data, trust=True)
+    assert not halted
+    assert said.startswith("goes on in a new epoch")
+
+
+def test_a_folder_without_a_platform_has_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="expected the data folder"):
+        ledger_state(tmp_path, trust=True)
