@@ -36,7 +36,8 @@ up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=fol
 test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm
 	$(BIN)/pytest
 
-chaos: $(VENV)/.installed-dev  ## a long storm: 1,000 faults on a platform under load (FAULTS=n)
+chaos: $(VENV)/.installed-dev  ## every named crash point, then 1,000 faults on a platform under load (FAULTS=n)
+	CRASH_PLACES=all $(BIN)/pytest tests/chaos/test_crash_points.py
 	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
 
 lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files

@@ -36,6 +36,7 @@ REGISTRY_NAME = "registry.json"
 HEADS = "heads"
 SHARE = 0.1
 _LOCK_NAME = ".registry.lock"
+_REMEMBERED = 16  # changes by their tokens; one that is asked for again is among the newest
 
 
 class Channel(StrEnum):
@@ -80,6 +81,7 @@ class Registry(_Model):
     previous: str | None = None
     withdrawn: Withdrawn | None = None
     heads: dict[str, Rollout] = Field(default_factory=dict)
+    changes: tuple[str, ...] = Field(default=(), description="tokens of the newest changes")
 
     @property
     def artifact(self) -> Rollout:
@@ -220,8 +222,11 @@ def assign(
     return _change(models, head, change)
 
 
-def promote(models: Path, *, head: str | None = None) -> Registry:
+def promote(models: Path, *, head: str | None = None, token: str | None = None) -> Registry:
     """Make the canary stable; what was stable is where a rollback goes.
+
+    A change with the ``token`` of one that was made lately changes nothing: it is that one, asked
+    for again by someone who could not know.
 
     Raises:
         RequestInvalid: there is no canary.
@@ -233,11 +238,19 @@ def promote(models: Path, *, head: str | None = None) -> Registry:
             raise RequestInvalid(f"expected a canary of {_name(head)}, got none")
         return old.model_copy(update={"stable": old.canary, "canary": None, "previous": old.stable})
 
-    return _change(models, head, change, must_exist=True)
+    return _change(models, head, change, must_exist=True, token=token)
 
 
-def rollback(models: Path, *, head: str | None = None, reason: str = "asked for") -> Registry:
+def rollback(
+    models: Path,
+    *,
+    head: str | None = None,
+    reason: str = "asked for",
+    token: str | None = None,
+) -> Registry:
     """Take the canary back, or without one go back to what was stable before.
+
+    ``token`` as for :func:`promote`; a rollback done twice would be none.
 
     Raises:
         RequestInvalid: there is neither a canary nor an earlier stable one.
@@ -251,7 +264,7 @@ def rollback(models: Path, *, head: str | None = None, reason: str = "asked for"
             raise RequestInvalid(f"expected an earlier stable version of {_name(head)}, got none")
         return old.model_copy(update={"stable": old.previous, "previous": old.stable})
 
-    return _change(models, head, change, must_exist=True)
+    return _change(models, head, change, must_exist=True, token=token)
 
 
 def withdraw(models: Path, version: str, *, head: str | None = None, reason: str) -> Registry:
@@ -275,11 +288,16 @@ def _change(
     change: Callable[[Rollout], Rollout],
     *,
     must_exist: bool = False,
+    token: str | None = None,
 ) -> Registry:
     with _locked(models):
         old = read(models) if must_exist or (models / REGISTRY_NAME).exists() else Registry()
+        if token in old.changes:
+            return old
         known = old.rollout(head) if must_exist or head in (None, *old.heads) else Rollout()
         new = old.with_rollout(head, change(known))
+        if token is not None:
+            new = new.model_copy(update={"changes": (*old.changes, token)[-_REMEMBERED:]})
         if new != old:
             _write(models, new)
         return new

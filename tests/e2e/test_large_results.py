@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from tests.e2e.conftest import Platform
 
@@ -55,8 +55,8 @@ def files_of(folder: Path, job: str) -> list[Path]:
     return [path for path in (folder / job[:2] / job).iterdir() if not path.name.startswith(".")]
 
 
-def embed(platform: Platform, *, wait_s: int) -> httpx.Response:
-    return httpx.post(
+def embed(platform: Platform, *, wait_s: int) -> httpx2.Response:
+    return httpx2.post(
         f"{platform.url}/v1/embed", json={"texts": TEXTS},
         headers={"Prefer": f"wait={wait_s}"}, timeout=60,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def test_a_large_result_is_the_same_answer_from_a_file(
     assert len(files_of(folder, job)) == 1
     with small_disk.redis() as ledger:
         assert len(ledger.hget(f"verso:result:{job}", "0")) == 41
-    page = httpx.get(f"{small_disk.url}/v1/jobs/{job}").json()
+    page = httpx2.get(f"{small_disk.url}/v1/jobs/{job}").json()
     assert page["next_cursor"] is None
     assert page["status"] == Status.SUCCEEDED
     vectors = [item["embedding"] for item in page["results"]]
@@ -91,7 +91,7 @@ def test_a_file_that_is_lost_is_an_error_that_says_so(
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-    answer = httpx.get(f"{small_disk.url}/v1/jobs/{job}")
+    answer = httpx2.get(f"{small_disk.url}/v1/jobs/{job}")
     assert (answer.status_code, answer.json()["code"]) == (410, "result_lost")
     assert answer.json()["retryable"] is False
 

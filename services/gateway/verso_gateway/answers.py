@@ -133,10 +133,10 @@ async def finish(request: Request, order: Order) -> Ended:
     context = context_of(request)
     preference = prefer.parse(request.headers.getlist("prefer"))
     wait_s = preference.wait(context.settings.wait_default_s, max_s=context.settings.wait_max_s)
-    deadline_s = min(max(wait_s, 1.0), order.deadline_s or math.inf)
-    return await context.desk.finish(
-        replace(order, deadline_s=deadline_s), timeout_s=max(wait_s, 1.0)
-    )
+    wait_s = max(wait_s, 1.0)
+    if order.idempotency is None:  # else whoever asks again finds the job, however late it is begun
+        order = replace(order, deadline_s=min(wait_s, order.deadline_s or math.inf))
+    return await context.desk.finish(order, timeout_s=wait_s)
 
 
 def deferred(record: JobRecord, *, headers: Mapping[str, str]) -> Response:

@@ -166,14 +166,16 @@ class Desk:
         """Place a job whose caller cannot be sent away with a 202, and wait for its end.
 
         Raises:
-            NotReady: it did not end in time; the job is cancelled, as nobody would ask for it.
+            NotReady: it did not end in time. The job is cancelled, as nobody would ask for it,
+                unless an idempotency key finds it again.
             VersoError: it ended in an error.
         """
         started = time.monotonic()
         outcome = await self.carry(order, wait_s=timeout_s, accepted=lambda _: None)
         record = outcome.record
         if not record.status.terminal:
-            await self._ledger.cancel(record.job_id)
+            if order.idempotency is None:
+                await self._ledger.cancel(record.job_id)
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
         return ended(outcome)
 

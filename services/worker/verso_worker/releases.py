@@ -32,14 +32,14 @@ class Releases:
             RequestInvalid: there is nothing to promote or to go back to.
             DiskFull: the registry cannot be written; it stays as it was.
         """
-        head = work.params.get("head")
+        head, token = work.params.get("head"), work.params.get("token")
         match work.params["change"]:
             case "show":
                 now = registry.read(self.models)
             case "promote":
-                now = registry.promote(self.models, head=head)
+                now = registry.promote(self.models, head=head, token=token)
             case "rollback":
-                now = registry.rollback(self.models, head=head)
+                now = registry.rollback(self.models, head=head, token=token)
             case other:
                 raise RequestInvalid(f"expected one of {', '.join(CHANGES)}, got {other!r}")
         return Result([{"ok": True} | public(now)])

@@ -95,6 +95,21 @@ def test_a_read_that_nobody_answers_is_503_and_leaves_no_work(
     assert len(hand.seen) == seen + 1
 
 
+def test_what_nobody_answered_in_time_is_found_again_by_its_key(
+    client: httpx2.Client, hand: Hand
+) -> None:
+    def ask() -> httpx2.Response:
+        headers = {"Prefer": "wait=1", "Idempotency-Key": "late"}
+        return client.post("/v1/embeddings", json={"input": "a", "model": "m"}, headers=headers)
+
+    hand.gate.clear()
+    seen = len(hand.seen)
+    assert ask().status_code == 503
+    hand.gate.set()
+    assert ask().status_code == 200
+    assert len(hand.seen) == seen + 1
+
+
 def test_collections_are_made_listed_described_and_deleted(client: httpx2.Client) -> None:
     made = client.post("/v1/collections", json={"name": "logs", "precision": "int8"})
     assert made.status_code == 201

@@ -146,3 +146,17 @@ def test_a_jobs_channel_never_changes_and_grows_with_the_share(job: str, share: 
 def test_a_share_is_about_that_share() -> None:
     chosen = sum(channel_of(f"job-{n}", 0.1) is Channel.CANARY for n in range(10_000))
     assert 800 < chosen < 1200
+
+
+@pytest.mark.parametrize("head", [None, "mood"])
+def test_a_change_that_is_asked_for_again_is_made_once(models: Path, head: str | None) -> None:
+    old, new = ("one", "two") if head is None else ("v1", "v2")
+    assign(models, Channel.STABLE, old, head=head)
+    assign(models, Channel.CANARY, new, head=head)
+    first = registry.promote(models, head=head, token="a")
+    assert registry.promote(models, head=head, token="a") == first
+    back = registry.rollback(models, head=head, token="b")
+    assert registry.rollback(models, head=head, token="b") == back
+    assert registry.promote(models, head=head, token="a") == back
+    assert back.rollout(head).stable == old
+    assert registry.rollback(models, head=head, token="c").rollout(head).stable == new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -63,7 +64,8 @@ async def _head(request: Request) -> str | None:
 
 
 async def _change(request: Request, change: str, head: str | None) -> Response:
-    params: dict[str, Any] = {"change": change, "head": head}
+    # A worker may end after the change and before its commit; whoever repeats it knows it by this.
+    params: dict[str, Any] = {"change": change, "head": head, "token": uuid.uuid4().hex}
     slices = answers.one_slice(Kind.MODELS, params, [Item({})])
     order = answers.order_of(request, Kind.MODELS, slices=slices)
     if change != "show":

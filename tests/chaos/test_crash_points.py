@@ -1,0 +1,177 @@
+"""A process ended at every named place, and every promise looked at afterwards."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.crash.sitecustomize import PLACES
+from tests.chaos.load import text_of
+from tests.e2e.conftest import ARTIFACT, Platform
+
+from verso_client import Client, Document, StoredText
+from verso_core.errors import DocumentUnknown
+from verso_core.jobs import Status
+from verso_core.registry import Channel, assign, read
+
+COUNT = 12
+_LOST_S = 120.0
+_RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
+_WORK = [name for name in PLACES if name not in _RELEASES]
+# One of each kind of process. A worker that dies again and again is started ever later, so all of
+# them take minutes: ``make chaos`` asks for that.
+_ALL = os.environ.get("CRASH_PLACES") == "all"
+_CHOSEN = (
+    _WORK
+    if _ALL
+    else [
+        "a job is accepted, unanswered",
+        "points are applied, not flushed",
+        "vectors are put, patches are not",
+    ]
+)
+
+
+class Shot:
+    """A platform that is ended at one place after another."""
+
+    def __init__(self, platform: Platform, file: Path) -> None:
+        self.platform = platform
+        self._file = file
+        self.jobs: set[str] = set()
+
+    def arm(self, place: str) -> None:
+        """Let the next process that comes by a place end there."""
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(place)
+        draft.replace(self._file)
+
+    def await_crash(self) -> None:
+        """Wait until one did: a test that never came by has shown nothing."""
+        deadline = time.monotonic() + _LOST_S
+        while self._file.exists():
+            assert time.monotonic() < deadline, "nothing came by this place"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
+    folder = tmp_path_factory.mktemp("crash")
+    path = [str(Path(__file__).parent / "crash"), os.environ.get("PYTHONPATH", "")]
+    platform = Platform(
+        folder / "data",
+        ARTIFACT,
+        PYTHONPATH=os.pathsep.join(path),
+        CRASH_FILE=str(folder / "place"),
+        VERSO_SETTLE_S="0.1",
+        VERSO_RAW_GRACE_S="0.2",
+        VERSO_SCRUB_SHARE="0",
+        VERSO_LEASE_S="3",
+        VERSO_RESULT_INLINE_BYTES="1000",
+    )
+    try:
+        platform.start()
+        yield Shot(platform, folder / "place")
+    finally:
+        platform.close()
+
+
+@pytest.fixture
+def client(shot: Shot) -> Iterator[Client]:
+    with shot.platform.client(patience_s=_LOST_S) as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("place", _CHOSEN)
+def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
+    shot: Shot, client: Client, place: str
+) -> None:
+    collection = f"place-{_WORK.index(place)}"
+    client.create_collection(collection)
+    first = {f"{collection}/{n}": text_of(f"{n}") for n in range(COUNT)}
+    then = {name: text_of(f"again {name}") for name in list(first)[: COUNT // 2]}
+    gone = list(first)[-2:]
+    ingest(client, first, collection)
+    shot.platform.await_verified(collection, COUNT)
+    shot.arm(place)
+    jobs = ingest(client, then, collection)
+    client.delete(gone[0], collection=collection)
+    client.delete(gone[1], collection=collection)
+    assert len(client.embed([f"text {n}" for n in range(20)])) == 20
+    shot.await_crash()
+    shot.platform.await_verified(collection, COUNT - 2, timeout_s=_LOST_S)
+    # what came back is whole: new work is done, every record reads, nothing deleted comes back
+    ingest(client, {f"{collection}/new": b"one more"}, collection)
+    stored = first | then | {f"{collection}/new": b"one more"}
+    for name in gone:
+        del stored[name]
+    assert shot.platform.read_all(collection, list(stored)) == stored
+    assert client.stats(collection).documents == len(stored)
+    for text in client.reconstruct(gone, collection=collection):
+        assert isinstance(text, StoredText)
+        assert text.error is not None
+        assert text.error.code == DocumentUnknown.code
+    assert_one_end(shot.platform, jobs)
+    client.delete_collection(collection)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not _ALL, reason="takes minutes: make chaos")
+@pytest.mark.parametrize("place", _RELEASES)
+def test_a_worker_that_ends_while_models_change_changes_them_once(
+    shot: Shot,
+    client: Client,
+    place: str,
+    variant: Callable[..., Path],
+) -> None:
+    models = shot.platform.data / "models"
+    name = f"other-{_RELEASES.index(place)}"
+    before = read(models).stable
+    draft = variant(models / f".{name}", 1 + _RELEASES.index(place))
+    draft.rename(models / name)
+    if "loaded" in place:
+        shot.arm(place)
+        assign(models, Channel.CANARY, name)
+        shot.await_crash()
+        client.embed(["while it comes back"])
+        promoted = client.promote()
+    else:
+        assign(models, Channel.CANARY, name)
+        shot.arm(place)
+        promoted = client.promote()
+        shot.await_crash()
+    assert promoted.artifact.stable == name
+    now = read(models)
+    assert (now.stable, now.canary, now.previous) == (name, None, before)
+    if "loaded" not in place:
+        shot.arm(place)
+    assert client.rollback().artifact.stable == before
+    shot.await_crash()
+    assert (read(models).stable, read(models).previous) == (before, name)
+    assert len(client.embed(["after all of it"])) == 1
+
+
+def ingest(client: Client, texts: dict[str, bytes], collection: str) -> list[str]:
+    """Have documents stored; gives the jobs."""
+    documents = [Document(text, id=name) for name, text in texts.items()]
+    jobs = [job.id for job in client.submit(documents, collection=collection)]
+    for job in jobs:
+        ended = client.wait(job, timeout_s=_LOST_S)
+        assert (ended.status, ended.failed) == (Status.SUCCEEDED, 0)
+    return jobs
+
+
+def assert_one_end(platform: Platform, jobs: list[str]) -> None:
+    """Check that no job of the platform ended twice, and these at all."""
+    with platform.redis() as ledger:
+        known = [name.decode() for name in ledger.zrange("verso:jobs:default", 0, -1)]
+        assert set(jobs) <= set(known)
+        for job in known:
+            rows = [row[b"status"].decode() for _, row in ledger.xrange(f"verso:events:{job}")]
+            assert sum(Status(row).terminal for row in rows) == 1, (job, rows)
