@@ -13,6 +13,7 @@ from typing import Any
 
 from celery import Celery
 
+from verso_core.errors import Unavailable
 from verso_core.jobs import TASK_WORK, Queue
 from verso_worker.desk import Desk
 
@@ -44,9 +45,14 @@ def create_app(broker_url: str, desk: Desk) -> Celery:
         broker_transport_options=BROKER_OPTIONS,
     )
 
-    @app.task(name=TASK_WORK)  # type: ignore[untyped-decorator]  # Celery has no types
+    @app.task(name=TASK_WORK, shared=False)  # type: ignore[untyped-decorator]  # Celery has no types
     def work(queue: str) -> None:
-        desk.drain(Queue(queue), call=partial(ring, Queue(queue)))
+        try:
+            desk.drain(Queue(queue), call=partial(ring, Queue(queue)))
+        except (
+            Unavailable
+        ) as error:  # nothing is lost with a bell, and what is due is rung for again
+            _log.warning("a bell in vain: %s", error.detail, extra={"code": error.code})
 
     def ring(queue: Queue) -> None:
         try:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from verso_core import webhooks
 from verso_core.errors import WebhookUnknown
@@ -33,8 +38,10 @@ class Receiver:
     pause_s: float = 0.0
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
+@contextmanager
+def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """Listen on this machine, over TLS where a context is given."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -56,14 +63,33 @@ def receiver() -> Iterator[Receiver]:
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = Receiver(f"http://127.0.0.1:{server.server_address[1]}/hook?a=b")
+    server = Listener(("127.0.0.1", 0), Handler)
+    where = f"127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        where = f"localhost:{server.server_address[1]}"
+    found = Receiver(f"http{'s' if tls else ''}://{where}/hook?a=b")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Listener(ThreadingHTTPServer):
+    """Says nothing of callers that turn away, as those must who do not trust a certificate."""
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
 
 
 @pytest.fixture
@@ -216,3 +242,40 @@ async def test_a_message_that_was_being_sent_when_the_keeper_died_is_sent_again(
     await asyncio.sleep(0.02)
     assert herald.step() == 1
     assert len(receiver.seen) == 1
+
+
+@pytest.mark.parametrize("flaw", [None, "unknown issuer", "another name", "expired", "plain"])
+async def test_over_tls_only_a_certificate_of_the_name_is_spoken_to(
+    ledger: Ledger,
+    front: AsyncLedger,
+    flaw: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection goes to an address that was looked up; the certificate must be the name's."""
+    known, other = trustme.CA(), trustme.CA()
+    known.cert_pem.write_to_path(tmp_path / "known.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "known.pem"))
+    issuer = other if flaw == "unknown issuer" else known
+    name = "example.org" if flaw == "another name" else "localhost"
+    until = datetime.now(UTC) + timedelta(days=-1 if flaw == "expired" else 1)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issuer.issue_cert(name, not_after=until).configure_cert(tls)
+    herald = Herald(ledger, allowed=networks("127.0.0.0/8, ::1"), delays_s=(), timeout_s=5.0)
+    with receiving(None if flaw == "plain" else tls) as receiver:
+        url = receiver.url.replace("http://127.0.0.1", "https://localhost")
+        hook = await front.webhooks.add("default", url)
+        ended_job(ledger, hook.id)
+        assert herald.step() == 1
+        seen = list(receiver.seen)
+    herald.close()
+    if flaw is None:
+        [(headers, body)] = seen
+        assert headers["webhook-signature"] == webhooks.sign(
+            hook.secret, body, message_id=headers["webhook-id"],
+            timestamp=int(headers["webhook-timestamp"]),
+        )  # fmt: skip
+        assert told(ledger, "sent") == 1
+    else:
+        assert seen == []
+        assert (told(ledger, "sent"), told(ledger, "dead")) == (0, 1)
