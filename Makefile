@@ -64,6 +64,8 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_swap.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 	$(BIN)/python tests/bench/bench_queue.py
+	$(BIN)/python tests/bench/bench_scale.py
+	$(BIN)/python tests/bench/bench_cost.py --threads 1
 
 evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/reference/quality.md
 	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \

@@ -1,7 +1,8 @@
 """The images, really built, and what is in them: run by `make images`, where the tools are there.
 
 Without a container engine: `buildah bud --isolation chroot`, on a base that debootstrap makes from
-the package mirror this machine uses. VERSO_IMAGE_BASE names a folder with such a base, made before.
+the package mirror this machine uses. VERSO_IMAGE_BASE names a folder with such a base, made before;
+VERSO_IMAGE_WHEELS one with wheels that are to be taken, such as torch for CPUs only.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Builder:
     def build(self, name: str) -> None:
         """Build an image from its Dockerfile."""
         seen = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
+        if name == "trainer" and (wheels := os.environ.get("VERSO_IMAGE_WHEELS")):
+            seen += ["--volume", f"{wheels}:{wheels}:ro", "--build-arg", f"PIP_FIND_LINKS={wheels}"]
         self.call(
             "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={BASE}",
             *seen, "--file", DOCKERFILES.get(name, f"services/{name}/Dockerfile"),

@@ -17,9 +17,12 @@ from typing import Any
 import psutil
 import pytest
 import redis
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from verso_core import heads, registry
+from verso_core import heads, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import AsyncLedger, Ear, Ledger, NewJob
@@ -62,7 +65,7 @@ class Bench:
             lease_s=3.0, threads=1, heartbeat_file=self.heartbeat,
         )  # fmt: skip
 
-    def ask(self, rows: list[Labelled], **params: Any) -> str:
+    def ask(self, rows: list[Labelled], *, trace: str | None = None, **params: Any) -> str:
         wanted = {
             "head": "mood",
             "task": "classify",
@@ -74,7 +77,7 @@ class Bench:
         }
         item = Item({"rows": len(rows)}, pack_rows(rows))
         slices = list(cut(Kind.TRAIN, wanted | params, [item]))
-        return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+        return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices, trace=trace)).job_id
 
     def ended(self, outcome: str) -> float | None:
         """Give how many trainings are counted to have ended so."""
@@ -246,6 +249,23 @@ def test_a_recipe_that_cannot_be_followed_fails_at_once(
     assert bench.error(job_id) == "request_invalid"
     assert bench.left_behind() == []
     assert bench.ended("failed") == 1
+
+
+def test_a_training_goes_on_in_the_trace_of_its_job(bench: Bench) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracing.use(provider)
+    try:
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        bench.ask(some_rows(), trace=f"00-{trace}-00f067aa0ba902b7-01", recipe={"nonsense": 1})
+        assert bench.trainer.step()
+    finally:
+        tracing.use(None)
+    made = exporter.get_finished_spans()
+    assert {f"{one.context.trace_id:032x}" for one in made if one.context is not None} == {trace}
+    assert {"train work", "rows", "train", "ledger fail"} <= {one.name for one in made}
+    assert "on host" not in "".join(one.to_json() for one in made)  # words of every text
 
 
 def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:
