@@ -75,7 +75,7 @@ class Answer:
     heads: Heads
 
     def run(
-        self, work: Slice, collection: Collection | None, *, job: str, timings: Timings
+        self, work: Slice, collection: Collection | None, *, job: str | None, timings: Timings
     ) -> Result:
         """Answer the one question of a slice.
 
@@ -83,7 +83,7 @@ class Answer:
             work: the slice: its item's blob is the question and the contexts, one after another,
                 ``split`` their sizes in bytes.
             collection: where contexts are found; None where they are in the item.
-            job: chooses the channel of the head.
+            job: chooses the channel of the head; None for what is stable.
             timings: added to.
 
         Raises:

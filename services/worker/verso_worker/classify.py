@@ -85,14 +85,14 @@ class Classify:
     heads: Heads
 
     def run(
-        self, work: Slice, collection: Collection | None, *, job: str, timings: Timings
+        self, work: Slice, collection: Collection | None, *, job: str | None, timings: Timings
     ) -> Result:
         """Classify the items of a slice with every head that it names.
 
         Args:
             work: the slice; its items are texts, or name documents and records.
             collection: where those are; None for texts.
-            job: chooses the channel of each head.
+            job: chooses the channel of each head; None for what is stable.
             timings: added to.
 
         Raises:

@@ -52,13 +52,21 @@ class ServedHead:
 class Heads(Protocol):
     """The heads this platform serves."""
 
-    def get(self, name: str, *, task: Task, job: str) -> ServedHead:
-        """Give the version of a head that does a job.
+    def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
+        """Give the version of a head that does a job; where ``job`` is None, the stable one.
 
         Raises:
             HeadUnknown: there is none of this name, or it does another task.
             HeadInvalid: its folder is not one, and no earlier version was served.
         """
+        ...
+
+    def canary(self, name: str, job: str) -> str | None:
+        """Give the version of a canary that shall do a job; None where none shall."""
+        ...
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        """Note a job that a canary did, or failed; one that fails too many is not used again."""
         ...
 
     def rival(self, canary: ServedHead) -> ServedHead | None:
@@ -86,9 +94,16 @@ class Heads(Protocol):
 class NoHeads:
     """The heads of a platform that has none."""
 
-    def get(self, name: str, *, task: Task, job: str) -> ServedHead:  # noqa: ARG002
+    def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:  # noqa: ARG002
         """Raise HeadUnknown."""
         raise HeadUnknown(f"no head {name!r}: this worker serves none")
+
+    def canary(self, name: str, job: str) -> str | None:  # noqa: ARG002
+        """Give none."""
+        return None
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        """Note nothing."""
 
     def rival(self, canary: ServedHead) -> ServedHead | None:  # noqa: ARG002
         """Give none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, chann
 from verso_worker.confidence import Statistics
 from verso_worker.head_ports import ServedHead
 from verso_worker.ports import Models
+from verso_worker.trials import verdict
 
 _EVERY_S = 1.0
 _log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class HeadShelf:
         self._checked: dict[tuple[str, str], _Checked] = {}
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
+        self._records: dict[tuple[str, str], Counter[bool]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
 
@@ -70,8 +73,8 @@ class HeadShelf:
         if self._thread.is_alive():
             self._thread.join()
 
-    def get(self, name: str, *, task: Task, job: str) -> ServedHead:
-        """Give the version of a head that does a job.
+    def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
+        """Give the version of a head that does a job; where ``job`` is None, the stable one.
 
         Raises:
             HeadUnknown: there is none of this name, or it does another task.
@@ -79,7 +82,7 @@ class HeadShelf:
         """
         rollout = self._read().rollout(name)
         channel = Channel.STABLE
-        if rollout.canary is not None:
+        if job is not None and rollout.canary is not None:
             channel = channel_of(job, rollout.share)
         checked, channel = self._choose(name, rollout, channel)
         if checked.head.task is not task:
@@ -90,6 +93,26 @@ class HeadShelf:
                 f"head {name}: expected one of space {model.space}, got {checked.head.space}"
             )
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
+
+    def canary(self, name: str, job: str) -> str | None:
+        """Give the version of a canary that shall do a job; None where none shall."""
+        rollout = self._read().rollout(name)
+        version = rollout.canary
+        if version is None or (name, version) in self._faults:
+            return None
+        return version if channel_of(job, rollout.share) is Channel.CANARY else None
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        """Note a job that a canary did, or failed; one that fails too many is not used again.
+
+        It is told as one that cannot be served, and so withdrawn by whoever follows the registry.
+        """
+        with self._lock:
+            record = self._records.setdefault((name, version), Counter())
+            record[error is None] += 1
+            passed, failed = record[True], record[False]
+        if error is not None and (reason := verdict(passed, failed, error)) is not None:
+            self._blame(name, version, reason)
 
     def rival(self, canary: ServedHead) -> ServedHead | None:
         """Give the stable version of a head whose canary does a job, if it can be asked as well.

@@ -21,7 +21,7 @@ class Pairing:
 
     heads: Heads
 
-    def run(self, work: Slice, *, job: str, timings: Timings) -> Result:
+    def run(self, work: Slice, *, job: str | None, timings: Timings) -> Result:
         """Score a slice's pairs: each item's blob is both texts, its ``split`` the first's bytes.
 
         Raises:
@@ -38,7 +38,7 @@ class Pairing:
         return result
 
     def order(
-        self, name: str, query: bytes, texts: Sequence[bytes], *, job: str
+        self, name: str, query: bytes, texts: Sequence[bytes], *, job: str | None
     ) -> NDArray[np.float32]:
         """Score texts against a query. Shape: (texts,).
 

@@ -32,6 +32,7 @@ from verso_worker.classify import Classify
 from verso_worker.clusters import Clusters
 from verso_worker.collections import Collections
 from verso_worker.head_ports import Heads, NoHeads
+from verso_worker.head_trials import HeadTrials
 from verso_worker.hot import HotTexts
 from verso_worker.ingest import Ingest
 from verso_worker.items import pass_on
@@ -87,6 +88,7 @@ class Pipeline:
         self._clusters = Clusters(vectors, documents, reads)
         heads = heads or NoHeads()
         self._heads = heads
+        self._head_trials = HeadTrials(heads)
         self._pairing = Pairing(heads)
         self._search = Search(models, vectors, reads, lexicon, self._pairing)
         self._classify = Classify(vectors, reads, heads)
@@ -213,26 +215,35 @@ class Pipeline:
 
     def _ask(self, work: Slice, *, job: str, timings: Timings) -> Result:
         """Do what only reads and may need a head; the job chooses the head's channel."""
-        match work.kind:
-            case Kind.SEARCH:
-                collection = self._collection(work)
-                return self._search.run(work, collection, job=job, timings=timings)
-            case Kind.CLASSIFY:
-                named = self._collection_if_any(work)
-                return self._classify.run(work, named, job=job, timings=timings)
-            case Kind.ANSWER:
-                named = self._collection_if_any(work)
-                return self._answer.run(work, named, job=job, timings=timings)
-            case Kind.SCORE:
-                return self._pairing.run(work, job=job, timings=timings)
-            case _ if (name := work.params.get("report")) is not None:
-                result = Result([])
-                version, card = self._heads.report(str(name), Channel(work.params["channel"]))
-                item = {"head": name, "version": version, "blob": result.add_blob(card)}
-                result.items.append({"ok": True} | item)
-                return result
-            case _:
-                return Result([{"ok": True, "heads": self._heads.states()}])
+
+        def do(job: str | None) -> Result:
+            match work.kind:
+                case Kind.SEARCH:
+                    collection = self._collection(work)
+                    return self._search.run(work, collection, job=job, timings=timings)
+                case Kind.CLASSIFY:
+                    named = self._collection_if_any(work)
+                    return self._classify.run(work, named, job=job, timings=timings)
+                case Kind.ANSWER:
+                    named = self._collection_if_any(work)
+                    return self._answer.run(work, named, job=job, timings=timings)
+                case _:
+                    return self._pairing.run(work, job=job, timings=timings)
+
+        if work.kind is not Kind.HEADS:
+            return self._head_trials.run(work.params, do, job=job)
+        return self._about_heads(work)
+
+    def _about_heads(self, work: Slice) -> Result:
+        """Describe all heads, or give the report of one."""
+        result = Result([])
+        if (name := work.params.get("report")) is None:
+            result.items.append({"ok": True, "heads": self._heads.states()})
+            return result
+        version, card = self._heads.report(str(name), Channel(work.params["channel"]))
+        item = {"head": name, "version": version, "blob": result.add_blob(card)}
+        result.items.append({"ok": True} | item)
+        return result
 
     def _reconstruct(self, work: Slice, timings: Timings) -> Result:
         return self._restore.run(work, self._collection_if_any(work), timings=timings)

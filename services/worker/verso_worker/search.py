@@ -31,7 +31,9 @@ class Search:
     lexicon: Lexicon
     pairing: Pairing
 
-    def run(self, work: Slice, collection: Collection, *, job: str, timings: Timings) -> Result:
+    def run(
+        self, work: Slice, collection: Collection, *, job: str | None, timings: Timings
+    ) -> Result:
         """Answer the queries of a slice; an error of one stands in its place.
 
         Raises:
@@ -87,7 +89,7 @@ class Search:
         for one, text in zip(ranked, texts, strict=True):
             one.text = text
 
-    def _rerank(self, head: str, query: bytes, ranked: list[Ranked], *, job: str) -> None:
+    def _rerank(self, head: str, query: bytes, ranked: list[Ranked], *, job: str | None) -> None:
         """Order hits by the head's score of query and text; what cannot be read comes last."""
         readable = [one for one in ranked if isinstance(one.text, bytes)]
         texts = [one.text for one in readable if isinstance(one.text, bytes)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from verso_core.errors import (
     CollectionExists,
@@ -19,17 +19,34 @@ from verso_core.errors import (
     VectorsUnavailable,
 )
 from verso_worker.metrics import Metrics
-from verso_worker.pipeline import Pipeline
 from verso_worker.ports import Models
+
+if TYPE_CHECKING:
+    from verso_worker.pipeline import Pipeline
 
 MOST_FAILURES = 2
 """Failures that may be chance."""
 MOST_FAILING = 0.02
 """Share of the canary's slices that may fail."""
 
-_NOT_ITS_FAULT = (
+NOT_ITS_FAULT = (
     CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid, VectorsUnavailable,
 )  # fmt: skip
+"""What a canary cannot be blamed for."""
+
+
+def verdict(passed: int, failed: int, error: BaseException) -> str | None:
+    """Say why a canary is to be taken back; None while its failures may be chance.
+
+    Args:
+        passed: slices it did well.
+        failed: slices it failed.
+        error: that the last one failed with.
+    """
+    runs = passed + failed
+    if failed <= MOST_FAILURES or failed <= MOST_FAILING * runs:
+        return None
+    return f"{failed} of {runs} slices failed, the last with {_name(error)}"
 
 
 class Canaries(Protocol):
@@ -86,15 +103,13 @@ class Trials:
 
     def failed(self, error: BaseException) -> bool:
         """Note an error; give whether it was the canary's, so that the stable one should try."""
-        if isinstance(error, _NOT_ITS_FAULT):
+        if isinstance(error, NOT_ITS_FAULT):
             return False
         self._metrics.trial("failed")
         with self._lock:
             self._failed += 1
-            runs = self._passed + self._failed
-            over = self._failed > MOST_FAILURES and self._failed > MOST_FAILING * runs
-            reason = f"{self._failed} of {runs} slices failed, the last with {_name(error)}"
-        if over:
+            reason = verdict(self._passed, self._failed, error)
+        if reason is not None:
             self._withdraw(self._codec, reason)
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from verso_core import registry
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, RequestInvalid
 from verso_core.registry import Channel
+from verso_worker.headshelf import HeadShelf
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.ports import Models
@@ -22,6 +24,7 @@ from verso_worker.rollout import Follower
 from verso_worker.shelf import Shelf
 from verso_worker.trials import MOST_FAILURES, Trials
 
+DATA = Path(__file__).parents[2] / "data"
 Variant = Callable[..., Path]
 TEXT = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root"
 
@@ -222,3 +225,21 @@ def _trials(place: Place) -> Trials:
         return Pipeline(models, None, None, lexicon=None)  # type: ignore[arg-type]  # nothing is run
 
     return Trials(place.shelf, place.metrics, make=make, withdraw=place.follower.withdraw)
+
+
+def test_a_canary_of_a_head_that_fails_too_often_is_told_and_not_used_again(tmp_path: Path) -> None:
+    [source] = (DATA / "heads-tiny" / "heads" / "kinds").iterdir()
+    folder = tmp_path / "heads" / "kinds" / source.name
+    shutil.copytree(source, folder)
+    registry.assign(tmp_path, Channel.CANARY, source.name, head="kinds", share=1.0)
+    artifacts = Shelf(tmp_path / "keep", tmp_path, threads=1, device="cpu", idle_s=0.0)
+    shelf = HeadShelf(tmp_path, artifacts)
+    assert shelf.canary("kinds", "7") == source.name
+    fault = EngineUnavailable("head kinds failed on an input")
+    for _ in range(2):
+        shelf.tried("kinds", source.name, fault)
+    assert shelf.canary("kinds", "7") == source.name
+    shelf.tried("kinds", source.name, fault)
+    assert shelf.canary("kinds", "7") is None
+    [state] = shelf.states()
+    assert "3 of 3 slices failed" in state["canary"]["error"]["detail"]
