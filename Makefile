@@ -36,8 +36,8 @@ up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=fol
 test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm
 	$(BIN)/pytest
 
-chaos: $(VENV)/.installed-dev  ## every named crash point, then 1,000 faults on a platform under load (FAULTS=n)
-	CRASH_PLACES=all $(BIN)/pytest tests/chaos/test_crash_points.py
+chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
+	CRASH_PLACES=all POWER_CUTS=10 $(BIN)/pytest tests/chaos
 	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
 
 lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files

@@ -86,6 +86,12 @@ class Platform:
         assert not alive, f"left behind: {alive}"
         return status
 
+    @property
+    def supervisor(self) -> psutil.Process:
+        """Give the process that everything else descends from."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
+
     def close(self) -> None:
         """End it, whatever its state."""
         if self._process is not None and self._process.poll() is None:

@@ -76,6 +76,8 @@ class DataFolder:
             return path.read_text(encoding="ascii").strip()
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())  # an empty one after a power cut would lock everybody out
         return path.read_text(encoding="ascii").strip()
 
     def valkey_port(self) -> int | None:
