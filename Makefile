@@ -11,7 +11,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint types bench million evaluate evaluate-tasks fuzz clean images e2e-ops
+.PHONY: help setup demo up test chaos lint types bench flame million evaluate evaluate-tasks fuzz clean images e2e-ops
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,6 +83,9 @@ e2e-ops: $(VENV)/.installed-dev  ## compose's services as processes under load, 
 
 fuzz: $(VENV)/.installed-dev  ## look for minutes for a text that does not come back
 	$(BIN)/python tests/bench/fuzz_codecs.py --minutes 5
+
+flame: $(VENV)/.installed-dev  ## where each process spends its time under load: folded stacks in ./flame
+	$(BIN)/python tests/bench/flame.py --out flame
 
 million: $(VENV)/.installed-dev  ## a million records in, processes killed on the way, all read again
 	$(BIN)/python tests/bench/bench_million.py --artifact tests/data/artifact-tiny
