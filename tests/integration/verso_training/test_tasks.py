@@ -91,4 +91,4 @@ def test_a_student_needs_its_teacher(
 ) -> None:
     options = ["--data", str(data), "--artifact", str(ARTIFACT), "--work", str(tmp_path / "work")]
     assert main(["tasks", *options, "--only", "distillation"]) == 1
-    assert "expected the study `lora`" in capsys.readouterr().err
+    assert "expected the study `lora-sentiment`" in capsys.readouterr().err

@@ -6,7 +6,7 @@ The student starts as layers 1, 3 and 5 of the encoder (every second one, Sanh e
     L = (1 - w) CE + w T^2 KL( softmax(z_teacher / T) || softmax(z / T) ),
 
 T = 1.5 and w = 0.75; without one it is CE. The teacher is the task's adapter of the study
-``lora``, its logits those of the training sentences.
+``lora-sentiment``, its logits those of the training sentences.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import BertModel
 
 from verso_training.config import RecipeInvalid
-from verso_training.heads import backbone, sequences
+from verso_training.heads import backbone, lora, sequences
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.sequences import TextTokens
 from verso_training.heads.spans import distilled
@@ -48,10 +49,10 @@ def run(bench: Bench) -> Outcome:
     Raises:
         RecipeInvalid: there is no teacher yet.
     """
-    teacher = outcome.load(bench.work / "tasks", "lora")
+    teacher = outcome.load(bench.work / "tasks", "lora-sentiment")
     if teacher is None:
-        raise RecipeInvalid("expected the study `lora` before `distillation`: it is the teacher")
-    logits = np.asarray(teacher.arrays["sentiment_train"], np.float32)
+        raise RecipeInvalid("expected the study `lora-sentiment` first: its adapter is the teacher")
+    logits = _taught(bench)
     figures = {"teacher": teacher.figures["sentiment"]}
     arrays: dict[str, NDArray[np.generic]] = {}
     spent: dict[str, Spent] = {}
@@ -90,6 +91,16 @@ def losses(
     return of
 
 
+def _taught(bench: Bench) -> NDArray[np.float32]:
+    """The teacher's logits of the training sentences. Shape: (N, C)."""
+    base = backbone.load(bench.artifact)
+    bert = lora.adapt(base, rank=strategies.RANK, alpha=strategies.ALPHA)
+    module = SequenceClassifier(bert, classes=sets.SENTIMENTS)
+    lora.restore(module, load_file(strategies.weights(bench, "sentiment")))
+    module.train(mode=False)
+    return sequences.outputs(module, strategies.sentences(bench, base, "train"))[0]
+
+
 def _student(
     bench: Bench, teacher: NDArray[np.float32], *, weight: float, seed: int
 ) -> tuple[NDArray[np.float32], Spent]:
@@ -99,6 +110,6 @@ def _student(
     texts = strategies.sentences(bench, base, "train")
     rows = [Taught(t.ids, t.target, z) for t, z in zip(texts, teacher, strict=True)]
     task = Task("student", module, rows, losses(module, weight=weight), sets.SENTIMENTS, EPOCHS)
-    order = steps.one_task(task, seed=seed)
-    spent = steps.train(order, rates=steps.FULL, seed=seed, title=f"student {weight} {seed}")
+    title = f"student {weight} {seed}"
+    spent = steps.train(steps.one_task(task), rates=steps.FULL, seed=seed, title=title)
     return sequences.outputs(module, strategies.sentences(bench, base, "dev"))[0], spent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from verso_training.tasks import apart, distillation, strategies
+from verso_training.tasks import apart, distillation, frozen, strategies, studies
 from verso_training.tasks.outcome import Outcome
 from verso_training.tasks.strategies import Strategy
 
@@ -36,6 +36,7 @@ _GOALS = {
     "M7b": ("CLINC150, out of scope, AUROC", 98.0),
     "Banking": ("BANKING77, accuracy", 92.0),
 }
+_OF_ADAPTERS = {"M3": "similarity_dev_spearman", "M4": "duplicates", "M4b": "sentiment"}
 Found = Mapping[str, Outcome]
 
 
@@ -44,7 +45,7 @@ def section(found: Found) -> str:
     if not found:
         return ""
     parts = [_opening(found)]
-    makers = (_goals, _strategies, _apart, _intents, _distillation)
+    makers = (_goals, _strategies, _apart, _intents, _distillation, _missing)
     parts += [made for made in (maker(found) for maker in makers) if made]
     return "\n\n".join(parts) + "\n"
 
@@ -61,6 +62,10 @@ def kept(page: str) -> str:
     """The section of a page, to the next title of its rank; empty where it has none."""
     match = re.search(rf"^{re.escape(TITLE)}$.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return match.group(0) if match else ""
+
+
+def _times(epochs: int) -> str:
+    return "one epoch" if epochs == 1 else f"{epochs} epochs"
 
 
 def _wrapped(text: str) -> str:
@@ -82,6 +87,8 @@ def _opening(found: Found) -> str:
 
 def _goals(found: Found) -> str:
     reached = _reached(found)
+    if not reached:
+        return ""
     rows = ["| goal | asked | reached | |", "|---|---:|---:|---|"]
     for key, (name, asked) in _GOALS.items():
         if key in reached:
@@ -94,21 +101,24 @@ def _goals(found: Found) -> str:
 def _reached(found: Found) -> dict[str, float]:
     """The figure of the strategy that each goal is asked of: adapters, chosen beforehand."""
     values: dict[str, float] = {}
-    if lora := found.get(Strategy.LORA):
-        values["M3"] = lora.figures["similarity_dev_spearman"]
-        values["M4"], values["M4b"] = lora.figures["duplicates"], lora.figures["sentiment"]
+    if lora := strategies.joined(Strategy.LORA, found):
+        for key, name in _OF_ADAPTERS.items():
+            if name in lora.figures:
+                values[key] = lora.figures[name]
     if similar := found.get("apart"):
         values["M2"] = similar.figures["test"]
-    if clinc := found.get("intent_clinc150"):
+    if (clinc := found.get("intent_clinc150")) is not None:
         values["M7"] = clinc.figures[f"accuracy_{_classifier(clinc)}"]
         values["M7b"] = clinc.figures[f"auroc/{_signal(clinc)}"]
-    if banking := found.get("intent_banking77"):
+    if (banking := _of_intents(found, "intent_banking77")) is not None:
         values["Banking"] = banking.figures[f"accuracy_{_classifier(banking)}"]
     return values
 
 
 def _strategies(found: Found) -> str:
-    if not found.keys() & _NAMES.keys():
+    ours = {strategy: strategies.joined(strategy, found) for strategy in _NAMES}
+    untrained = _untrained(found)
+    if not untrained and not any(ours.values()):
         return ""
     epochs = ", ".join(str(count) for count in strategies.EPOCHS.values())
     lines = [
@@ -117,52 +127,52 @@ def _strategies(found: Found) -> str:
         _wrapped(
             "SST-5 (8,544 sentences, accuracy on dev), Quora (16,164 of 20,212 pairs at hand, no "
             "question of a test pair trained on; accuracy on 1,983) and STS-B (5,749 pairs, "
-            "Pearson on dev), pairs read together. Every row of ours does the same number of steps "
-            f"in all: {epochs} epochs. The paper's rows had a BERT of 110 M against 22 M here, ten "
-            "epochs, and 283,000 Quora pairs; its STS is split otherwise."
+            "Pearson on dev), pairs read together. What is trained on tokens does the same number "
+            f"of steps in every row, {epochs} epochs. The paper's rows had a BERT of 110 M against "
+            "22 M here, ten epochs, and 283,000 Quora pairs; its STS is split otherwise."
         ),
         "",
         "| strategy | SST-5 | Quora | STS-B | mean | minutes |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    if frozen := found.get("frozen"):
-        lines.append(_frozen(frozen.figures))
+    if untrained:
+        lines.append(_frozen(untrained))
     for strategy, name in _NAMES.items():
-        if part := found.get(strategy):
-            f = part.figures
-            lines.append(
-                f"| {name} | {f['sentiment']:.1f} | {f['duplicates']:.1f} "
-                f"| {f['similarity_dev']:.1f} | {f['mean']:.1f} | {part.minutes:.0f} |"
-            )
+        if part := ours[strategy]:
+            named = ("sentiment", "duplicates", "similarity_dev", "mean")
+            cells = (f"{part.figures[n]:.1f}" if n in part.figures else "" for n in named)
+            lines.append(f"| {name} | {' | '.join(cells)} | {part.minutes:.0f} |")
     for name, *values in _PAPER:
         lines.append(f"| *minBERT: {name}* | " + " | ".join(f"{v:.1f}" for v in values) + " | |")
     lines += ["", *_drops(found), *_beside(found)]
     return "\n".join(lines).rstrip()
 
 
-def _frozen(f: Mapping[str, float]) -> str:
-    def seeds(name: str) -> float:
-        return mean(f[key.format(seed)] for seed in range(3) for key in (name,))
+def _untrained(found: Found) -> dict[str, float]:
+    """The figures of the studies on stored vectors alone."""
+    names = [f"frozen-{name}" for name in strategies.EPOCHS]
+    return {k: v for name in names if name in found for k, v in found[name].figures.items()}
 
-    parts = [
-        seeds("sentiment_{}"),
-        seeds("duplicates_layers_{}"),
-        seeds("similarity_dev_layers_{}"),
-    ]
-    cells = " | ".join(f"{value:.1f}" for value in parts)
-    return f"| heads on stored vectors alone, mean of 3 seeds | {cells} | {mean(parts):.1f} | 0 |"
+
+def _frozen(f: Mapping[str, float]) -> str:
+    names = ("sentiment_{}", "duplicates_layers_{}", "similarity_dev_layers_{}")
+    seeds = [[f[key] for key in map(name.format, frozen.SEEDS) if key in f] for name in names]
+    cells = [f"{mean(values):.1f}" if values else "" for values in seeds]
+    whole = f"{mean(map(mean, seeds)):.1f}" if all(seeds) else ""
+    return f"| heads on stored vectors alone, mean of 3 seeds | {' | '.join(cells)} | {whole} | 0 |"
 
 
 def _drops(found: Found) -> list[str]:
     """What each strategy loses against one encoder a task, with its interval."""
-    if Strategy.FULL not in found:
-        return []
-    full = found[Strategy.FULL]
+    full = strategies.joined(Strategy.FULL, found)
     told = []
     for strategy in (Strategy.LORA, Strategy.ROUND_ROBIN, Strategy.SEQUENTIAL):
-        if part := found.get(strategy):
+        part = strategies.joined(strategy, found)
+        if part and full and "mean" in part.figures and "mean" in full.figures:
             gap = strategies.difference(part.arrays, full.arrays)
             told.append(f"{_NAMES[strategy]}: {gap.value:+.1f} [{gap.low:+.1f}, {gap.high:+.1f}]")
+    if not told:
+        return []
     text = (
         "Mean against a fine-tuned encoder a task, with 95 % bootstrap intervals over the reported "
         f"rows, one seed: {'; '.join(told)}. The paper's: LoRA -4.6, round robin -0.5, one after "
@@ -174,20 +184,24 @@ def _drops(found: Found) -> list[str]:
 def _beside(found: Found) -> list[str]:
     """Figures of the same runs that the table has no room for."""
     told = []
+    names = {
+        "similarity_dev_spearman": "STS-B dev, Spearman",
+        "similarity_test_spearman": "STS-B test, Spearman",
+        "similarity_test": "STS-B test, Pearson",
+        "duplicates_f1": "Quora, F1",
+    }
     for strategy in (Strategy.LORA, Strategy.FULL):
-        if part := found.get(strategy):
-            f = part.figures
-            told.append(
-                f"{_NAMES[strategy]}: STS-B Spearman {f['similarity_dev_spearman']:.1f} dev, "
-                f"{f['similarity_test_spearman']:.1f} test, Pearson {f['similarity_test']:.1f} "
-                f"test; Quora F1 {f['duplicates_f1']:.1f}"
-            )
-    if frozen := found.get("frozen"):
-        f = frozen.figures
-        told.append(
-            f"cosine of stored vectors, nothing trained: Quora {f['duplicates_cosine']:.1f}, STS-B "
-            f"Pearson {f['similarity_dev_cosine']:.1f} dev, {f['similarity_test_cosine']:.1f} test"
-        )
+        if part := strategies.joined(strategy, found):
+            known = [f"{t} {part.figures[n]:.1f}" for n, t in names.items() if n in part.figures]
+            told.append(f"{_NAMES[strategy]}: {', '.join(known)}")
+    f = _untrained(found)
+    cosines = {
+        "duplicates_cosine": "Quora",
+        "similarity_dev_cosine": "STS-B dev, Pearson",
+        "similarity_test_cosine": "STS-B test, Pearson",
+    }
+    if known := [f"{title} {f[name]:.1f}" for name, title in cosines.items() if name in f]:
+        told.append(f"cosine of stored vectors, nothing trained: {', '.join(known)}")
     return [_wrapped(f"From the same runs: {'; '.join(told)}.")] if told else []
 
 
@@ -200,15 +214,15 @@ def _apart(found: Found) -> str:
         _wrapped(
             "Spearman of the cosine of two int8 vectors, each made without seeing the other; an "
             "adapter trained with Sentence-BERT's cosine objective on STS-B's 5,749 pairs and "
-            f"5,303 of SemEval 2012-16, {apart.EPOCHS} epochs. The index vectors of the artifact "
-            "stay as they are. SICK was not trained on."
+            f"5,303 of SemEval 2012-16, {_times(apart.EPOCHS)}. The index vectors of the "
+            "artifact stay as they are. SICK was not trained on."
         ),
         "",
         "| vectors | STS-B dev | STS-B test | SICK test |",
         "|---|---:|---:|---:|",
     ]
-    if frozen := found.get("frozen"):
-        g = frozen.figures
+    if "frozen-similarity" in found:
+        g = found["frozen-similarity"].figures
         lines.append(
             f"| index vectors as stored | {g['similarity_dev_cosine_spearman']:.1f} "
             f"| {g['similarity_test_cosine_spearman']:.1f} | |"
@@ -221,8 +235,13 @@ def _apart(found: Found) -> str:
 
 def _classifier(part: Outcome) -> str:
     """The classifier with the best validation accuracy."""
-    names = {"adapter": "adapter", "both": "both", "vector": "vector_0"}
-    return names[max(names, key=lambda name: part.figures[f"validation_{name}"])]
+    known = [name for name in ("adapter", "both", "vector_0") if f"accuracy_{name}" in part.figures]
+    return max(known, key=lambda name: part.figures.get(f"validation_{name}", 0.0))
+
+
+def _of_intents(found: Found, name: str) -> Outcome | None:
+    """With its adapter, or from stored vectors alone."""
+    return found.get(name) or found.get(f"frozen-{name}")
 
 
 def _signal(part: Outcome) -> str:
@@ -231,7 +250,11 @@ def _signal(part: Outcome) -> str:
 
 def _intents(found: Found) -> str:
     named = {"intent_clinc150": "CLINC150", "intent_banking77": "BANKING77"}
-    parts = {title: found[name] for name, title in named.items() if name in found}
+    parts = {
+        title: part
+        for name, title in named.items()
+        if (part := _of_intents(found, name)) is not None
+    }
     if not parts:
         return ""
     lines = [
@@ -245,7 +268,9 @@ def _intents(found: Found) -> str:
     ]
     lines.append(_row("head on stored vectors, mean of 3 seeds", cells))
     for key, title in (("adapter", "adapter"), ("both", "both, geometric mean")):
-        lines.append(_row(title, [p.figures[f"accuracy_{key}"] for p in parts.values()]))
+        figures = [p.figures.get(f"accuracy_{key}") for p in parts.values()]
+        if any(value is not None for value in figures):
+            lines.append(_row(title, figures))
     if clinc := found.get("intent_clinc150"):
         chosen = _signal(clinc)
         names = [key.removeprefix("auroc/") for key in clinc.figures if key.startswith("auroc/")]
@@ -262,8 +287,16 @@ def _intents(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _row(title: str, cells: list[float]) -> str:
-    return f"| {title} | " + " | ".join(f"{value:.1f}" for value in cells) + " |"
+def _row(title: str, cells: Sequence[float | None]) -> str:
+    told = ("" if value is None else f"{value:.1f}" for value in cells)
+    return f"| {title} | {' | '.join(told)} |"
+
+
+def _missing(found: Found) -> str:
+    names = [f"`{name}`" for name in studies.STUDIES if name not in found]
+    if not names:
+        return ""
+    return _wrapped(f"Not done yet, for want of processor time: {', '.join(names)}.")
 
 
 def _distillation(found: Found) -> str:
@@ -275,7 +308,7 @@ def _distillation(found: Found) -> str:
         "",
         _wrapped(
             "Layers 1, 3 and 5 of the encoder, fine-tuned on SST-5, "
-            f"{distillation.EPOCHS} epochs, with the adapter above as teacher (temperature "
+            f"{_times(distillation.EPOCHS)}, with the adapter above as teacher (temperature "
             f"{distillation.TEMPERATURE}, weight {distillation.WEIGHT}) and without. "
             "QADistilBERT's student keeps 71.8 of its teacher's 76.6 F1 on SQuAD 2.0: 94 %."
         ),

@@ -82,9 +82,8 @@ class Spent:
     tokens: int
 
 
-def one_task(task: Task, *, seed: int) -> list[Task]:
-    """The order of steps of a task alone. The seed decides its batches, not their number."""
-    del seed
+def one_task(task: Task) -> list[Task]:
+    """The order of steps of a task alone."""
     return [task] * task.count()
 
 

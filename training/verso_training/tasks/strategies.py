@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from safetensors.torch import save_file
 from transformers import BertModel
 
 from verso_training.heads import backbone, lora, pairs, sequences
@@ -36,7 +37,7 @@ from verso_training.quality import pairsets
 from verso_training.quality.classification import Bench
 from verso_training.tasks import sets, steps
 from verso_training.tasks.outcome import Arrays, Outcome
-from verso_training.tasks.steps import Spent, Task
+from verso_training.tasks.steps import Task
 
 RANK, ALPHA = 16, 32.0
 MAX_TOKENS = 128
@@ -53,35 +54,57 @@ class Strategy(StrEnum):
     SEQUENTIAL = "sequential"
 
 
-def run(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
-    """Train the three tasks by a strategy and measure them."""
+def alone(bench: Bench, strategy: Strategy, *, name: str, seed: int = 0) -> Outcome:
+    """Train one task by itself and measure it; its own weights are kept beside the outcome."""
     base = backbone.load(bench.artifact)
-    arrays: dict[str, NDArray[np.generic]] = {}
-    spent: dict[str, Spent] = {}
-    if strategy in (Strategy.FULL, Strategy.LORA):
-        for name in EPOCHS:
-            base = backbone.load(bench.artifact)
-            task = _tasks(bench, base, _encoder(base, strategy), seed=seed)[name]
-            rates = steps.LORA if strategy is Strategy.LORA else steps.FULL
-            order = steps.one_task(task, seed=seed)
-            spent[name] = steps.train(order, rates=rates, seed=seed, title=f"{strategy} {name}")
-            arrays |= _measured(bench, base, {name: task.module})
-            if strategy is Strategy.LORA and isinstance(task.module, SequenceClassifier):
-                # For the students of ``distillation``, which have this adapter as their teacher.
-                shown = sentences(bench, base, "train")
-                arrays["sentiment_train"] = sequences.outputs(task.module, shown)[0]
+    task = _task(bench, base, _encoder(base, strategy), name=name, seed=seed)
+    rates = steps.LORA if strategy is Strategy.LORA else steps.FULL
+    order = steps.one_task(task)
+    study = f"{strategy}-{name}"
+    spent = steps.train(order, rates=rates, seed=seed, title=study)
+    arrays = _measured(bench, base, task)
+    if strategy is Strategy.LORA:
+        path = weights(bench, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(lora.state(task.module), path)
+    return Outcome(study, figures(arrays), arrays, {name: spent})
+
+
+def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
+    """Train the three tasks on one encoder and measure them."""
+    base = backbone.load(bench.artifact)
+    bert = _encoder(base, strategy)
+    tasks = [_task(bench, base, bert, name=name, seed=seed) for name in EPOCHS]
+    if strategy is Strategy.ROUND_ROBIN:
+        parts = {"together": steps.round_robin(tasks, seed=seed)}
     else:
-        tasks = _tasks(bench, base, _encoder(base, strategy), seed=seed)
-        if strategy is Strategy.ROUND_ROBIN:
-            parts = {"together": steps.round_robin([*tasks.values()], seed=seed)}
-        else:
-            parts = {name: steps.one_task(task, seed=seed) for name, task in tasks.items()}
-        for name, order in parts.items():
-            spent[name] = steps.train(
-                order, rates=steps.FULL, seed=seed, title=f"{strategy} {name}"
-            )
-        arrays |= _measured(bench, base, {name: task.module for name, task in tasks.items()})
+        parts = {task.name: steps.one_task(task) for task in tasks}
+    spent = {
+        name: steps.train(order, rates=steps.FULL, seed=seed, title=f"{strategy} {name}")
+        for name, order in parts.items()
+    }
+    arrays: dict[str, NDArray[np.generic]] = {}
+    for task in tasks:
+        arrays |= _measured(bench, base, task)
     return Outcome(str(strategy), figures(arrays), arrays, spent)
+
+
+def weights(bench: Bench, name: str) -> Path:
+    """Where the adapter of a task is kept."""
+    return bench.work / "tasks" / f"lora-{name}.safetensors"
+
+
+def joined(strategy: Strategy, found: Mapping[str, Outcome]) -> Outcome | None:
+    """What was found of a strategy: one outcome, or those of its tasks taken together."""
+    if strategy not in (Strategy.FULL, Strategy.LORA):
+        return found.get(strategy)
+    parts = [found[f"{strategy}-{name}"] for name in EPOCHS if f"{strategy}-{name}" in found]
+    if not parts:
+        return None
+    arrays = {key: values for part in parts for key, values in part.arrays.items()}
+    spent = {key: values for part in parts for key, values in part.spent.items()}
+    one = parts[0]
+    return Outcome(str(strategy), figures(arrays), arrays, spent, one.machine, one.date)
 
 
 def _encoder(base: Backbone, strategy: Strategy) -> BertModel:
@@ -91,22 +114,21 @@ def _encoder(base: Backbone, strategy: Strategy) -> BertModel:
     return base.bert
 
 
-def _tasks(bench: Bench, base: Backbone, bert: BertModel, *, seed: int) -> dict[str, Task]:
-    """The tasks on one encoder, whose weights they share."""
+def _task(bench: Bench, base: Backbone, bert: BertModel, *, name: str, seed: int) -> Task:
+    """A task on an encoder, which it may share with others."""
     torch.manual_seed(seed)
-    classifier = SequenceClassifier(bert, classes=sets.SENTIMENTS)
-    quora, sts = CrossEncoder(bert), CrossEncoder(bert)
-    even = torch.ones(sets.SENTIMENTS)
-    texts = sentences(bench, base, "train")
-    asked = _read_together(base, sets.duplicates(bench.data)[RowSplit.TRAIN])
-    alike = _read_together(base, pairsets.stsb(bench.data, "train"))
-    made = (
-        Task("sentiment", classifier, texts, sequences.losses(classifier, even), sets.SENTIMENTS,
-             EPOCHS["sentiment"]),
-        Task("duplicates", quora, asked, pairs.losses(quora), 2, EPOCHS["duplicates"]),
-        Task("similarity", sts, alike, pairs.losses(sts), 2, EPOCHS["similarity"]),
-    )  # fmt: skip
-    return {task.name: task for task in made}
+    epochs = EPOCHS[name]
+    if name == "sentiment":
+        module = SequenceClassifier(bert, classes=sets.SENTIMENTS)
+        losses = sequences.losses(module, torch.ones(sets.SENTIMENTS))
+        texts = sentences(bench, base, "train")
+        return Task(name, module, texts, losses, sets.SENTIMENTS, epochs)
+    shown = {
+        "duplicates": lambda: sets.duplicates(bench.data)[RowSplit.TRAIN],
+        "similarity": lambda: pairsets.stsb(bench.data, "train"),
+    }[name]()
+    scorer = CrossEncoder(bert)
+    return Task(name, scorer, _read_together(base, shown), pairs.losses(scorer), 2, epochs)
 
 
 def sentences(bench: Bench, base: Backbone, part: str) -> list[TextTokens]:
@@ -119,24 +141,28 @@ def _read_together(base: Backbone, rows: list[Pair]) -> list[PairTokens]:
     return pairs.tokenised(rows, base.tokenizer, max_tokens=MAX_TOKENS)
 
 
-def _measured(bench: Bench, base: Backbone, modules: Mapping[str, nn.Module]) -> Arrays:
-    """Predictions and targets of each task's reported rows."""
-    found: dict[str, NDArray[np.generic]] = {}
-    if isinstance(classifier := modules.get("sentiment"), SequenceClassifier):
+def _measured(bench: Bench, base: Backbone, task: Task) -> dict[str, NDArray[np.generic]]:
+    """Predictions and targets of a task's reported rows."""
+    if isinstance(task.module, SequenceClassifier):
         texts = sentences(bench, base, "dev")
-        found["sentiment_dev"] = sequences.outputs(classifier, texts)[0]
-        found["sentiment_dev_gold"] = np.array([text.target for text in texts])
-    if isinstance(scorer := modules.get("duplicates"), CrossEncoder):
-        rows = sets.duplicates(bench.data)[RowSplit.TEST]
-        found |= _scored(scorer, base, rows, name="duplicates_test")
-    if isinstance(scorer := modules.get("similarity"), CrossEncoder):
-        for part in ("dev", "test"):
-            rows = pairsets.stsb(bench.data, part)
-            found |= _scored(scorer, base, rows, name=f"similarity_{part}")
+        return {
+            "sentiment_dev": sequences.outputs(task.module, texts)[0],
+            "sentiment_dev_gold": np.array([text.target for text in texts]),
+        }
+    assert isinstance(task.module, CrossEncoder)
+    if task.name == "duplicates":
+        asked = sets.duplicates(bench.data)[RowSplit.TEST]
+        return _scored(task.module, base, asked, name="duplicates_test")
+    found: dict[str, NDArray[np.generic]] = {}
+    for part in ("dev", "test"):
+        alike = pairsets.stsb(bench.data, part)
+        found |= _scored(task.module, base, alike, name=f"similarity_{part}")
     return found
 
 
-def _scored(module: CrossEncoder, base: Backbone, rows: list[Pair], *, name: str) -> Arrays:
+def _scored(
+    module: CrossEncoder, base: Backbone, rows: list[Pair], *, name: str
+) -> dict[str, NDArray[np.generic]]:
     return {
         name: pairs.scores(module, _read_together(base, rows)),
         f"{name}_gold": np.array([row.score for row in rows]),
@@ -144,24 +170,26 @@ def _scored(module: CrossEncoder, base: Backbone, rows: list[Pair], *, name: str
 
 
 def figures(arrays: Arrays) -> dict[str, float]:
-    """Accuracies, correlations and their mean as the paper takes it, in percent."""
-    sentiment = arrays["sentiment_dev"].argmax(-1) == arrays["sentiment_dev_gold"]
-    asked, truth = (
-        np.asarray(arrays[name], np.float64) >= 0.5
-        for name in ("duplicates_test", "duplicates_test_gold")
-    )
-    found = {
-        "sentiment": 100 * float(sentiment.mean()),
-        "duplicates": 100 * float((asked == truth).mean()),
-        "duplicates_f1": 100 * 2 * float((asked & truth).sum()) / float(asked.sum() + truth.sum()),
-    }
+    """Accuracies and correlations of what is there, in percent; with all, the paper's mean."""
+    found: dict[str, float] = {}
+    if "sentiment_dev" in arrays:
+        right = arrays["sentiment_dev"].argmax(-1) == arrays["sentiment_dev_gold"]
+        found["sentiment"] = 100 * float(right.mean())
+    if "duplicates_test" in arrays:
+        said, truth = (
+            np.asarray(arrays[name], np.float64) >= 0.5
+            for name in ("duplicates_test", "duplicates_test_gold")
+        )
+        found["duplicates"] = 100 * float((said == truth).mean())
+        found["duplicates_f1"] = 200 * float((said & truth).sum()) / float(said.sum() + truth.sum())
     for part in ("dev", "test"):
-        scores = np.asarray(arrays[f"similarity_{part}"], np.float64)
-        gold = np.asarray(arrays[f"similarity_{part}_gold"], np.float64)
-        found[f"similarity_{part}"] = 100 * float(np.corrcoef(scores, gold)[0, 1])
-        found[f"similarity_{part}_spearman"] = 100 * pairs.spearman(scores, gold)
-    parts = ("sentiment", "duplicates", "similarity_dev")
-    return found | {"mean": float(np.mean([found[name] for name in parts]))}
+        if f"similarity_{part}" in arrays:
+            scores = np.asarray(arrays[f"similarity_{part}"], np.float64)
+            gold = np.asarray(arrays[f"similarity_{part}_gold"], np.float64)
+            found[f"similarity_{part}"] = 100 * float(np.corrcoef(scores, gold)[0, 1])
+            found[f"similarity_{part}_spearman"] = 100 * pairs.spearman(scores, gold)
+    parts = [found[name] for name in ("sentiment", "duplicates", "similarity_dev") if name in found]
+    return found | ({"mean": float(np.mean(parts))} if len(parts) == 3 else {})
 
 
 def difference(one: Arrays, other: Arrays, *, rounds: int = 500) -> Interval:

@@ -10,16 +10,27 @@ from verso_training.tasks import apart, distillation, frozen, intents, outcome, 
 from verso_training.tasks.outcome import Outcome
 from verso_training.tasks.strategies import Strategy
 
+
+def _alone(strategy: Strategy) -> dict[str, Callable[[Bench], Outcome]]:
+    return {
+        f"{strategy}-{name}": partial(strategies.alone, strategy=strategy, name=name)
+        for name in strategies.EPOCHS
+    }
+
+
 STUDIES: dict[str, Callable[[Bench], Outcome]] = {
-    "lora": partial(strategies.run, strategy=Strategy.LORA),
+    "frozen-sentiment": frozen.sentiment,
+    "frozen-duplicates": frozen.duplicates,
+    "frozen-similarity": frozen.similarity,
+    "frozen-intent_banking77": partial(intents.from_vectors, name="intent_banking77"),
+    **_alone(Strategy.LORA),
     "intent_clinc150": partial(intents.run, name="intent_clinc150"),
     "apart": apart.run,
-    "full": partial(strategies.run, strategy=Strategy.FULL),
-    "round_robin": partial(strategies.run, strategy=Strategy.ROUND_ROBIN),
+    **_alone(Strategy.FULL),
+    "round_robin": partial(strategies.together, strategy=Strategy.ROUND_ROBIN),
     "intent_banking77": partial(intents.run, name="intent_banking77"),
     "distillation": distillation.run,
-    "frozen": frozen.run,
-    "sequential": partial(strategies.run, strategy=Strategy.SEQUENTIAL),
+    "sequential": partial(strategies.together, strategy=Strategy.SEQUENTIAL),
 }
 
 

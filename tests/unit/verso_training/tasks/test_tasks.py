@@ -93,7 +93,7 @@ def test_round_robin_takes_as_many_steps_as_the_tasks_alone() -> None:
         task("large", SequenceClassifier(shared, classes=2), 200),
         task("small", SequenceClassifier(shared, classes=2), 40),
     ]
-    alone = sum(len(steps.one_task(t, seed=0)) for t in tasks)
+    alone = sum(len(steps.one_task(t)) for t in tasks)
     order = [t.name for t in steps.round_robin(tasks, seed=0)]
     assert alone <= len(order) < alone + 2
     first, last = Counter(order[: len(order) // 2]), Counter(order[len(order) // 2 :])
@@ -131,7 +131,7 @@ def test_tasks_on_one_encoder_train_it_and_their_own_layers() -> None:
 def test_the_same_seed_gives_the_same_weights() -> None:
     def trained() -> Tensor:
         one = task("one", SequenceClassifier(bert(), classes=2), 40)
-        steps.train(steps.one_task(one, seed=3), rates=steps.LORA, seed=3, title="one")
+        steps.train(steps.one_task(one), rates=steps.LORA, seed=3, title="one")
         found: Tensor = one.module.get_parameter("out.weight")
         return found
 
@@ -231,15 +231,23 @@ def test_an_outcome_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_the_page_gets_its_section_anew_and_keeps_the_others() -> None:
     figures = strategies.figures(arrays(0.1))
-    found = {name: outcome(name, figures) for name in ("lora", "full")}
+    parts = {"sentiment": "sentiment_dev", "duplicates": "duplicates_", "similarity": "similarity_"}
+    found = {}
+    for strategy, (name, start) in itertools.product(("lora", "full"), parts.items()):
+        own = {key: values for key, values in arrays(0.1).items() if key.startswith(start)}
+        made = Outcome(name, strategies.figures(own), own, {name: Spent(60.0, 10, 1000)})
+        found[f"{strategy}-{name}"] = made
     first = page.section(found)
-    assert f"{figures['sentiment']:.1f}" in first
+    row = " | ".join(
+        f"{figures[k]:.1f}" for k in ("sentiment", "duplicates", "similarity_dev", "mean")
+    )
+    assert f"| {row} | 3 |" in first
     assert "+0.0 [+0.0, +0.0]" in first
     once = page.replaced("# Page\n\n## One\n\ntext\n\n## Two\n", first)
     assert page.replaced(once, first) == once
     assert page.kept(once) == first
     between = once.replace("## Two\n", "") + "\n## Two\n"
-    again = page.replaced(between, page.section({"lora": found["lora"]}))
+    again = page.replaced(between, page.section({"lora-sentiment": found["lora-sentiment"]}))
     assert again.startswith("# Page\n\n## One\n\ntext\n")
     assert again.endswith("## Two\n")
     assert "[+0.0, +0.0]" not in again
