@@ -37,7 +37,7 @@ test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short
 	$(BIN)/pytest
 
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
-	CRASH_PLACES=all POWER_CUTS=10 $(BIN)/pytest tests/chaos
+	CRASH_PLACES=all POWER_CUTS=10 NETWORK_ROUNDS=20 $(BIN)/pytest tests/chaos
 	PYTHONPATH=. $(BIN)/python -m tests.chaos.storm --faults $(FAULTS)
 
 lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files

@@ -31,7 +31,7 @@ from traffic import Route, send
 from verso_standalone.stack import Stack, find_artifact, usable_cores
 
 _LONGEST, _TEXTS, _WARM_S = 160, 256, 5
-_WAITS = ("wait", "_wait", "_try_wait", "select", "poll", "accept", "recv_into")
+_WAITS = ("wait", "_wait", "_try_wait", "select", "poll", "accept", "_read", "serve_forever")
 _PARTS = {
     "verso_worker": "worker",
     "verso_worker.engine": "engine",

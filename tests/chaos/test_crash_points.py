@@ -21,14 +21,13 @@ COUNT = 12
 _LOST_S = 120.0
 _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _WORK = [name for name in PLACES if name not in _RELEASES]
-# One of each kind of process. A worker that dies again and again is started ever later, so all of
-# them take minutes: ``make chaos`` asks for that.
+# One on each side of the vector store's socket. A worker that dies again and again is started ever
+# later, so all of them take minutes: ``make chaos`` asks for that.
 _ALL = os.environ.get("CRASH_PLACES") == "all"
 _CHOSEN = (
     _WORK
     if _ALL
     else [
-        "a job is accepted, unanswered",
         "points are applied, not flushed",
         "vectors are put, patches are not",
     ]
