@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 
-from verso_core import heads
+from verso_core import heads, manifest, registry
 from verso_core.errors import Cancelled, DiskFull, HeadInvalid
 from verso_core.heads import Reads
 from verso_training import graphs
@@ -20,12 +20,14 @@ from verso_training.heads import (
     fitting,
     graph,
     lora,
+    reader,
     recipe,
     sequences,
     shipping,
+    start,
     training,
 )
-from verso_training.heads.modules import SequenceClassifier, SpanReader
+from verso_training.heads.modules import CrossEncoder, SequenceClassifier, SpanReader
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance
 from verso_training.heads.spans import SpanHead, SpanLayers
@@ -156,12 +158,12 @@ def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:
     for module in bert.modules():
         if isinstance(module, lora.LoraLinear):
             torch.nn.init.normal_(module.lora_b, std=0.05)
-    reader = SpanReader(bert, SpanHead(SpanLayers.GELU_4_SKIP, width=base.width)).eval()
+    spans = SpanReader(bert, SpanHead(SpanLayers.GELU_4_SKIP, width=base.width)).eval()
     ids = torch.randint(5, 100, (3, 9))
     mask, types = torch.ones_like(ids), torch.zeros_like(ids)
     mask[1, 6:], types[:, 4:] = 0, 1
     written = graph.write(
-        reader,
+        spans,
         tmp_path / "head.onnx",
         reads=Reads.TOKEN_PAIR,
         outputs=("start", "end"),
@@ -180,5 +182,31 @@ def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:
     turned = np.negative(values[words].astype(np.float32))
     wrong = graph.session(written.path, values | {words: turned}).run(None, feeds)[0]
     with torch.inference_mode():
-        assert right == pytest.approx(reader(ids, mask, types)[0].numpy(), abs=5e-3)
+        assert right == pytest.approx(spans(ids, mask, types)[0].numpy(), abs=5e-3)
     assert np.abs(right - wrong).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["qa", "pairs"])
+def test_the_heads_that_ship_can_be_gone_on_from(name: str) -> None:
+    """Read back from its graph, a head gives what its golden samples say."""
+    models = TINY.parents[2] / "models"
+    artifact = registry.resolve(models)
+    space = manifest.load(artifact).manifest.space.id
+    folder = registry.head(models, name)
+    found, base = start.load(folder, space=space), backbone.load(artifact)
+    module: torch.nn.Module
+    if name == "qa":
+        answer = start.shaped(recipe.AnswerConfig(), found)
+        module = reader.Reader(base, answer).only(answer.layers)
+    else:
+        score = start.shaped(recipe.ScoreConfig(), found)
+        module = CrossEncoder(lora.adapt(base, rank=score.rank, alpha=score.alpha))
+    found.restore(module)
+    module.eval()
+    for line in (folder / heads.GOLDEN).read_text().splitlines()[:3]:
+        golden = json.loads(line)
+        names = graph.INPUTS[Reads.TOKEN_PAIR]
+        with torch.inference_mode():
+            given = module(*(torch.tensor([golden["inputs"][one]]) for one in names))
+        for value, expected in zip(given, golden["outputs"].values(), strict=True):
+            assert value[0].numpy() == pytest.approx(np.array(expected), abs=1e-3)

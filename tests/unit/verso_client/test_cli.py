@@ -39,6 +39,25 @@ def test_a_broken_json_line_is_named_by_its_place(tmp_path: Path) -> None:
     assert "a.jsonl:2" in result.stderr
 
 
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_file_that_holds_no_questions_is_told_before_it_is_sent(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "questions.json"
+    path.write_text(content, encoding="ascii")
+    asked = ["train", "head", "manual", "--task", "answer", "--data", str(path)]
+    result = CliRunner().invoke(cli.app, [*NOWHERE, *asked])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("training_data_invalid: expected a JSON")
+
+
+def test_only_a_head_that_classifies_is_trained_on_a_collection() -> None:
+    asked = ["train", "head", "manual", "--task", "answer", "-c", "logs", "--label-key", "kind"]
+    result = CliRunner().invoke(cli.app, [*NOWHERE, *asked])
+    assert result.exit_code == 2
+    assert "--data" in result.stderr
+
+
 def test_wrong_usage_is_status_2() -> None:
     assert CliRunner().invoke(cli.app, [*NOWHERE, "reconstruct"]).exit_code == 2
     assert (
