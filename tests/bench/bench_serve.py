@@ -4,7 +4,7 @@ One run, one machine, the same texts, the same model files, one way after anothe
 
 - *bare graph*: the encoder in this process, nothing but tokenising and ``session.run``: one text
   after another, and in length-sorted batches of the engine's own budget;
-- *Verso*: a platform of its own (``verso up``) over HTTP, one text a request by 1, 8 and 64
+- *Verso*: a platform of its own (``verso up``) over HTTP, one text a request by 1, 8, 64 and 256
   callers; a bulk embed; a bulk ingest (encode, code against the vector, store, commit); all those
   texts read back, once from the stores and once more as texts that were read lately;
 - *FastAPI + ONNX*: one request is one run of the graph, no queue and no batching;
@@ -21,6 +21,7 @@ callers and servers share the cores.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import sys
@@ -43,7 +44,8 @@ from verso_client import Client, Document
 from verso_core import manifest
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 
-_CALLERS = (1, 8, 64)
+_CALLERS = (1, 8, 64, 256)
+_EACH = 4  # requests of a caller, at least: the first and the last ones meet fewer others
 _WARM = 32
 _PAGE = 64
 
@@ -74,8 +76,13 @@ class Bench:
         ask(self.single[:_WARM], 8)
         costs = Costs()
         for callers in _CALLERS:
+            asked = list(
+                itertools.islice(
+                    itertools.cycle(self.single), max(len(self.single), _EACH * callers)
+                )
+            )
             costs.spent()
-            traffic = ask(self.single, callers)
+            traffic = ask(asked, callers)
             self._add(way, traffic, costs.spent(), callers=callers, memory=costs.memory_bytes())
 
     def bulk(self, way: str, run: Callable[[Sequence[str]], None]) -> None:
