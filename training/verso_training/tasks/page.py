@@ -258,7 +258,7 @@ def _intents(found: Found) -> str:
     if not parts:
         return ""
     lines = [
-        "### Intents with an adapter",
+        "### Intents: vectors and adapters",
         "",
         "| accuracy, % | " + " | ".join(parts) + " |",
         "|---|" + "---:|" * len(parts),
