@@ -326,6 +326,11 @@ def _write(models: Path, registry: Registry) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(models / REGISTRY_NAME)
+        folder = os.open(models, os.O_RDONLY | os.O_DIRECTORY)  # a power cut must not undo the name
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as exc:
         draft.unlink(missing_ok=True)
         raise DiskFull(f"{models / REGISTRY_NAME} cannot be written: {exc.strerror}") from exc
