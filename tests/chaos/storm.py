@@ -41,6 +41,8 @@ from verso_core.jobs import Kind, Queue, Status
 PARTS = ("worker", "engine", "shard", "keeper", "gateway", "valkey")
 _LOST_S = 300.0
 """Recovery that takes longer than this is no recovery."""
+_REST_S = 60.0
+"""A job that has not ended so long after the last caller left is lost: some leases and pauses."""
 _SETTINGS = {
     "VERSO_SETTLE_S": "0.1",
     "VERSO_RAW_GRACE_S": "0",
@@ -150,7 +152,7 @@ def judge(platform: Platform, journal: Journal) -> dict[str, Any]:
             ended = client.wait(job, timeout_s=_LOST_S)
             if ended.status is not Status.SUCCEEDED or ended.ok != ended.items:
                 broken.append(f"{job} ended as {ended.status}, {ended.failed} failed")
-        states = _states(ledger)
+        states = _at_rest(ledger)
         twice = _twice(ledger, states, journal)
         platform.await_verified(COLLECTION, len(journal.stored), timeout_s=_LOST_S)
         documents = client.stats(COLLECTION).documents
@@ -179,6 +181,20 @@ def judge(platform: Platform, journal: Journal) -> dict[str, Any]:
 def _texts(client: Client, documents: list[str]) -> Iterator[StoredText]:
     for start in range(0, len(documents), 64):
         yield from client.reconstruct(documents[start : start + 64], collection=COLLECTION)
+
+
+def _at_rest(ledger: Any) -> dict[str, tuple[str, str]]:
+    """Give kind and state of every job, once all have ended or should have.
+
+    Nobody waits any more for the job of a call that was cut off and made again. It ends when the
+    lease of whoever died with it does.
+    """
+    until = time.monotonic() + _REST_S
+    while True:
+        states = _states(ledger)
+        if all(Status(st).terminal for _, st in states.values()) or time.monotonic() > until:
+            return states
+        time.sleep(0.5)
 
 
 def _states(ledger: Any) -> dict[str, tuple[str, str]]:
