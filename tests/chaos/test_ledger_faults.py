@@ -183,7 +183,7 @@ def test_what_was_acknowledged_before_the_power_went_is_there_when_it_is_back(
         server.pause()
         known = list(acknowledged)
         copy = tmp_path / f"cut-{cut_number}"
-        shutil.copytree(server._folder, copy)
+        shutil.copytree(server.folder, copy)
         server.resume()
         second = type(server)(valkey_binary, copy, {"dir": str(copy)})
         found = Ledger.from_url(second.url)
