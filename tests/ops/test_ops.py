@@ -30,6 +30,8 @@ PROCESSES = [*GATEWAYS, *WORKERS, "keeper", "trainer"]
 DOCUMENTS = 240
 SEARCHES = 30
 EMBEDS = 40
+SCRAPED_S = 6.0
+"""Time in which Prometheus has surely seen every process, seconds."""
 CLASSIFIED = 40
 # Words that no log may hold: part of every text, of every query, of metadata.
 SECRETS = ("quetzalcoatl", "xylographer", "zugzwang")
@@ -86,6 +88,8 @@ def train(verso: Client) -> None:
         if promoted:
             verso.promote("shift")
     for n in range(CLASSIFIED):
+        if n == CLASSIFIED // 2:
+            time.sleep(SCRAPED_S)  # the rate of a counter is known from its second scrape on
         [one] = verso.classify("shift", texts=[f"{SECRETS[1]} by telephone, number {n}"])
         assert one.heads[0].head == "shift"
 
