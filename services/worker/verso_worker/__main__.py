@@ -21,6 +21,7 @@ from typing import Any
 
 from celery.signals import worker_shutting_down
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from redis import Redis
 
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
@@ -66,27 +67,14 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         )
         run.mkdir(parents=True, exist_ok=True)
         client = connect(settings.redis_url)
-        ledger = Ledger(client)
-        stack.callback(ledger.close)
-        check_durability(client)
-        mark = Mark(settings.data, Guard(client), unclean=ledger.scrub_recent)
-        mark.look()
-        mark.start()
-        stack.callback(mark.stop)
+        ledger = _ledger(settings, client, stack)
         vectors = stack.enter_context(_vectors(settings, run))
         shelf = Shelf(
             settings.data / "artifacts", run, threads=settings.threads, device=settings.device
         )
         stack.callback(shelf.close)
         metrics = Metrics(registry)
-        files = FileScrub(
-            [settings.data / name for name in KEPT_NAMES],
-            [settings.models],
-            counts=metrics,
-            every_s=settings.files_every_s,
-        )
-        files.start()
-        stack.callback(files.stop)
+        _scrub_files(settings, metrics, stack)
         heads = HeadShelf(settings.models, shelf, tell=metrics.compared)
         follower = Follower(
             settings.models,
@@ -118,33 +106,16 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         stack.callback(follower.stop)
         heads.start()
         stack.callback(heads.stop)
-        desk = Desk(
-            ledger,
-            pipeline,
-            heart,
-            metrics,
+        trials = Trials(shelf, metrics, make=make, withdraw=follower.withdraw)
+        desk = _desk(
+            settings,
+            client,
+            ledger=ledger,
+            pipeline=pipeline,
+            heart=heart,
+            metrics=metrics,
             owner=owner,
-            hands={
-                Queue.INTERACTIVE: settings.interactive_slices,
-                Queue.BULK: settings.bulk_slices,
-                Queue.SCRUB: settings.scrub_slices,
-            },
-            lease_s=settings.lease_s,
-            settle_s=settings.settle_s,
-            raw_grace_s=settings.raw_grace_s,
-            results=ResultFiles(
-                settings.results,
-                inline_bytes=settings.result_inline_bytes,
-                floor_bytes=settings.free_floor_mib << 20,
-            ),
-            ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
-            linger_s=settings.linger_s,
-            trials=Trials(
-                shelf,
-                metrics,
-                make=make,
-                withdraw=follower.withdraw,
-            ),
+            trials=trials,
         )
         if settings.metrics_port:
             ProcessCollector(registry=registry)
@@ -153,6 +124,66 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             )
             _serve_metrics(settings.metrics_port, registry, stack)
         yield desk
+
+
+def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
+    """Open the ledger, and see to it that it has not gone back."""
+    ledger = Ledger(client)
+    stack.callback(ledger.close)
+    check_durability(client)
+    mark = Mark(settings.data, Guard(client), unclean=ledger.scrub_recent)
+    mark.look()
+    mark.start()
+    stack.callback(mark.stop)
+    return ledger
+
+
+def _scrub_files(settings: WorkerSettings, metrics: Metrics, stack: ExitStack) -> None:
+    """Have the files of artifacts and heads hashed again and again."""
+    files = FileScrub(
+        [settings.data / name for name in KEPT_NAMES],
+        [settings.models],
+        counts=metrics,
+        every_s=settings.files_every_s,
+    )
+    files.start()
+    stack.callback(files.stop)
+
+
+def _desk(
+    settings: WorkerSettings,
+    client: Redis,
+    *,
+    ledger: Ledger,
+    pipeline: Pipeline,
+    heart: Heart,
+    metrics: Metrics,
+    owner: str,
+    trials: Trials,
+) -> Desk:
+    return Desk(
+        ledger,
+        pipeline,
+        heart,
+        metrics,
+        owner=owner,
+        hands={
+            Queue.INTERACTIVE: settings.interactive_slices,
+            Queue.BULK: settings.bulk_slices,
+            Queue.SCRUB: settings.scrub_slices,
+        },
+        lease_s=settings.lease_s,
+        settle_s=settings.settle_s,
+        raw_grace_s=settings.raw_grace_s,
+        results=ResultFiles(
+            settings.results,
+            inline_bytes=settings.result_inline_bytes,
+            floor_bytes=settings.free_floor_mib << 20,
+        ),
+        ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
+        linger_s=settings.linger_s,
+        trials=trials,
+    )
 
 
 def _serve_metrics(port: int, registry: CollectorRegistry, stack: ExitStack) -> None:
