@@ -14,8 +14,13 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import settings
 
 from verso_core import manifest
+
+# No test is timed: the first example of a codec may have to wait for its kernel to be compiled.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 FLAGS = {
     "bind": "127.0.0.1",
