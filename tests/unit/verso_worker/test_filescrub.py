@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -104,5 +105,8 @@ def test_a_damaged_manifest_is_a_corrupt_folder(own: Path, foreign: Path, name: 
 
 def test_a_pass_is_over_when_it_is_told_to_stop(own: Path) -> None:
     scrub = FileScrub([own], [], counts=Tally(), every_s=3600.0)
+    before = set(threading.enumerate())
     scrub.start()
+    assert set(threading.enumerate()) > before
     scrub.stop()
+    assert set(threading.enumerate()) <= before

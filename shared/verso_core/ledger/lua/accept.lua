@@ -69,7 +69,8 @@ local waiting = redis.call('EXISTS', K.turns .. queue)
 
 -- Where the queue is idle, a hand that stands in line is given the slice at once, under a lease as if
 -- it had claimed it: it need not ask. Where others run, what comes gathers meanwhile to be claimed
--- together, which costs an engine less. One that nobody hears for is gone. What it is told stands in forms.given.
+-- together, which costs an engine less. A hand that nobody hears for is gone, and the next is tried.
+-- forms.given reads what it is told.
 local function given(sid, n, payload)
   local told = not staged and #payload <= P.told_bytes
   while true do
