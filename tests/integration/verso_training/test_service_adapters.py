@@ -104,9 +104,10 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     record = bench.ledger.job(job_id)
     assert (record.status, record.attempts) == (Status.SUCCEEDED, 2), record.error
     [item] = Result.unpack(bench.ledger.result(job_id) or b"").items
-    # What is told is told every ten steps: the second attempt did not begin at the first of them.
+    # Every tenth step is told: an attempt that had begun anew would have told of the tenth. One
+    # that was killed near its end may have had no tenth step left.
     shares = [row["share"] for row in item["history"] if "loss" in row.get("metrics", {})]
-    assert shares[0] > 0.2
+    assert all(share > 0.2 for share in shares)
     loaded = heads.load(registry.head(bench.models, "manual", Channel.CANARY)).head
     assert (loaded.task, loaded.version) == (Task.ANSWER, item["version"])
     assert loaded.calibration.null_threshold is not None
