@@ -25,10 +25,12 @@ FORBIDDEN = {
     "gateway": ("numpy", "onnxruntime", "qdrant_client", "torch", "tokenizers"),
     "keeper": ("numpy", "onnxruntime", "qdrant_client", "fastapi", "torch"),
     "worker": ("fastapi", "torch", "transformers"),
+    "worker-gpu": ("fastapi", "torch", "transformers"),
     "trainer": ("fastapi", "qdrant_client", "celery"),
 }
-ENTRY = {"trainer": "verso_training.service.__main__"}
-DOCKERFILES = {"trainer": "training/Dockerfile"}
+ENTRY = {"trainer": "verso_training.service.__main__", "worker-gpu": "verso_worker.__main__"}
+DOCKERFILES = {"trainer": "training/Dockerfile", "worker-gpu": "services/worker/Dockerfile"}
+EXTRAS = {"worker-gpu": "worker-gpu"}
 EMBED = """
 from pathlib import Path
 from verso_core import manifest, registry
@@ -65,6 +67,8 @@ class Builder:
         seen = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
         if name == "trainer" and (wheels := os.environ.get("VERSO_IMAGE_WHEELS")):
             seen += ["--volume", f"{wheels}:{wheels}:ro", "--build-arg", f"PIP_FIND_LINKS={wheels}"]
+        if name in EXTRAS:
+            seen += ["--build-arg", f"EXTRA={EXTRAS[name]}"]
         self.call(
             "bud", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={BASE}",
             *seen, "--file", DOCKERFILES.get(name, f"services/{name}/Dockerfile"),
@@ -116,7 +120,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     builder.call("rmi", "--all", "--force", check=False)
 
 
-@pytest.fixture(scope="session", params=["gateway", "keeper", "worker", "trainer"])
+@pytest.fixture(scope="session", params=["gateway", "keeper", "worker", "worker-gpu", "trainer"])
 def image(request: pytest.FixtureRequest, builder: Builder) -> str:
     """One image after the other, built."""
     builder.build(request.param)
@@ -153,6 +157,6 @@ def test_an_image_runs_holds_no_forbidden_library_and_no_installer(
         assert "COLLECTION" in builder.run(tag, "verso", "migrate", "--help").upper()
     if image == "trainer":
         assert "prepare" in builder.run(tag, "python", "-m", "verso_training", "--help")
-    if image == "worker":
+    if image in ("worker", "worker-gpu"):  # the latter without a GPU: the CPU does its work
         assert "--socket" in builder.run(tag, "python", "-m", "verso_worker.engine", "--help")
         assert builder.run(tag, "python", "-c", EMBED).split() == ["1", "1.0"]
