@@ -14,13 +14,14 @@ from tests.e2e.conftest import ARTIFACT, Platform
 
 from verso_client import Client, Document, StoredText
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Status
+from verso_core.jobs import Precision, Status
 from verso_core.registry import Channel, assign, read
 
 COUNT = 12
 _LOST_S = 120.0
 _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
-_WORK = [name for name in PLACES if name not in _RELEASES]
+_DELETED = "a collection is deleted, its vectors are there"
+_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED)]
 # One on each side of the vector store's socket. A worker that dies again and again is started ever
 # later, so all of them take minutes: ``make chaos`` asks for that.
 _ALL = os.environ.get("CRASH_PLACES") == "all"
@@ -117,6 +118,33 @@ def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
         assert text.error.code == DocumentUnknown.code
     assert_one_end(shot.platform, jobs)
     client.delete_collection(collection)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not _ALL, reason="makes a worker die once more: make chaos")
+def test_a_worker_that_ends_while_it_deletes_a_collection_leaves_nothing_of_it(
+    shot: Shot, client: Client
+) -> None:
+    texts = {f"gone/{n}": text_of(f"{n}") for n in range(COUNT)}
+    client.create_collection("gone")
+    ingest(client, texts, "gone")
+    shot.arm(_DELETED)
+    client.delete_collection("gone")
+    shot.await_crash()
+    # at once made again, with other settings: nothing of the first one is in its way or comes back
+    client.create_collection("gone", precision=Precision.INT8)
+    again = dict(list(texts.items())[:2])
+    ingest(client, again, "gone")
+    assert shot.platform.read_all("gone", list(again)) == again
+    assert client.stats("gone").documents == client.stats("gone").points == len(again)
+    with shot.platform.redis() as ledger:
+        deadline = time.monotonic() + _LOST_S
+        while ledger.zcard("verso:gc") or ledger.llen("verso:dropped"):
+            assert time.monotonic() < deadline, "what is left is not removed"
+            time.sleep(0.1)
+    assert not (shot.platform.data / "vectors" / "gone").exists()
+    client.delete_collection("gone")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from verso_core.errors import CollectionExists, PatchCorrupt
+from verso_core.errors import CollectionExists, CollectionUnknown, PatchCorrupt
 from verso_core.jobs import Collection, CollectionRequest, Result, SearchMode
 from verso_core.record import Entry, Flag
 from verso_worker.ports import Documents, Models, Vectors
@@ -54,21 +54,47 @@ class Collections:
             created=datetime.now(UTC),
             search=request.search,
         )
-        self.vectors.create(
-            wanted.name,
-            dim=wanted.dim,
-            precision=wanted.precision,
-            int8_scale=wanted.int8_scale,
-            terms=wanted.search is SearchMode.HYBRID,
-        )
-        return _same(self.documents.collection_put(wanted), request)
+        return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
-    def delete(self, collection: Collection) -> Result:
-        """Delete a collection with all its documents and vectors."""
-        # Pointers first: a crash in between leaves orphan points, never pointers to nothing.
-        self.documents.collection_delete(collection.name)
-        self.vectors.drop(collection.name)
-        return Result([{"ok": True, "name": collection.name}])
+    def delete(self, name: str, *, by: int) -> Result:
+        """Delete a collection with all its documents and vectors, and what its migration left.
+
+        Args:
+            name: the collection, as users know it.
+            by: number of the slice that asks for it. What a worker that died had done of the same
+                slice is done: it deletes no later collection of this name.
+
+        Raises:
+            CollectionUnknown: there is none of this name, or it is younger than the slice.
+            CollectionBusy: a backup is being taken.
+        """
+        result = Result([{"ok": True, "name": name}])
+        if self.documents.collection_deleted(name, by=by):
+            return result
+        collection = self.documents.collections().get(name)
+        if collection is None:
+            raise CollectionUnknown(f"no collection {name!r}")
+        # Pointers first: a crash in between leaves vectors, which the ledger knows for garbage, and
+        # never pointers to nothing.
+        for own in self.documents.collection_delete(collection.name, by=by):
+            self.vectors.drop(own)
+        return result
+
+    def clear(self, name: str) -> None:
+        """Drop the vectors of an own name that stands for no collection any more."""
+        try:
+            self.documents.collection(name)
+        except CollectionUnknown:
+            self.vectors.drop(name)
+
+    def _make_room(self, collection: Collection) -> None:
+        self.vectors.create(
+            collection.name,
+            dim=collection.dim,
+            precision=collection.precision,
+            int8_scale=collection.int8_scale,
+            terms=collection.search is SearchMode.HYBRID,
+        )
 
     def stats(self, collection: Collection) -> Result:
         """Count what a collection holds, in its stores."""
@@ -115,7 +141,7 @@ def _same(known: Collection, request: CollectionRequest) -> dict[str, Any]:
     asked = (request.precision, request.text_policy, request.search)
     if (known.precision, known.text_policy, known.search) != asked:
         raise CollectionExists(
-            f"{known.name!r} exists with precision {known.precision}, text policy "
+            f"{request.name!r} exists with precision {known.precision}, text policy "
             f"{known.text_policy}, search {known.search}"
         )
-    return public(known)
+    return public(known) | {"name": request.name}

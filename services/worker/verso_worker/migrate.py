@@ -68,9 +68,6 @@ class Book(Documents, Protocol):
     def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Move one on from ``seen``, or forget it."""
 
-    def migration_forget(self, collection: str) -> None:
-        """Remember no migration of a collection."""
-
     def migration_drop(self, name: str, *, buckets: int) -> None:
         """Remove one side of a migration by its own name."""
 
@@ -180,20 +177,6 @@ class Migrate:
         if not self.book.migration_move(state, after, also="none" if done else "open"):
             raise MigrationRefused(f"the migration of {name!r} has just moved on; ask again")
         return after
-
-    def forget(self, name: str, *, but: str) -> None:
-        """Remove all that a collection's migration made or left but the side of one own name.
-
-        Raises:
-            CollectionBusy: a backup is being taken.
-        """
-        state = self.book.migration(name)
-        if state is None:
-            return
-        for side in {state.source, state.target} - {but}:
-            self.book.migration_drop(side, buckets=state.buckets)
-            self.vectors.drop(side)
-        self.book.migration_forget(name)
 
     def _again(self, seen: Migration, model: Model) -> Migration:
         """Let a migration that is under way, or blocked, go on."""

@@ -124,7 +124,7 @@ class Pipeline:
             case Kind.DELETE:
                 outcome = self._delete(work)
             case Kind.COLLECTION_CREATE | Kind.COLLECTION_DELETE | Kind.STATS | Kind.MIGRATE:
-                outcome = Outcome(self._manage(work))
+                outcome = Outcome(self._manage(work, seq=seq))
             case Kind.SCRUB:
                 outcome = Outcome(self._scrub_buckets(work))
             case Kind.MODELS if self._releases is not None:
@@ -155,7 +155,13 @@ class Pipeline:
         return self._ingest.verify(work, collection, seq=seq)
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
-        """Remove the points of an entry that was replaced or deleted, but none still in use."""
+        """Remove the points of an entry that was replaced or deleted, but none still in use.
+
+        Of no document: all that is left of a collection that was deleted.
+        """
+        if not document:
+            self._collections.clear(collection)
+            return
         try:
             known = self._documents.collection(collection)
         except CollectionUnknown:
@@ -263,25 +269,17 @@ class Pipeline:
         deletes = list(dict.fromkeys(ids))
         return Outcome(Result(items), deletes=deletes, collection=collection.name)
 
-    def _manage(self, work: Slice) -> Result:
+    def _manage(self, work: Slice, *, seq: int) -> Result:
         """Make, delete, describe or migrate a collection."""
         match work.kind:
             case Kind.COLLECTION_CREATE:
                 return Result([{"ok": True} | self.create_collection(work.params)])
             case Kind.COLLECTION_DELETE:
-                return self._delete_collection(work)
+                return self._collections.delete(str(work.params["name"]), by=seq)
             case Kind.MIGRATE:
                 return self._migration(work)
             case _:
                 return self._stats(work)
-
-    def _delete_collection(self, work: Slice) -> Result:
-        """Delete a collection, with whatever a migration of it has made or left."""
-        name = str(work.params["name"])
-        collection = self._collection(work, param="name")
-        self._migrate.forget(name, but=collection.name)
-        self._collections.delete(collection)
-        return Result([{"ok": True, "name": name}])
 
     def _stats(self, work: Slice) -> Result:
         result = self._collections.stats(self._collection(work, param="name"))

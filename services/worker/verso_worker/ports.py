@@ -5,7 +5,7 @@ The pipeline owns these protocols; the adapters implement them and never import 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -183,16 +183,25 @@ class Documents(Protocol):
         """Give one collection by its own name; raises CollectionUnknown where there is none."""
         ...
 
-    def collection_put(self, collection: Collection) -> Collection:
-        """Make a collection and give what is now stored under its name: maybe an earlier one."""
+    def collection_put(
+        self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
+    ) -> Collection:
+        """Make a collection and give what is now stored under its name: maybe an earlier one.
+
+        ``prepare`` makes room for the vectors of one that is new, which it gets by its own name.
+        """
         ...
 
     def collection_artifact(self, name: str, codec: str) -> int:
         """Give the artifact slot of a codec in a collection, appending it where it is new."""
         ...
 
-    def collection_delete(self, name: str) -> None:
-        """Remove a collection and its documents."""
+    def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
+        """Remove a collection and its documents; give the own names whose vectors may go."""
+        ...
+
+    def collection_deleted(self, name: str, *, by: int) -> bool:
+        """Tell whether the last collection that users knew by a name was deleted by this slice."""
         ...
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:

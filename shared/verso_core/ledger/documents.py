@@ -56,14 +56,36 @@ class Documents(Steps):
         """
         return Collection.model_validate_json(self._collection_json(name))
 
-    def collection_put(self, collection: Collection) -> Collection:
+    def collection_put(
+        self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
+    ) -> Collection:
         """Create a collection, and give what is stored.
+
+        Where one of this name was deleted lately, the new one gets an own name that none had:
+        somebody may still be about to drop the vectors of that one.
+
+        Args:
+            collection: by the name that users know.
+            prepare: makes room for the vectors of the collection, which it gets by its own name,
+                before anybody can find it.
 
         Raises:
             CollectionExists: one of this name has another precision or text policy.
+            CollectionBusy: others make and delete collections of this name all the time.
         """
-        stored = self._run("collection_put", [collection.name, forms.dump(collection)])
-        return forms.settled(stored, collection)
+        for _ in range(_MOVED_TRIES):
+            with translated():
+                razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
+            own = forms.own_name(collection.name, razed)
+            made = collection.model_copy(update={"name": own})
+            if prepare is not None:
+                prepare(made)
+            stored = self._run(
+                "collection_put", [made.name, forms.dump(made), collection.name, razed]
+            )
+            if stored != b"moved":
+                return forms.settled(stored, collection)
+        raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
 
     def collection_artifact(self, name: str, codec_id: str) -> int:
         """Give the slot by which this collection's records name a codec, adding it if it is new.
@@ -79,20 +101,39 @@ class Documents(Steps):
             new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
             self._run("collection_swap", [name, stored, forms.dump(new)])
 
-    def collection_delete(self, name: str) -> None:
+    def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
         """Make a collection and all its documents invisible at once; their keys go later.
 
+        So does what a migration of it has made or left. All their vectors are garbage from then on,
+        see :meth:`Upkeep.gc_take`; whoever wants them gone at once drops them.
+
+        Args:
+            name: own name.
+            by: sequence number of the slice that asks for it; 0 is nobody's.
+
+        Returns:
+            The own names whose vectors may go.
+
         Raises:
-            CollectionUnknown: there is none of this name.
+            CollectionUnknown: there is none of this name, or it is younger than the slice.
             CollectionBusy: a backup is copying its points.
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
         uid, buckets = self._place(name, fresh=True)
-        refused = self._run("collection_delete", [name, uid, buckets])
-        if refused == b"frozen":
+        reply = self._run("collection_delete", [name, uid, buckets, by])
+        if reply == b"frozen":
             raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
-        if refused == b"halted":
+        if reply == b"halted":
             raise LedgerBehind
+        if reply == b"younger":
+            raise CollectionUnknown("the collection that this was asked of is gone")
+        return [forms.text(own) for own in reply]
+
+    def collection_deleted(self, name: str, *, by: int) -> bool:
+        """Tell whether the last collection that users knew by a name was deleted by this slice."""
+        with translated():
+            razed = cast("bytes | None", self._redis.get(key("razed", name)))
+        return razed is not None and int(razed.split()[1]) == by
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the live entries of documents; one that does not exist is left out.

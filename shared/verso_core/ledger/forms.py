@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -232,6 +233,19 @@ def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: i
     return ["w", *where, short, long, int(document.text is not None), document.text or b""]
 
 
+def own_name(name: str, razed: bytes) -> str:
+    """Give the own name of a collection that is to be made.
+
+    Args:
+        name: what users call it.
+        razed: what the ledger knows of the last one of this name that was deleted; empty: nothing.
+    """
+    if not razed:
+        return name
+    digest = hashlib.blake2b(b" ".join((name.encode(), razed)), digest_size=8)
+    return f"again-{digest.hexdigest()}"
+
+
 def settled(stored: bytes, asked: Collection) -> Collection:
     """Compare the collection that is stored with the one that was asked for.
 
@@ -244,7 +258,7 @@ def settled(stored: bytes, asked: Collection) -> Collection:
     found = Collection.model_validate_json(stored)
     if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
         raise CollectionExists(
-            f"{found.name!r} exists with precision {found.precision.value} and text policy "
+            f"{asked.name!r} exists with precision {found.precision.value} and text policy "
             f"{found.text_policy.value}"
         )
     return found

@@ -45,8 +45,11 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     long        {uid}:{document}     string: an entry too long for a bucket
     text        {uid}:{document}     string: the text itself, where the collection keeps both
     gc          -                    sorted set: entries whose points may go, by due time
-    gcitem      {token}              hash: collection, document, entry
+    gcitem      {token}              hash: collection, document, entry; of no document: all of an
+                                     own name's vectors
     dropped     -                    list: deleted collections whose keys are not swept yet
+    razed       {name}               string: uid of the last collection of this name that was
+                                     deleted, and number of the slice that did; for a week
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
     orphans     -                    sorted set: {uid}:{point} that no entry named when it was
@@ -72,7 +75,7 @@ PREFIX: Final = "verso:"
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
     "docs", "long", "text", "gcitem", "wake", "line", "hand", "lane", "turns", "served", "jobs",
-    "webhooks", "hookitem",
+    "webhooks", "hookitem", "razed",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

@@ -70,11 +70,6 @@ class Migrations(Documents):
         args = [seen.collection, _json(seen), _json(state), also, seen.source, seen.target]
         return bool(self._run("migration_move", args))
 
-    def migration_forget(self, collection: str) -> None:
-        """Remember no migration of a collection: it goes itself."""
-        with translated():
-            self._redis.hdel(key("migrations"), collection)
-
     def graft(
         self,
         state: Migration,

@@ -243,7 +243,8 @@ class DocumentDelete:
 class Discarded(NamedTuple):
     """An entry that was replaced or deleted, and whose points may go.
 
-    Before removing points, read the document's live entry: points it names must stay.
+    Before removing points, read the document's live entry: points it names must stay. Of no
+    document (``""``) it is a whole collection that was deleted, and all its vectors may go.
     """
 
     token: str

@@ -85,6 +85,9 @@ PLACES: Mapping[str, Place] = {
     "points are flushed, unanswered": Place(
         "verso_worker.shard_collection", "EdgeCollection.flush", after=True
     ),
+    "a collection is deleted, its vectors are there": Place(
+        "verso_core.ledger.documents", "Documents.collection_delete", after=True
+    ),
     # keeper
     "texts are about to be dropped": Place(_UPKEEP, "Upkeep.drop_due"),
     "texts are dropped": Place(_UPKEEP, "Upkeep.drop_due", after=True, only=_with_result),

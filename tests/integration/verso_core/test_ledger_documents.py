@@ -340,7 +340,7 @@ def test_a_deleted_collection_is_gone_at_once_and_swept_later(
     with pytest.raises(CollectionUnknown):
         store.collection_delete("c")
     store.collection_put(new_collection())
-    assert list(store.entries("c")) == []
+    assert list(store.entries(store.collections()["c"].name)) == []
     for _ in range(4):  # 16 buckets, 5 at a time
         store.drop_due()
     for kind in ("docs", "long", "text", "dropped"):
@@ -353,14 +353,71 @@ def test_a_write_asked_of_an_earlier_collection_does_not_reach_its_successor(
     new_entry: Entries,
     new_collection: Collections,
 ) -> None:
-    before = claim()
+    before, early = claim(), claim()
     store.collection_delete("c")
-    store.collection_put(new_collection())
+    own = store.collection_put(new_collection()).name
     assert _write(store, before, DocumentWrite("c", "d0", new_entry(before.seq))) is Commit.DONE
-    assert list(store.entries("c")) == []
-    after = claim()
-    _write(store, after, DocumentWrite("c", "d0", new_entry(after.seq)))
-    assert [name for name, _ in store.entries("c")] == ["d0"]
+    assert list(store.entries(own)) == []
+    _write(store, early, DocumentWrite(own, "d0", new_entry(early.seq)))
+    assert list(store.entries(own)) == []
+    late = claim()
+    _write(store, late, DocumentWrite(own, "d0", new_entry(late.seq)))
+    assert [name for name, _ in store.entries(own)] == ["d0"]
+
+
+def test_a_collection_gets_an_own_name_that_none_before_it_had(
+    store: Ledger, new_collection: Collections
+) -> None:
+    owns = [store.collections()["c"].name]
+    for _ in range(3):
+        assert store.collection_delete(owns[-1]) == [owns[-1]]
+        assert store.collections() == {}
+        owns.append(store.collection_put(new_collection()).name)
+        assert {name: one.name for name, one in store.collections().items()} == {"c": owns[-1]}
+    assert len(set(owns)) == 4
+
+
+def test_the_vectors_of_a_deleted_collection_are_garbage(
+    store: Ledger, new_collection: Collections
+) -> None:
+    store.collection_delete("c")
+    own = store.collection_put(new_collection()).name
+    store.collection_delete(own)
+    found = [(one.collection, one.document, one.entry) for one in store.gc_take()]
+    assert found == [("c", "", b""), (own, "", b"")]
+
+
+def test_a_slice_that_deleted_a_collection_is_known_to_have_done_so(
+    store: Ledger, claim: Callable[..., Lease], new_collection: Collections
+) -> None:
+    lease, other = claim(), claim()
+    assert not store.collection_deleted("c", by=lease.seq)
+    store.collection_delete("c", by=lease.seq)
+    own = store.collection_put(new_collection()).name
+    assert store.collection_deleted("c", by=lease.seq)
+    assert not store.collection_deleted("c", by=other.seq)
+    for late in (lease, other):  # both were accepted before this one was made
+        with pytest.raises(CollectionUnknown):
+            store.collection_delete(own, by=late.seq)
+    assert store.collections()["c"].name == own
+
+
+def test_room_that_was_made_for_a_collection_in_vain_is_garbage(
+    store: Ledger, new_collection: Collections
+) -> None:
+    store.collection_delete("c")
+    store.gc_take()
+    rooms: list[str] = []
+
+    def meanwhile(made: Collection) -> None:
+        rooms.append(made.name)
+        if len(rooms) == 1:  # another makes and deletes one of this name
+            store.collection_delete(store.collection_put(new_collection()).name)
+
+    kept = store.collection_put(new_collection(), prepare=meanwhile)
+    assert len(set(rooms)) == 2
+    assert kept.name == rooms[1]
+    assert {one.collection for one in store.gc_take()} == {rooms[0]}
 
 
 def test_a_write_into_a_collection_that_is_gone_changes_nothing(

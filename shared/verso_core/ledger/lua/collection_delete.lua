@@ -1,15 +1,25 @@
--- Makes a collection and all its documents invisible at once; drop.lua sweeps their keys.
--- ARGV: name, uid that the caller means, buckets. Refused while a backup copies its points.
+-- Makes a collection, all its documents and what a migration of it has made or left invisible at once;
+-- drop.lua sweeps their keys, and their vectors are garbage from now on.
+-- ARGV: own name, uid that the caller means, buckets, number of the slice that asks (0 none). Gives the
+-- own names whose vectors may go. Refused while a backup copies its points.
 if redis.call('EXISTS', K.frozen) == 1 then return 'frozen' end
 if halted() then return 'halted' end
-if redis.call('HGET', K.uids, ARGV[1]) ~= ARGV[2] then return 0 end
-redis.call('HDEL', K.uids, ARGV[1])
-redis.call('HDEL', K.collections, ARGV[1])
-redis.call('UNLINK', K.tombs .. ARGV[2])
-redis.call('RPUSH', K.dropped, ARGV[2] .. ' ' .. ARGV[3] .. ' 0')
-redis.call('SREM', K.hidden, ARGV[1])
-local aliases = redis.call('HGETALL', K.aliases)
-for i = 1, #aliases, 2 do
-  if aliases[i + 1] == ARGV[1] then redis.call('HDEL', K.aliases, aliases[i]) end
+local own, uid, by = ARGV[1], ARGV[2], tonumber(ARGV[4])
+if redis.call('HGET', K.uids, own) ~= uid then return {} end
+if by > 0 and by < tonumber(uid) then return 'younger' end
+local name, gone = user_name(own), { own }
+local migration = redis.call('HGET', K.migrations, name)
+if migration then
+  local state = cjson.decode(migration)
+  for _, side in ipairs({ state.source, state.target }) do
+    if side ~= own then
+      raze(side, state.buckets)
+      gone[#gone + 1] = side
+    end
+  end
+  redis.call('HDEL', K.migrations, name)
 end
-return 1
+raze(own, ARGV[3])
+-- Remembered for as long as somebody may still be about to drop vectors of this own name.
+redis.call('SET', K.razed .. name, uid .. ' ' .. ARGV[4], 'EX', P.dead_keep_s)
+return gone

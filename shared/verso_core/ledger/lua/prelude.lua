@@ -299,6 +299,33 @@ local function discard(collection, document, entry)
   redis.call('ZADD', K.gc, now + P.gc_delay_ms, token)
 end
 
+-- The name by which users know an own name: its own, where a migration or an earlier collection of
+-- the same name has not left it to another.
+local function user_name(own)
+  local aliases = redis.call('HGETALL', K.aliases)
+  for i = 1, #aliases, 2 do
+    if aliases[i + 1] == own then return aliases[i] end
+  end
+  return own
+end
+
+-- Makes what stands under an own name invisible at once. drop.lua sweeps its keys; its vectors are
+-- garbage of no document, so that they go even if who asked for this ends here.
+local function raze(own, buckets)
+  local uid = redis.call('HGET', K.uids, own)
+  if uid then
+    redis.call('HDEL', K.uids, own)
+    redis.call('HDEL', K.collections, own)
+    redis.call('UNLINK', K.tombs .. uid)
+    redis.call('SREM', K.sealed, uid)
+    redis.call('RPUSH', K.dropped, uid .. ' ' .. buckets .. ' 0')
+  end
+  discard(own, '', '')
+  redis.call('SREM', K.hidden, own)
+  local name = user_name(own)
+  if name ~= own then redis.call('HDEL', K.aliases, name) end
+end
+
 local function stored_entry(uid, bucket, document)
   local short = redis.call('HGET', K.docs .. uid .. ':' .. bucket, document)
   if not short or not has_flag(short, LONG) then return short, short end
