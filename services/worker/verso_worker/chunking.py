@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 _BLOCK_CHARS = 8192
 _BYTES_OF_BINARY = 1024
@@ -68,10 +68,13 @@ class Cutter:
             text = chunk.decode()
         except UnicodeDecodeError:
             return [chunk]
-        ends = [end for _, end in self.decoder.encode(text, add_special_tokens=False).offsets]
         window = self.max_decoder_tokens - 1
-        if len(ends) <= window:
+        if len(chunk) <= window:
             return [chunk]
+        encoding = self.decoder.encode(text, add_special_tokens=False)
+        if len(encoding) <= window:
+            return [chunk]
+        ends = _ends(encoding)
         count = -(-len(ends) // (window - _SPARE_TOKENS))
         budget = min(window - _SPARE_TOKENS, math.ceil(_LEVEL * len(ends) / count))
         parts, at = [], 0
@@ -87,10 +90,10 @@ class Cutter:
         while start < len(text):
             block = text[start : start + _BLOCK_CHARS]
             last = start + len(block) >= len(text)
-            ends = self._token_ends(block)
+            windows = _Windows(self, block)
             at = 0
             while at < len(block):
-                limit = self._fit(ends, at, len(block))
+                limit = windows.reach(at)
                 if limit >= len(block):
                     # The rest of a block is cut again with what follows it.
                     if not last and at > 0:
@@ -103,22 +106,46 @@ class Cutter:
                 at = end
             start += at
 
-    def _token_ends(self, block: str) -> tuple[list[int], list[int]]:
-        decoder = self.decoder.encode(block, add_special_tokens=False)
-        encoder = self.encoder.encode(block, add_special_tokens=False)
-        return [end for _, end in decoder.offsets], [end for _, end in encoder.offsets]
 
-    def _fit(self, ends: tuple[list[int], list[int]], at: int, size: int) -> int:
-        """Tell how many characters of the block fit a chunk that starts at ``at``."""
-        budgets = (
-            _MAX_SEGMENTS * (self.max_decoder_tokens - 1 - _SPARE_TOKENS),
-            self.max_encoder_tokens - _SPECIAL_TOKENS - _SPARE_TOKENS,
-        )
-        reach = min(
-            _reach(offsets, at, budget=budget, size=size)
-            for offsets, budget in zip(ends, budgets, strict=True)
-        )
+class _Windows:
+    """How far the windows of both models reach in a block of text.
+
+    A block is tokenised only where its bytes do not tell already that all of it fits.
+    """
+
+    def __init__(self, cutter: Cutter, block: str) -> None:
+        self._block = block
+        self._decoder = cutter.decoder
+        self._decoder_budget = _MAX_SEGMENTS * (cutter.max_decoder_tokens - 1 - _SPARE_TOKENS)
+        self._decoder_ends: list[int] | None = None
+        self._encoder_budget = cutter.max_encoder_tokens - _SPECIAL_TOKENS - _SPARE_TOKENS
+        self._encoder_ends: list[int] | None = None
+        # The encoder may take one character for several, but not one of ASCII.
+        if not block.isascii() or len(block) > self._encoder_budget:
+            encoding = cutter.encoder.encode(block, add_special_tokens=False)
+            if len(encoding) > self._encoder_budget:
+                self._encoder_ends = _ends(encoding)
+
+    def reach(self, at: int) -> int:
+        """Tell where a chunk that starts at ``at`` ends at the latest."""
+        size = len(self._block)
+        reach = size
+        if self._encoder_ends is not None:
+            reach = _reach(self._encoder_ends, at, budget=self._encoder_budget, size=size)
+        # The decoder's tokens join to the text: it has no more of them than bytes.
+        if len(self._block[at:reach].encode()) > self._decoder_budget:
+            if self._decoder_ends is None:
+                self._decoder_ends = _ends(
+                    self._decoder.encode(self._block, add_special_tokens=False)
+                )
+            ends, budget = self._decoder_ends, self._decoder_budget
+            reach = min(reach, _reach(ends, at, budget=budget, size=size))
         return max(reach, at + 1)
+
+
+def _ends(encoding: Encoding) -> list[int]:
+    """Give where each token ends, in characters."""
+    return [end for _, end in encoding.offsets]
 
 
 def _reach(ends: list[int], at: int, *, budget: int, size: int) -> int:

@@ -55,7 +55,7 @@ class Request:
         return self._results
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Item(Generic[Work]):
     """One text waiting in a pool. `cost` is its length in tokens (or what stands in for it)."""
 

@@ -54,7 +54,7 @@ class Vocabulary:
     def text(self, tokens: Sequence[int]) -> bytes | None:
         """Join tokens to bytes; None when one of them is not a piece of text."""
         pieces = self._pieces
-        if any(not 0 <= token < len(pieces) for token in tokens):
+        if tokens and not 0 <= min(tokens) <= max(tokens) < len(pieces):
             return None
         return b"".join([pieces[token] for token in tokens])
 
