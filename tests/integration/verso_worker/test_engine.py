@@ -20,7 +20,7 @@ from verso_worker.artifact import golden_samples
 from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, Service
-from verso_worker.engine.sessions import Device, open_session
+from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.timings import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -79,7 +79,8 @@ def decoder(artifact: Artifact) -> Decoder:
         open_session(artifact.data[name], name, threads=1, device=Device.CPU, optimisation="basic")
         for name in ("memory.onnx", "decoder.onnx")
     )
-    return Decoder(memory, steps, artifact.manifest.codec, dim=artifact.manifest.space.dim)
+    graph = Sessions(steps, None, load=Load())
+    return Decoder(memory, graph, artifact.manifest.codec, dim=artifact.manifest.space.dim)
 
 
 @pytest.mark.parametrize("disturbed", [False, True])

@@ -122,3 +122,26 @@ def test_bytes_that_are_not_utf8_are_cut_behind_line_feeds(cutter: Cutter) -> No
     chunks = cutter.cut(text)
     assert b"".join(chunks) == text
     assert chunks[0].endswith(b"\n")
+
+
+def test_a_text_is_whole_as_long_as_both_windows_reach(cutter: Cutter) -> None:
+    letters = ENCODER_WINDOW - 5  # two special tokens, three to spare
+    assert cutter.cut(b"a" * letters) == [b"a" * letters]
+    assert len(cutter.cut(b"a" * (letters + 1))) == 2
+    window = DECODER_WINDOW - 1
+    assert cutter.segments(b" " * window) == [b" " * window]
+    assert len(cutter.segments(b" " * (window + 1))) == 2
+
+
+def test_characters_that_the_encoder_spells_out_are_counted_as_it_does() -> None:
+    encoder = _byte_level()
+    encoder.normalizer = normalizers.NFKD()  # makes 18 characters of this one, which has 3 bytes
+    cutter = Cutter(
+        decoder=_byte_level(),
+        encoder=encoder,
+        max_decoder_tokens=DECODER_WINDOW,
+        max_encoder_tokens=100,
+    )
+    chunks = cutter.cut("\ufdfa".encode() * 8)
+    assert b"".join(chunks).decode() == "\ufdfa" * 8
+    assert len(chunks) > 1

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
 from verso_core.manifest import Codec
-from verso_worker.engine.sessions import expect_names
+from verso_worker.engine.sessions import Sessions, expect_names
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -68,17 +69,18 @@ class Decoder:
     """The memory and the decoder graph of one artifact; shared by all threads."""
 
     def __init__(
-        self, memory: ort.InferenceSession, decoder: ort.InferenceSession, codec: Codec, *, dim: int
+        self, memory: ort.InferenceSession, decoder: Sessions, codec: Codec, *, dim: int
     ) -> None:
         names = [f"{what}_{layer}" for layer in range(codec.layers) for what in ("key", "value")]
         self.past_names = [f"past_{name}" for name in names]
         self.output_names = ["logits", "confidence", *names]
         expect_names(memory, "memory.onnx", inputs=["vector"], outputs=["bias", *names])
         fed = ["tokens", "positions", "bias", "past_mask", *self.past_names]
-        expect_names(decoder, "decoder.onnx", inputs=fed, outputs=self.output_names)
+        expect_names(decoder.wide, "decoder.onnx", inputs=fed, outputs=self.output_names)
         self.codec = codec
         self.dim = dim
-        self.session = decoder
+        self.session = decoder.wide
+        self._graph = decoder
         self._memory = memory
         self._memory_names = ["bias", *names]
 
@@ -103,14 +105,14 @@ class Decoder:
         tokens[:, 0] = self.codec.bos
         for place, row in enumerate(rows):
             tokens[place, 1 : 1 + len(row)] = row
-        feeds = {
+        feeds: dict[str, NDArray[Any]] = {
             "tokens": tokens,
             "positions": np.broadcast_to(np.arange(length), tokens.shape).copy(),
             "bias": memory.bias,
             "past_mask": np.zeros((len(rows), self.codec.slots), np.float32),
         }
         feeds.update(zip(self.past_names, memory.slots, strict=True))
-        logits, confidence = self.session.run(["logits", "confidence"], feeds)
+        logits, confidence = self._graph.run(["logits", "confidence"], feeds)
         return Scores(logits, confidence)
 
 

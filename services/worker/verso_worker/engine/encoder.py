@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Space
-from verso_worker.engine.sessions import expect_names
+from verso_worker.engine.sessions import Sessions, expect_names
 
 _BYTES_PER_TOKEN = 64
 """Bytes of text looked at for each token the encoder can take; ordinary text has about 5.
@@ -25,32 +23,24 @@ class Encoder:
     """The sentence encoder and its tokenizer.
 
     Args:
-        session: the graph on all cores, for a batch that runs alone: soonest done.
+        graph: the encoder's graph.
         tokenizer: content of ``encoder_tokenizer.json``.
         space: the encoder's settings.
-        narrow: the graph on one core each run, for batches that run side by side: on two cores
-            some 8 % more texts a second than the same batches one after another on both, as no
-            core waits for the other. Runs on ``session`` where it is None.
         lanes: how many runs there may be side by side.
     """
 
     def __init__(
         self,
-        session: ort.InferenceSession,
+        graph: Sessions,
         tokenizer: bytes,
         space: Space,
         *,
-        narrow: ort.InferenceSession | None = None,
         lanes: int = 1,
     ) -> None:
-        for graph in (session, narrow or session):
-            expect_names(
-                graph, "encoder.onnx", inputs=["input_ids", "attention_mask"], outputs=["vector"]
-            )
-        self._session = session
-        self._narrow = narrow or session
-        self._running = 0
-        self._lock = threading.Lock()
+        expect_names(
+            graph.wide, "encoder.onnx", inputs=["input_ids", "attention_mask"], outputs=["vector"]
+        )
+        self._graph = graph
         self.lanes = lanes
         self._limit_bytes = _BYTES_PER_TOKEN * space.max_encoder_tokens
         try:
@@ -77,12 +67,5 @@ class Encoder:
             tokens[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
         feeds = {"input_ids": tokens, "attention_mask": mask}
-        with self._lock:
-            self._running += 1
-            session = self._session if self._running == 1 else self._narrow
-        try:
-            (vectors,) = session.run(["vector"], feeds)
-        finally:
-            with self._lock:
-                self._running -= 1
+        (vectors,) = self._graph.run(["vector"], feeds)
         return np.asarray(vectors, np.float32)

@@ -24,7 +24,7 @@ from verso_worker.artifact import Golden, byte_codecs, golden_samples, rank_tabl
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.service import Service
-from verso_worker.engine.sessions import Device, open_session
+from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
@@ -61,17 +61,21 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
         )
 
     lanes = threads if device is Device.CPU else 1
+    load = Load()
+
+    def sessions(name: str) -> Sessions:
+        return Sessions(session(name, threads), session(name, 1) if lanes > 1 else None, load=load)
+
     service = Service(
         Encoder(
-            session("encoder.onnx", threads),
+            sessions("encoder.onnx"),
             artifact.data["encoder_tokenizer.json"],
             space,
-            narrow=session("encoder.onnx", 1) if lanes > 1 else None,
             lanes=lanes,
         ),
         Decoder(
             session("memory.onnx", threads),
-            session("decoder.onnx", threads),
+            sessions("decoder.onnx"),
             codec,
             dim=space.dim,
         ),
