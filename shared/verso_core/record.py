@@ -228,6 +228,20 @@ def seq_of(data: bytes) -> int:
     return int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
 
 
+def written_by(data: bytes, seq: int) -> Entry | None:
+    """Give the entry that a job wrote, if a stored one differs from it in its number alone.
+
+    Args:
+        data: an entry, which says of itself that it is damaged or another job's.
+        seq: the job's sequence number. With it in its place the CRC must agree.
+    """
+    try:
+        entry = Entry.unpack(data[:1] + seq.to_bytes(_SEQ_BYTES, "big") + data[1 + _SEQ_BYTES :])
+    except PatchCorrupt:
+        return None
+    return None if entry.damaged or entry.about is None else entry
+
+
 def tombstone(seq: int) -> Entry:
     """Give the entry that stands for a deleted document."""
     return Entry(seq=seq, size_bytes=0, records=(), flags=Flag.DELETED)

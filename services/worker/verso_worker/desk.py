@@ -408,4 +408,4 @@ def _documents(outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:
 
 
 def _document(collection: str, write: Write) -> DocumentWrite:
-    return DocumentWrite(collection, write.document, write.entry, write.text)
+    return DocumentWrite(collection, write.document, write.entry, write.text, write.over)

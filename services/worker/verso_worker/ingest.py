@@ -16,14 +16,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from verso_core.errors import VectorInvalid, VectorsUnavailable
 from verso_core.jobs import Collection, Item, Result, SearchMode, Slice, TextPolicy
-from verso_core.record import Entry, Record, about_hash, point_id, total_payload
+from verso_core.record import (
+    Entry,
+    Flag,
+    Record,
+    about_hash,
+    point_id,
+    total_payload,
+    written_by,
+)
 from verso_worker.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.ports import (
     Documents,
@@ -175,8 +183,27 @@ class Ingest:
                 sound.append(document)
             else:
                 broken.append(item)
-        rewritten = [self.rewrite(item, collection, seq=seq) for item in broken]
+        own = self._own(broken, collection, seq=seq)
+        rewritten = []
+        for item in broken:
+            write = self.rewrite(item, collection, seq=seq)
+            rewritten.append(replace(write, over=own.get(write.document, b"")))
         return Verdict(sound, rewritten, collection.name)
+
+    def _own(self, broken: Sequence[Item], collection: Collection, *, seq: int) -> dict[str, bytes]:
+        """Give the stored entries that are these items' own but for a damaged sequence number.
+
+        Such a one may seem to be of a later write, which must not be touched.
+        """
+        sizes = {str(item.header["id"]): len(item.blob or b"") for item in broken}
+        found = {}
+        for document, data in self.documents.entry(collection.name, list(sizes)).items():
+            # the mark of a long entry whose head is damaged; what it heads has its own CRC
+            stored = bytes([data[0] & ~Flag.LONG]) + data[1:] if data else data
+            entry = written_by(stored, seq)
+            if entry is not None and entry.size_bytes == sizes[document]:
+                found[document] = stored
+        return found
 
     def rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
         """Store a document again by a codec that asks no model, under the number it had."""

@@ -235,11 +235,16 @@ class Documents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A document to be committed; ``text`` only where the collection keeps texts as well."""
+    """A document to be committed; ``text`` only where the collection keeps texts as well.
+
+    ``over`` is a damaged entry that a verify has proved to be an earlier attempt's of the same
+    slice, though its number says otherwise.
+    """
 
     document: str
     entry: bytes
     text: bytes | None = None
+    over: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,13 +223,15 @@ class Commit(StrEnum):
 class DocumentWrite:
     """A document's new entry (``record.Entry.pack()``), and its text where the collection keeps it.
 
-    The entry's sequence number must be the lease's.
+    The entry's sequence number must be the lease's. ``over`` is what a verify has found stored and
+    proved to be this slice's own, though its number is damaged.
     """
 
     collection: str
     document: str
     entry: bytes
     text: bytes | None = None
+    over: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,8 @@ class Ledger(Migrations, Upkeep, Outbox):
             documents: collection, document and sequence number of each entry that gave its text
                 back. One that was replaced since is left alone.
             rewritten: entries for documents that did not; they are written, and the slice is
-                verified once more after ``settle_s``.
+                verified once more after ``settle_s``, then after ever longer; the eighth time makes
+                it a dead letter.
             grace_s: how long the raw texts stay after everything was right.
         """
         right = [(name, document) for name, document, seq in documents if seq == lease.seq]
@@ -229,6 +230,7 @@ class Ledger(Migrations, Upkeep, Outbox):
             return [
                 lease.slice_id, lease.fence, round(grace_s * 1000), round(settle_s * 1000),
                 len(right), len(rewritten), *entries, *self._write_args(rewritten),
+                *(write.over for write in rewritten),
             ]  # fmt: skip
 
         return self._end("verified", arguments)

@@ -26,6 +26,7 @@ from verso_core.record import (
     tombstone,
     total_payload,
     vector_hash,
+    written_by,
 )
 
 _records = st.builds(
@@ -105,6 +106,19 @@ def test_every_flipped_bit_of_an_entry_is_found(
     assert not found_damaged(packed)
     for bit in range(8 * len(packed)):
         assert found_damaged(flipped(packed, bit))
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_an_entry_is_known_again_by_its_number_where_only_that_is_damaged(entry: Entry) -> None:
+    packed = entry.pack()
+    for bit in range(8 * len(packed)):
+        own = written_by(flipped(packed, bit), entry.seq)
+        # of the VERIFIED bits, which the CRC leaves out, one alone is damage as well
+        assert own == (entry if bit in range(8, 56) else None)
+        assert written_by(flipped(packed, bit), entry.seq + 1) is None
+    assert written_by(packed, entry.seq) == entry
+    assert written_by(packed[:5], entry.seq) is None
+    assert written_by(replace(entry, about=None).pack(), entry.seq) is None
 
 
 @given(entry=_entries.filter(lambda entry: entry.about is not None), data=st.data())

@@ -40,6 +40,10 @@ local function take(sid)
     bury(sid, s, 'ledger_unavailable', 'the payload is missing')
     return nil
   end
+  if promised(s.kind) and not numbered(sid, s) then
+    bury(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
+    return nil
+  end
   local fence = redis.call('HINCRBY', K.slice .. sid, 'att', 1)
   redis.call('HSET', K.slice .. sid, 'st', 'running', 'own', owner, 'lend', now + lease)
   redis.call('ZADD', K.leased .. s.q, now + lease, sid)

@@ -16,6 +16,10 @@ for _, w in ipairs(writes) do
   local mark = w.uid ~= '' and w.uid or 'gone:' .. w.collection
   if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
 end
+if #writes > 0 and not numbered(sid, s) then
+  bury(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
+  return 'stale'
+end
 
 local wrote = false
 for _, w in ipairs(writes) do
@@ -28,7 +32,7 @@ redis.call('ZREM', K.leased .. s.q, sid)
 end_work(sid, s, 'succeeded', tonumber(ARGV[4]), tonumber(ARGV[5]))
 if wrote then
   s.q = ARGV[7]
-  redis.call('HSET', K.slice .. sid, 'ph', 'verify', 'crash', 0, 'errs', 0)
+  redis.call('HSET', K.slice .. sid, 'ph', 'verify', 'crash', 0, 'errs', 0, 'cs', s.seq)
   make_ready(sid, s, tonumber(ARGV[6]))
   load_add('unverified', 1, s.bytes)
 else

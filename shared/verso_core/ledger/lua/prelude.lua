@@ -152,7 +152,7 @@ local function read_slice(sid)
     'st', 'ph', 'att', 'q', 'due', 'ten', 'u')
   if not v[1] then return nil end
   return { job = v[1], n = v[2], kind = v[3], queue = v[4], bytes = tonumber(v[5]),
-    items = tonumber(v[6]), seq = tonumber(v[7]), st = v[8], ph = v[9], att = tonumber(v[10]),
+    items = tonumber(v[6]), seq = tonumber(v[7]) or 0, st = v[8], ph = v[9], att = tonumber(v[10]),
     q = v[11], due = tonumber(v[12]), tenant = v[13] or 'default', counted = v[13],
     urgency = tonumber(v[14] or 3) }
 end
@@ -270,6 +270,21 @@ local function bury(sid, s, code, detail)
     redis.call('HINCRBY', K.job .. s.job, 'n_unverified', 1)
     keep_job(s.job, nil)
   end
+end
+
+-- Whether a slice's number is known for certain. It decides which of two writes of a document stands,
+-- so it is held in three places: in the slice, in its tenant's list of jobs, and in `pending` until the
+-- commit, in the slice once more from then on. One that differs is damage: two that agree are right.
+local function numbered(sid, s)
+  local job = tonumber(redis.call('ZSCORE', K.jobs .. s.tenant, s.job))
+  local listed = job and job + s.n
+  local third = tonumber(s.ph == 'work' and redis.call('ZSCORE', K.pending, sid)
+    or redis.call('HGET', K.slice .. sid, 'cs'))
+  if s.seq == (third or listed or s.seq) or s.seq == listed then return true end
+  if listed ~= third then return false end
+  redis.call('HSET', K.slice .. sid, 'seq', string.format('%.0f', listed))
+  s.seq = listed
+  return true
 end
 
 -- Entries: version and flags in byte 1, sequence number big endian in bytes 2 to 7. One that was cut

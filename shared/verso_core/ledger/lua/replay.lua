@@ -10,7 +10,7 @@ for n = 0, tonumber(v[2]) - 1 do
   local s = read_slice(sid)
   if s and s.st == 'dead' and redis.call('EXISTS', K.payload .. sid) == 1 then
     redis.call('ZREM', K.dead, sid)
-    redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0)
+    redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0, 'again', 0)
     redis.call('HDEL', K.slice .. sid, 'code', 'detail')
     redis.call('PERSIST', K.slice .. sid)
     redis.call('PERSIST', K.payload .. sid)
