@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, from_body
 from verso_core.jobs import Item, Kind, Queue, SliceSpec, cut
 from verso_core.ledger import Accepted, JobRecord
-from verso_gateway import prefer, ratelimit, results, submit, views
+from verso_gateway import bodies, prefer, ratelimit, results, submit, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.placement import placement_of
@@ -76,8 +77,8 @@ async def repeatable(request: Request, order: Order) -> Order:
     key = key_of(request)
     if key is None:
         return order
-    fingerprint = Fingerprint(request)
-    fingerprint.update(await request.body())
+    fingerprint, data = Fingerprint(request), await request.body()
+    await bodies.off_loop(len(data), partial(fingerprint.update, data))
     return replace(order, idempotency=(key, fingerprint.hex()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -46,7 +47,8 @@ async def ingest(
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
         value = await bodies.read_object(request)
-        fingerprint.update(await request.body())
+        data = await request.body()
+        await bodies.off_loop(len(data), partial(fingerprint.update, data))
         # the documents are judged one by one: a bad one must not fail its neighbours
         documents = value.get("documents")
         if not isinstance(documents, list):

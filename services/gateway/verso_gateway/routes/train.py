@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from verso_core import questions, training
 from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
 from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue
-from verso_core.training import MAX_ROWS_BYTES, Labelled, Scored, TrainRequest
-from verso_gateway import answers, bodies, labelled, openapi, views
+from verso_core.training import MAX_ROWS_BYTES, TrainRequest
+from verso_gateway import answers, bodies, examples, openapi, views
 from verso_gateway.context import context_of
+from verso_gateway.examples import Examples
 from verso_gateway.labelled import CSV, Columns
 from verso_gateway.limits import NDJSON
 from verso_gateway.schemas import BatchView
@@ -23,16 +22,7 @@ router = APIRouter(tags=["training"])
 
 ALIVE_S = 30.0
 """A trainer whose last beat is older is gone, seconds."""
-_PAIR = ("text_1", "text_2", "score")
 _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Examples:
-    """Examples that passed the checks: how many, and as the trainer reads them."""
-
-    count: int
-    packed: bytes
 
 
 @router.post(
@@ -59,12 +49,12 @@ async def train(
     answer is 202: follow the job for its progress.
     """
     columns = Columns(text_column or "text", label_column or "label")
-    found: _Examples | None
+    found: Examples | None
     if bodies.media_type(request) in (NDJSON, CSV):
         checked = _from_query(request, {"head": head, "task": task}, settings)
-        found = await _from_rows(request, columns, task=checked.task)
+        found = await examples.from_rows(request, columns, task=checked.task)
     else:
-        checked, found = await _from_body(request)
+        checked, found = await examples.from_body(request)
     if found is None:
         await context_of(request).catalogue.get(str(checked.source.collection))
         item = Item({"rows": None})
@@ -86,50 +76,6 @@ async def train(
     )
 
 
-async def _from_body(request: Request) -> tuple[TrainRequest, _Examples | None]:
-    value = await bodies.read_object(request)
-    source = value.get("source")
-    found = None
-    if isinstance(source, dict):
-        # A bad example is named by its place; the model of the whole body would only say that one
-        # is bad. So the examples are judged here, and the model sees that there are some.
-        source = dict(source)
-        if source.get("rows") is not None:
-            columns = Columns()
-            found = _labelled(
-                labelled.of_json(
-                    source["rows"], columns.row, name="rows", keys=(columns.text, columns.label)
-                )
-            )
-            source["rows"] = []
-        if source.get("pairs") is not None:
-            found = _scored(
-                labelled.of_json(source["pairs"], labelled.pair, name="pairs", keys=_PAIR)
-            )
-            source["pairs"] = []
-        if source.get("squad") is not None:
-            found = _asked(source["squad"])
-            source["squad"] = {}
-        value = {**value, "source": source}
-    return bodies.validate(request, value, model=TrainRequest), found
-
-
-async def _from_rows(request: Request, columns: Columns, *, task: Task) -> _Examples:
-    body, lines = await request.body(), bodies.media_type(request) == NDJSON
-    if task is Task.SCORE:
-        return _scored(
-            labelled.from_lines(body, labelled.pair)
-            if lines
-            else labelled.from_csv(body, labelled.pair, names=_PAIR)
-        )
-    names = (columns.text, columns.label)
-    return _labelled(
-        labelled.from_lines(body, columns.row)
-        if lines
-        else labelled.from_csv(body, columns.row, names=names)
-    )
-
-
 def _from_query(
     request: Request, query: dict[str, str | None], settings: str | None
 ) -> TrainRequest:
@@ -143,23 +89,6 @@ def _from_query(
     # Lines and records are rows or pairs; a file of questions is JSON, and comes in a JSON body.
     name = "pairs" if value.get("task") == Task.SCORE else "rows"
     return bodies.validate(request, {**value, "source": {name: []}}, model=TrainRequest)
-
-
-def _labelled(rows: list[Labelled]) -> _Examples:
-    training.check_rows(rows)
-    return _Examples(len(rows), training.pack_rows(rows))
-
-
-def _scored(pairs: list[Scored]) -> _Examples:
-    training.check_pairs(pairs)
-    return _Examples(len(pairs), training.pack_pairs(pairs))
-
-
-def _asked(document: Any) -> _Examples:
-    paragraphs = questions.read(document)
-    questions.check(paragraphs)
-    count = sum(len(paragraph.questions) for paragraph in paragraphs)
-    return _Examples(count, questions.pack(paragraphs))
 
 
 async def _trainer(request: Request) -> None:

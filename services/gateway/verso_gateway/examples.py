@@ -1,0 +1,109 @@
+"""Examples of a training request: read and judged off the event loop, as they may be tens of MB.
+
+Examples come in the JSON body's ``source``, or are the body: NDJSON or CSV.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+
+from verso_core import questions, training
+from verso_core.heads import Task
+from verso_core.training import Labelled, Scored, TrainRequest
+from verso_gateway import bodies, labelled
+from verso_gateway.labelled import Columns
+from verso_gateway.limits import NDJSON
+
+_PAIR = ("text_1", "text_2", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Examples that passed the checks: how many, and as the trainer reads them."""
+
+    count: int
+    packed: bytes
+
+
+async def from_body(request: Request) -> tuple[TrainRequest, Examples | None]:
+    """Read a JSON body: what is asked, and the examples where it holds some.
+
+    Raises:
+        RequestInvalid: it is no such request.
+        TrainingDataInvalid: an example is none, or there are too few.
+    """
+    value = await bodies.read_object(request)
+    source = value.get("source")
+    found = None
+    if isinstance(source, dict):
+        # A bad example is named by its place; the model of the whole body would only say that one
+        # is bad. So the examples are judged here, and the model sees that there are some.
+        size = len(await request.body())
+        found, source = await bodies.off_loop(size, partial(_from_source, source))
+        value = {**value, "source": source}
+    return bodies.validate(request, value, model=TrainRequest), found
+
+
+async def from_rows(request: Request, columns: Columns, *, task: Task) -> Examples:
+    """Read a body of JSON lines or CSV.
+
+    Raises:
+        TrainingDataInvalid: a row is none, or there are too few.
+    """
+    body, lines = await request.body(), bodies.media_type(request) == NDJSON
+    return await bodies.off_loop(
+        len(body), partial(_rows, body, columns=columns, task=task, lines=lines)
+    )
+
+
+def _from_source(source: dict[str, Any]) -> tuple[Examples | None, dict[str, Any]]:
+    """Take the examples out of a body's source; give them and what is left of it."""
+    found, left = None, dict(source)
+    if source.get("rows") is not None:
+        columns = Columns()
+        keys = (columns.text, columns.label)
+        found = _labelled(labelled.of_json(source["rows"], columns.row, name="rows", keys=keys))
+        left["rows"] = []
+    if source.get("pairs") is not None:
+        found = _scored(labelled.of_json(source["pairs"], labelled.pair, name="pairs", keys=_PAIR))
+        left["pairs"] = []
+    if source.get("squad") is not None:
+        found = _asked(source["squad"])
+        left["squad"] = {}
+    return found, left
+
+
+def _rows(body: bytes, *, columns: Columns, task: Task, lines: bool) -> Examples:
+    if task is Task.SCORE:
+        return _scored(
+            labelled.from_lines(body, labelled.pair)
+            if lines
+            else labelled.from_csv(body, labelled.pair, names=_PAIR)
+        )
+    names = (columns.text, columns.label)
+    return _labelled(
+        labelled.from_lines(body, columns.row)
+        if lines
+        else labelled.from_csv(body, columns.row, names=names)
+    )
+
+
+def _labelled(rows: list[Labelled]) -> Examples:
+    training.check_rows(rows)
+    return Examples(len(rows), training.pack_rows(rows))
+
+
+def _scored(pairs: list[Scored]) -> Examples:
+    training.check_pairs(pairs)
+    return Examples(len(pairs), training.pack_pairs(pairs))
+
+
+def _asked(document: Any) -> Examples:
+    paragraphs = questions.read(document)
+    questions.check(paragraphs)
+    count = sum(len(paragraph.questions) for paragraph in paragraphs)
+    return Examples(count, questions.pack(paragraphs))
