@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from fastapi import Request, Security
-from fastapi.security import APIKeyHeader, HTTPBearer
+from fastapi import Request
 
 from verso_core.ledger import AsyncLedger
 from verso_core.result_files import ResultFiles
@@ -37,12 +36,7 @@ def context_of(request: Request) -> Context:
     return context
 
 
-# They only describe, for the OpenAPI document, what the gate reads by itself.
-_BEARER = Security(HTTPBearer(auto_error=False, scheme_name="bearer"))
-_HEADER = Security(APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header"))
-
-
-async def admit(request: Request, _bearer: object = _BEARER, _header: object = _HEADER) -> None:
+async def admit(request: Request) -> None:
     """Let a known caller in and note its tenant.
 
     Raises:

@@ -6,6 +6,7 @@ it passed through, but not its message, which may quote a text.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -57,7 +58,9 @@ class Observe:
                 raise
             await problems.answer(scope, error)(scope, receive, noted)
         finally:
-            self._note(scope, status, seconds=time.perf_counter() - started)
+            # Once this turn of the loop is over: what was sent goes out at its end.
+            seconds = time.perf_counter() - started
+            asyncio.get_running_loop().call_soon(self._note, scope, status, seconds)
 
     async def _traced(self, scope: Scope, receive: Receive, send: Send) -> None:
         parent = Headers(scope=scope).get(tracing.HEADER)
@@ -70,7 +73,7 @@ class Observe:
                     span.set_attribute("http.request.method", scope["method"])
                     span.set_attribute("verso.job", scope["state"].get("job_id") or "")
 
-    def _note(self, scope: Scope, status: int, *, seconds: float) -> None:
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = scope.get("route")
         task = getattr(route, "name", UNROUTED)
         status = status or 499  # the caller went away before an answer began

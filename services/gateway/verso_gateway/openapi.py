@@ -14,6 +14,11 @@ from verso_gateway import problems
 from verso_gateway.limits import NDJSON
 
 _REF = "#/components/schemas/{model}"
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+_GUARDED = "/v1/"
 _BODIES: dict[str, type[BaseModel]] = {}
 
 
@@ -63,8 +68,13 @@ def document(app: FastAPI) -> dict[str, Any]:
         _, bodies = models_json_schema(
             [(model, "validation") for model in _BODIES.values()], ref_template=_REF
         )
-        components = schema.setdefault("components", {}).setdefault("schemas", {})
-        components.update(bodies["$defs"])
-        components["Problem"] = problems.codes_in_openapi()
+        components = schema.setdefault("components", {})
+        components["schemas"] |= bodies["$defs"] | {"Problem": problems.codes_in_openapi()}
+        # The gate reads the headers by itself: as FastAPI's dependencies they would cost each call.
+        components["securitySchemes"] = _SCHEMES
+        for path, operations in schema["paths"].items():
+            if path.startswith(_GUARDED):
+                for operation in operations.values():
+                    operation["security"] = [{name: []} for name in _SCHEMES]
         app.openapi_schema = schema
     return app.openapi_schema

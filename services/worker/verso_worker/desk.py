@@ -39,6 +39,10 @@ _TOGETHER = 16  # embed slices of one engine call: more would make the first wai
 _NOTE_S = 1.0
 # What the platform's own parts ask for; they read the ledger alone.
 _FOR_PARTS = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
+# What changes nothing, so that its caller may have the result before the commit is on disk.
+_READS = frozenset(
+    {Kind.EMBED, Kind.RECONSTRUCT, Kind.SEARCH, Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE}
+)
 _HEED_S = 0.5  # a hand that listens heeds the worker's end so often
 _log = logging.getLogger(__name__)
 
@@ -290,6 +294,7 @@ class Desk:
 
     def _work(self, lease: Lease) -> str:
         """Run and commit a slice, and name what came of it."""
+        started = time.perf_counter()
         work = read_slice(lease.payload)
         if lease.phase is Phase.VERIFY:
             return self._verify(lease)
@@ -301,14 +306,20 @@ class Desk:
             outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = self._kept(lease, outcome.result)
+        errors = len(outcome.result.items) - outcome.result.ok
+        told = False
+        if work.kind in _READS and not errors:
+            spent_ms = round((time.perf_counter() - started) * 1e3)
+            told = self._ledger.tell(lease, result, spent_ms=spent_ms)
         with tracing.span("commit"):
             committed = self._ledger.commit(
                 lease,
                 result,
                 ok=outcome.result.ok,
-                errors=len(outcome.result.items) - outcome.result.ok,
+                errors=errors,
                 documents=_documents(outcome),
                 settle_s=self._settle_s,
+                told=told,
             )
         if committed is Commit.STALE:
             return "stale"

@@ -25,6 +25,7 @@ from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.ledger.terms import (
     URGENCY,
     Accepted,
+    Awaited,
     Depth,
     DocumentDelete,
     DocumentWrite,
@@ -205,8 +206,22 @@ def given(message: bytes) -> tuple[Lease, bool]:
         not_after=_seconds(str(row[9])),
         waited_ms=int(row[10]),
         trace=row[11] or None,
+        awaited=Awaited(*row[12]) if row[12] else None,
     )
     return lease, bool(row[6])
+
+
+def end_news(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
+    """Write the news that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
+    fields: dict[str, Arg] = {
+        "kind": lease.kind, "queue": lease.queue, "tenant": awaited.tenant, "u": awaited.urgency,
+        "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.made_ms,
+        "end": awaited.made_ms + spent_ms, "deadline": round((lease.not_after or 0) * 1000),
+        "items": awaited.items, "ok": awaited.items, "err": 0, "slices": 1, "done": 1,
+        "att": lease.fence,
+    }  # fmt: skip
+    row = json.dumps([str(part) for pair in fields.items() for part in pair])
+    return f"{lease.job_id} {Status.SUCCEEDED}\n{row}\n".encode() + result
 
 
 def told(job_id: str, message: bytes) -> Outcome | None:

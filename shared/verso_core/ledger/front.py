@@ -22,6 +22,7 @@ from verso_core.ledger.listing import Page
 from verso_core.ledger.news import Bell, News
 from verso_core.ledger.scripts import source
 from verso_core.ledger.scrub import Scrub
+from verso_core.ledger.server import keepalive
 from verso_core.ledger.terms import (
     Accepted,
     DeadLetter,
@@ -49,7 +50,7 @@ def connect(url: str, *, timeout_s: float = 1.5, connections: int = 64) -> Redis
         timeout=timeout_s,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
-        socket_keepalive=True,
+        **keepalive(url),
         retry=Retry(NoBackoff(), retries=1, supported_errors=(RedisConnectionError,)),
     )
     return Redis.from_pool(pool)

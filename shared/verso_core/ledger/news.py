@@ -143,7 +143,7 @@ class News:
             bell.set()
         if ended:
             for bell in self._end_bells.get(job_id, ()):
-                bell.told = told
+                bell.told = told or bell.told  # the commit's own news need not bring it again
                 bell.set()
 
     def _ring_all(self) -> None:

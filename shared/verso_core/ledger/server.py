@@ -11,6 +11,11 @@ import redis
 from verso_core.ledger.faults import translated
 
 
+def keepalive(url: str) -> dict[str, bool]:
+    """Give the option of a connection that is to notice a dead peer; a Unix socket needs none."""
+    return {} if url.startswith("unix:") else {"socket_keepalive": True}
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """What the server says of itself.

@@ -176,13 +176,26 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """A job of one slice whose caller waits for its end, as it was accepted.
+
+    ``made_ms`` is in Unix milliseconds of the server's clock.
+    """
+
+    tenant: str
+    made_ms: int
+    items: int
+    urgency: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to work on one slice until the lease ends.
 
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
     clock; ``waited_ms`` is how long the slice was due before it was claimed, ms; ``trace`` is
-    the job's.
+    the job's. ``awaited`` is there where the slice was given to an idle hand and somebody waits.
     """
 
     slice_id: str
@@ -197,6 +210,7 @@ class Lease:
     not_after: float | None
     waited_ms: int
     trace: str | None = None
+    awaited: Awaited | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from verso_core.ledger.faults import translated
 from verso_core.ledger.hooks import Outbox
 from verso_core.ledger.keys import key
 from verso_core.ledger.migrations import Migrations
+from verso_core.ledger.server import keepalive
 from verso_core.ledger.terms import (
     Accepted,
     Commit,
@@ -47,7 +48,7 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
         url,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s / 2,
-        socket_keepalive=True,
+        **keepalive(url),
         health_check_interval=5,
         retry=Retry(
             ExponentialBackoff(cap=1.0, base=0.05),
@@ -166,28 +167,53 @@ class Ledger(Migrations, Upkeep, Outbox):
         errors: int,
         documents: Sequence[Write] = (),
         settle_s: float = 1.0,
+        told: bool = False,
     ) -> Commit:
         """End a slice's work: result, documents, counters and state in one step.
 
         A write or delete that was asked for before what is stored changes nothing; what it replaces
         goes to the garbage list. A slice that wrote documents is then due on the scrub queue in
-        phase verify after ``settle_s``, with its payload, the raw texts, still held.
+        phase verify after ``settle_s``, with its payload, the raw texts, still held. ``told`` if
+        whoever waits has the result.
         """
 
         def arguments() -> list[forms.Arg]:
             writes = self._write_args(documents)
             return [
                 lease.slice_id, lease.fence, result, ok, errors, round(settle_s * 1000),
-                Queue.SCRUB, len(documents), *writes,
+                Queue.SCRUB, int(told), len(documents), *writes,
             ]  # fmt: skip
 
         return self._end("commit", arguments)
+
+    def tell(self, lease: Lease, result: bytes, *, spent_ms: int) -> bool:
+        """Give whoever waits for a slice's job its result, before the commit is on disk.
+
+        Only for work that changes nothing and in which every item succeeded: should the commit not
+        come about, the slice is done again, by whoever claims it. Gives whether somebody was told;
+        the commit then need not.
+        """
+        if lease.awaited is None or len(result) > self._policy.told_bytes:
+            return False
+        news = forms.end_news(lease, lease.awaited, result, spent_ms=spent_ms)
+        with translated():
+            return bool(self._redis.publish(key("news"), news))
 
     def commit_all(self, ends: Sequence[End]) -> list[Commit]:
         """End the work of several slices that wrote no documents, in one exchange."""
         script = self._script("commit")
         rows: list[list[forms.Arg]] = [
-            [one.lease.slice_id, one.lease.fence, one.result, one.ok, one.errors, 0, Queue.SCRUB, 0]
+            [
+                one.lease.slice_id,
+                one.lease.fence,
+                one.result,
+                one.ok,
+                one.errors,
+                0,
+                Queue.SCRUB,
+                0,
+                0,
+            ]
             for one in ends
         ]
         with translated(), self._redis.pipeline(transaction=False) as pipe:

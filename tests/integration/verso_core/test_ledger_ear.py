@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import redis
 
 from verso_core.jobs import Item, Kind, Queue, Status, cut, read_slice
-from verso_core.ledger import Commit, Ear, End, Lease, Ledger, NewJob, Phase, Policy
+from verso_core.ledger import AsyncLedger, Commit, Ear, End, Lease, Ledger, NewJob, Phase, Policy
 from verso_core.ledger.work import connect
 
 
@@ -224,3 +226,44 @@ def test_a_slice_whose_hand_never_heard_is_given_out_again(
     [late] = ear.hear(5.0) or []
     assert hasty.commit(late, b"late", ok=1, errors=0) is Commit.STALE
     hasty.close()
+
+
+async def test_who_waits_has_the_result_before_the_commit_and_the_same_after_it(
+    valkey_url: str, client: redis.Redis, ear: Ear
+) -> None:
+    ledger, front = Ledger(client), AsyncLedger.from_url(valkey_url)
+    assert _stand(ledger, ear) == []
+    job = replace(_job(), job_id="ab" * 16, wait=True, tenant="t", deadline_s=60.0)
+    with front.watch("ab" * 16) as watch:
+        await front.accept(job)
+        [lease] = await asyncio.to_thread(ear.hear, 5.0) or []
+        for _ in range(100):  # the gateway's own ear may not be on yet
+            if ledger.tell(lease, b"result", spent_ms=7):
+                break
+            await asyncio.sleep(0.05)
+        early = await watch.end("ab" * 16, timeout_s=5.0, slices=1)
+        assert ledger.job(lease.job_id).status is Status.RUNNING
+        assert ledger.commit(lease, b"result", ok=1, errors=0, told=True) is Commit.DONE
+    late = await front.outcome(lease.job_id, slices=1)
+    assert early.results == late.results == [b"result"]
+    assert early.record.finished == pytest.approx(early.record.created + 0.007)
+    # It was told before the server wrote the end, so only that time may differ.
+    assert replace(early.record, finished=None) == replace(late.record, finished=None)
+    await front.close()
+
+
+def test_only_the_hand_of_a_job_that_is_waited_for_tells(client: redis.Redis, ear: Ear) -> None:
+    ledger = Ledger(client)
+    told = []
+    for wait, items in ((False, 1), (True, 2), (True, 1)):
+        assert _stand(ledger, ear) == []
+        ledger.accept(replace(_job(items=items), wait=wait))
+        [lease] = ear.hear(5.0) or []
+        told.append(lease.awaited is not None)
+        assert ledger.tell(lease, b"x" * 70_000, spent_ms=1) is False  # too long for the news
+        assert ledger.tell(lease, b"result", spent_ms=1) is False  # nobody listens
+        for rest in (lease, *ledger.claim(Queue.INTERACTIVE, owner="w", n=4)):
+            assert ledger.commit(rest, b"result", ok=1, errors=0) is Commit.DONE
+        while ear.hear(0.05) is not None:
+            pass
+    assert told == [False, False, True]

@@ -79,7 +79,8 @@ def test_every_route_but_health_asks_who_is_there(
     client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
     open_paths = {"/healthz", "/readyz", "/metrics", "/docs/errors/{code}"}
     for path, methods in client.get("/openapi.json").json()["paths"].items():
-        for method in methods:
+        for method, operation in methods.items():
+            assert ("security" in operation) == (path not in open_paths), (method, path)
             answer = client.request(method.upper(), path)
             assert (answer.status_code == 401) == (path not in open_paths), (method, path)
 

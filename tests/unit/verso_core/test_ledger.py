@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import verso_core.ledger
 from verso_core.errors import BodyTooLarge, JobUnknown, LedgerUnavailable, QueueFull
 from verso_core.jobs import Kind, Queue, SliceSpec, Status
-from verso_core.ledger import DocumentDelete, DocumentWrite, Limits, NewJob, Policy, forms
+from verso_core.ledger import (
+    DocumentDelete,
+    DocumentWrite,
+    Limits,
+    NewJob,
+    Policy,
+    forms,
+    front,
+    work,
+)
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import NAMES, key
 from verso_core.ledger.scripts import source
@@ -133,3 +143,11 @@ def test_a_connection_that_uvloop_finds_closed_is_a_ledger_that_does_not_answer(
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>")
     with pytest.raises(RuntimeError, match="ours"), translated():
         raise RuntimeError("a fault of ours")
+
+
+@pytest.mark.parametrize(
+    "url", ["unix://:secret@/run/valkey?db=0", "redis://:secret@localhost:1/0"]
+)
+def test_a_ledger_may_be_at_a_unix_socket(url: str) -> None:
+    pools: list[Any] = [work.connect(url).connection_pool, front.connect(url).connection_pool]
+    assert [pool.make_connection().db for pool in pools] == [0, 0]

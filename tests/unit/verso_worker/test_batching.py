@@ -17,12 +17,13 @@ _COSTS = st.lists(st.integers(0, 300), max_size=40)
 
 def _drain(pool: Pool[int], *, budget: int, rows: int) -> list[list[Item[int]]]:
     pool.close()
-    batches = []
+    batches: list[list[Item[int]]] = []
     while True:
         try:
-            batches.append(pool.take_batch(budget=budget, rows=rows))
+            pool.wait()
         except Closed:
             return batches
+        batches.append(pool.take_batch(budget=budget, rows=rows))
 
 
 @given(requests=st.lists(_COSTS, max_size=6), budget=st.integers(1, 800), rows=st.integers(1, 20))
@@ -109,7 +110,7 @@ def test_a_closed_pool_ends_a_waiting_taker() -> None:
 
     def take() -> None:
         with pytest.raises(Closed):
-            pool.take_batch(budget=1, rows=1)
+            pool.wait()
         ended.set()
 
     thread = threading.Thread(target=take)
@@ -124,6 +125,7 @@ def test_one_request_gives_work_to_every_taker_that_waits() -> None:
     together = threading.Barrier(2, timeout=10)
 
     def take() -> None:
+        pool.wait()
         pool.take_batch(budget=1, rows=1)
         together.wait()  # the first batch is not over before the second was taken
 
@@ -143,12 +145,8 @@ def test_a_batch_has_no_more_padding_than_allowed(costs: list[int], padding: int
     pool: Pool[int] = Pool()
     pool.put(costs, costs)
     pool.close()
-    for _ in costs:
-        try:
-            batch = pool.take_batch(budget=4096, rows=64, padding=padding)
-        except Closed:
-            break
+    while batch := pool.take_batch(budget=4096, rows=64, padding=padding):
         longest = max(item.cost for item in batch)
         assert sum(longest - item.cost for item in batch) <= padding
     with pytest.raises(Closed):
-        pool.take_batch(budget=1, rows=1)
+        pool.wait()

@@ -92,3 +92,51 @@ def test_requests_that_wait_together_run_together(
     for thread in [first, *others]:
         thread.join()
     assert sizes == [1, 4]
+
+
+def test_a_lone_text_is_run_by_the_thread_that_brings_it(
+    make_lane: Callable[..., Lane[int, int]],
+) -> None:
+    ran: list[int] = []
+
+    def run(batch: Sequence[int]) -> list[int]:
+        ran.append(threading.get_ident())
+        return _double(batch)
+
+    lane = make_lane(run)
+    assert lane.submit([3], [1]) == [6]
+    assert lane.submit([3, 4], [1, 1]) == [6, 8]
+    here = threading.get_ident()
+    assert [one == here for one in ran] == [True, False]
+
+
+def test_no_more_batches_run_at_once_than_the_lane_has_turns(
+    make_lane: Callable[..., Lane[int, int]],
+) -> None:
+    lock, going, most = threading.Lock(), 0, 0
+
+    def run(batch: Sequence[int]) -> list[int]:
+        nonlocal going, most
+        with lock:
+            going += 1
+            most = max(most, going)
+        time.sleep(0.002)
+        with lock:
+            going -= 1
+        return _double(batch)
+
+    lane = make_lane(run, threads=2)
+    wrong: list[int] = []
+
+    def submit(count: int) -> None:
+        works = list(range(count))
+        answers = [lane.submit(works, [40] * count) for _ in range(20)]
+        wrong.extend(count for answer in answers if answer != _double(works))
+
+    callers = [threading.Thread(target=submit, args=(count,)) for count in (1, 1, 1, 1, 3, 5)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert not wrong
+    assert most == 2

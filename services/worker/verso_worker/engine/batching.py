@@ -110,17 +110,24 @@ class Pool(Generic[Work]):
             self._changed.notify()
         return request
 
-    def take_batch(self, *, budget: int, rows: int, padding: int | None = None) -> list[Item[Work]]:
-        """Wait for work and take a batch: at most `rows`, and rows x longest cost <= `budget`.
-
-        One text longer than the budget is a batch alone. Where `padding` is given, no more than so
-        many tokens of a batch are padding.
+    def wait(self) -> None:
+        """Wait for work.
 
         Raises:
             Closed: the pool was closed and nothing waits any more.
         """
         with self._changed:
             self._await_work()
+
+    def take_batch(self, *, budget: int, rows: int, padding: int | None = None) -> list[Item[Work]]:
+        """Take a batch: at most `rows`, and rows x longest cost <= `budget`; empty for no work.
+
+        One text longer than the budget is a batch alone. Where `padding` is given, no more than so
+        many tokens of a batch are padding.
+        """
+        with self._changed:
+            if not self._items:
+                return []
             last = self._place(self._next())
             cost = max(1, self._items[last].cost)
             count = min(max(1, budget // cost), rows, last + 1)

@@ -73,11 +73,13 @@ local waiting = redis.call('EXISTS', K.turns .. queue)
 -- forms.given reads what it is told.
 local function given(sid, n, payload)
   local told = not staged and #payload <= P.told_bytes
+  -- of a job whose caller waits for this slice alone: what the hand tells it at the end
+  local job_row = ARGV[19] == '1' and count == 1 and { tenant, now, items, urgency } or {}
   while true do
     local hand, score = unpack(unlogged('ZPOPMIN', K.line .. queue))
     if not hand then return nil end
     local channel, owner, lease = string.match(hand, '^([^|]+)|([^|]+)|(%d+)|')
-    local row = { sid, job, n, 1, kind, 'work', told, seq + n + 1, queue, deadline, 0, ARGV[18] }
+    local row = { sid, job, n, 1, kind, 'work', told, seq + n + 1, queue, deadline, 0, ARGV[18], job_row }
     if tonumber(score) > now and redis.call('PUBLISH', K.hand .. channel,
         cjson.encode(row) .. '\n' .. (told and payload or '')) > 0 then
       return { 'st', 'running', 'att', 1, 'own', owner, 'lend', now + lease }

@@ -1,6 +1,6 @@
 -- Ends the work of a slice: result, documents, counters and state in one step, guarded by the fence.
--- ARGV: slice, fence, result, ok, errors, settle in ms, queue of the verify phase, count of writes,
--- then the writes (see read_writes).
+-- ARGV: slice, fence, result, ok, errors, settle in ms, queue of the verify phase, 1 if whoever waits has
+-- been told the result, count of writes, then the writes (see read_writes).
 local sid, fence = ARGV[1], ARGV[2]
 local s = held(sid, fence)
 if not s or s.ph ~= 'work' then
@@ -8,8 +8,8 @@ if not s or s.ph ~= 'work' then
   redis.call('HINCRBY', K.totals, 'stale', 1)
   return 'stale'
 end
-if tonumber(ARGV[8]) > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
-local writes = read_writes(9, tonumber(ARGV[8]))
+if tonumber(ARGV[9]) > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
+local writes = read_writes(10, tonumber(ARGV[9]))
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do
   -- Done for a collection that a migration has replaced, or is about to: to be done again.
@@ -29,6 +29,7 @@ end
 redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
 redis.call('HSET', K.slice .. sid, 'cf', fence)
 redis.call('ZREM', K.leased .. s.q, sid)
+s.told = ARGV[8] == '1'
 end_work(sid, s, 'succeeded', tonumber(ARGV[4]), tonumber(ARGV[5]))
 if wrote then
   s.q = ARGV[7]

@@ -15,16 +15,16 @@ local function outcome(job, slices)
     .. (redis.call('HGET', K.result .. job, '0') or '')
 end
 
--- Tells of a job's state; `told` is what a worker says of its progress, JSON. Of a job whose caller
--- waits for nothing but the end, only the end is news.
-local function emit(job, told)
+-- Tells of a job's state; `said` is what a worker says of its progress, JSON. Of a job whose caller
+-- waits for nothing but the end, only the end is news; `told` if the caller has the result already.
+local function emit(job, said, told)
   local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait')
   redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
-    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(told and { 'progress', told } or {}))
+    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(said and { 'progress', said } or {}))
   if not v[7] then
     redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
   elseif terminal(v[1]) then
-    local all = outcome(job, v[3])
+    local all = not told and outcome(job, v[3])
     redis.call('PUBLISH', K.news, job .. ' ' .. v[1] .. (all and '\n' .. all or ''))
   end
 end
@@ -96,13 +96,13 @@ local function announce(job, st, tenant, hook)
   redis.call('ZADD', K.hooks, now, token)
 end
 
-local function end_job(job, st)
+local function end_job(job, st, told)
   local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook')
   redis.call('HSET', K.job .. job, 'st', st, 'end', now)
   redis.call('ZREM', K.deadlines, job)
   redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
   if v[4] then announce(job, st, v[3], v[4]) end
-  emit(job)
+  emit(job, nil, told)
   if st ~= 'dead' then
     keep_job(job, v[2])
   elseif not promised(v[1]) then
@@ -119,7 +119,7 @@ local function verdict(job)
   return 'succeeded'
 end
 
--- Ends the work of one slice. s: {job, kind, queue, bytes}. The last slice ends the job.
+-- Ends the work of one slice. s: {job, kind, queue, bytes, told}. The last slice ends the job.
 local function end_work(sid, s, st, ok, err, code, detail)
   local job = K.job .. s.job
   redis.call('HSET', K.slice .. sid, 'st', st, 'ok', ok, 'err', err)
@@ -135,7 +135,7 @@ local function end_work(sid, s, st, ok, err, code, detail)
   if st ~= 'dead' then redis.call('ZREM', K.pending, sid) end
   local done = redis.call('HINCRBY', job, 'done', 1)
   if done == tonumber(redis.call('HGET', job, 'slices')) then
-    end_job(s.job, verdict(s.job))
+    end_job(s.job, verdict(s.job), s.told)
   else
     emit(s.job)
   end
