@@ -154,19 +154,38 @@ def test_every_selector_chooses_pods_that_exist(overlay: str) -> None:
             assert any(matches(selector, labels) for labels in pods), one["metadata"]["name"]
 
 
+def ports_of(workload: Document) -> set[int | str]:
+    ports: set[int | str] = set()
+    for container in template(workload)["spec"]["containers"]:
+        for port in container.get("ports", []):
+            ports |= {port["containerPort"], port["name"]}
+    return ports
+
+
+def check_opened(documents: tuple[Document, ...]) -> None:
+    """Check that a policy opens no port of a pod that the pod does not have."""
+    for policy in of_kind(documents, "NetworkPolicy"):
+        spec = policy["spec"]
+        opened = [(spec["podSelector"], rule) for rule in spec.get("ingress", [])]
+        for rule in spec.get("egress", []):
+            opened += [(end["podSelector"], rule) for end in rule["to"] if "podSelector" in end]
+        for selector, rule in opened:
+            for one in of_kind(documents, *WORKLOADS):
+                if matches(selector, template(one)["metadata"]["labels"]):
+                    ports = {port["port"] for port in rule["ports"]}
+                    assert ports <= ports_of(one), (policy["metadata"]["name"], one["metadata"])
+
+
 @each_overlay
-def test_services_name_ports_that_their_pods_have(overlay: str) -> None:
+def test_services_and_policies_name_ports_that_their_pods_have(overlay: str) -> None:
     documents = rendered(overlay)
     for service in of_kind(documents, "Service"):
         for one in of_kind(documents, *WORKLOADS):
-            if not matches(service["spec"]["selector"], template(one)["metadata"]["labels"]):
-                continue
-            ports: set[int | str] = set()
-            for container in template(one)["spec"]["containers"]:
-                for port in container.get("ports", []):
-                    ports |= {port["containerPort"], port["name"]}
-            for port in service["spec"]["ports"]:
-                assert port.get("targetPort", port["port"]) in ports, service["metadata"]["name"]
+            if matches(service["spec"]["selector"], template(one)["metadata"]["labels"]):
+                for port in service["spec"]["ports"]:
+                    target = port.get("targetPort", port["port"])
+                    assert target in ports_of(one), service["metadata"]["name"]
+    check_opened(documents)
 
 
 @each_overlay
@@ -288,6 +307,7 @@ def test_a_component_fits_into_an_overlay(component: str, tmp_path: Path) -> Non
     [container] = template(worker)["spec"]["containers"]
     assert MOUNTS[component] <= {mount["mountPath"] for mount in container["volumeMounts"]}
     check_pods(documents)
+    check_opened(documents)
 
 
 def test_a_worker_on_trial_is_a_worker_of_another_image_that_may_do_what_workers_may(
