@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from verso_core import manifest
 from verso_worker.engine.encoder import Encoder
-from verso_worker.engine.sessions import Device, open_session
+from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 
 
 def load_encoder(folder: Path, *, threads: int) -> Encoder:
@@ -29,7 +29,8 @@ def load_encoder(folder: Path, *, threads: int) -> Encoder:
         device=Device.CPU,
         optimisation=artifact.manifest.codec.profile.optimisation,
     )
-    return Encoder(session, artifact.data["encoder_tokenizer.json"], artifact.manifest.space)
+    alone = Sessions(session, None, load=Load())
+    return Encoder(alone, artifact.data["encoder_tokenizer.json"], artifact.manifest.space)
 
 
 class Body(BaseModel):
