@@ -9,6 +9,9 @@ their texts dropped, the whole platform is killed and started again, and
 - a scrub pass decodes every record from the stores and compares checksums, vectors and points;
 - documents are read back over HTTP and compared with what was sent, byte by byte.
 
+Without kills (``--kill-every-s 0``) it tells as well what each part's processes spent on a record
+until it was verified; the client is this process, which makes the lines and sends them.
+
 A record counts as **lost** if it cannot be read, **wrong** if other bytes come back, **damaged** if
 the scrub says so. All three must be 0.
 """
@@ -16,6 +19,7 @@ the scrub says so. All three must be 0.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import random
@@ -99,18 +103,31 @@ class Platform:
 
     def kill(self, part: str) -> bool:
         """Kill one process; False where it is just between two lives."""
+        for process in self._processes(part):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                return True
+        return False
+
+    def spent(self) -> dict[str, float]:
+        """Give the core seconds of each part's present processes, and of this one, the client."""
+        found = {}
+        for part in PARTS:
+            with contextlib.suppress(psutil.Error):
+                found[part] = sum(map(_cpu_s, self._processes(part)))
+        return found | {"client": _cpu_s(psutil.Process())}
+
+    def _processes(self, part: str) -> Iterator[psutil.Process]:
         assert self._process is not None
         for process in psutil.Process(self._process.pid).children(recursive=True):
             try:
                 command = process.cmdline()
-                # Valkey's title is one word for the operating system: program, blank, address.
-                names = [Path(one).name.partition(" ")[0] for one in command]
-                if "-I" not in command and PARTS[part] in names:
-                    process.kill()
-                    return True
             except psutil.Error:
                 continue
-        return False
+            # Valkey's title is one word for the operating system: program, blank, address.
+            names = [Path(one).name.partition(" ")[0] for one in command]
+            if "-I" not in command and PARTS[part] in names:
+                yield process
 
     def end(self, how: signal.Signals) -> None:
         """End all of it, and wait until the last process is gone."""
@@ -121,8 +138,13 @@ class Platform:
         psutil.wait_procs(members, timeout=60)
 
 
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 class Killer(threading.Thread):
-    """Kills one part after another while texts go in."""
+    """Kills one part after another while texts go in; none where ``every_s`` is 0."""
 
     def __init__(self, platform: Platform, *, every_s: float) -> None:
         super().__init__(daemon=True)
@@ -132,7 +154,7 @@ class Killer(threading.Thread):
         self._every_s = every_s
 
     def run(self) -> None:
-        for part in itertools.cycle(PARTS):
+        for part in itertools.cycle(PARTS) if self._every_s else ():
             if self.over.wait(self._every_s):
                 return
             self.kills[part] += self._platform.kill(part)
@@ -149,9 +171,13 @@ def produced(lines: Lines, *, count: int, until: float, sent: list[int]) -> Iter
 
 def verified(verso: Client, count: int, *, until: float) -> int:
     """Wait until all are verified, or the time is over; give how many are."""
-    while (done := verso.stats().verified) < count and time.monotonic() < until:
-        time.sleep(10.0)  # the figure is counted anew each time
-    return done
+    while True:
+        begun = time.monotonic()
+        done = verso.stats().verified
+        if done >= count or time.monotonic() > until:
+            return done
+        # The figure is counted anew each time: that must take little of the time it measures.
+        time.sleep(max(0.5, 20 * (time.monotonic() - begun)))
 
 
 def read_back(verso: Client, lines: Lines, numbers: Sequence[int]) -> tuple[int, int, int]:
@@ -177,13 +203,19 @@ def scrubbed(verso: Client) -> ScrubState:
     return state
 
 
+def per_record(core_ms: dict[str, float], records: int) -> dict[str, float]:
+    """Name what each part, and all of them, spent on a record: milliseconds of a core."""
+    parts = {f"core ms a record: {part}": ms / records for part, ms in core_ms.items()}
+    return parts | {"core ms a record": sum(parts.values())}
+
+
 def main() -> None:
     """Run the bench."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--minutes", type=float, default=25.0, help="longest time for the ingest")
     parser.add_argument("--read", type=int, default=20_000, help="documents read back over HTTP")
-    parser.add_argument("--kill-every-s", type=float, default=20.0)
+    parser.add_argument("--kill-every-s", type=float, default=20.0, help="0: never")
     parser.add_argument("--artifact", type=Path, default=None, help="default: the stable one")
     parser.add_argument("--data", type=Path, default=None, help="folder of public data sets")
     given = parser.parse_args()
@@ -209,7 +241,7 @@ def run(
     platform.start()
     killer = Killer(platform, every_s=given.kill_every_s)
     sent = [0]
-    started = time.monotonic()
+    before, started = platform.spent(), time.monotonic()
     killer.start()
     try:
         with platform.client() as verso:
@@ -219,6 +251,8 @@ def run(
             killer.over.set()
             killer.join()
             done = verified(verso, report.documents, until=time.monotonic() + 60 * given.minutes)
+            whole_s = time.monotonic() - started
+            core_ms = {part: 1e3 * (s - before[part]) for part, s in platform.spent().items()}
             stats = verso.stats()
     finally:
         killer.over.set()
@@ -256,6 +290,9 @@ def run(
         "patch bytes": stats.bytes_patches,
         "ingest s": took_s,
         "records/s in": report.documents / took_s,
+        "records/s in and verified": done / whole_s,
+        # A process that was killed took its count with it.
+        **({} if sum(killer.kills.values()) else per_record(core_ms, report.documents)),
         "start again s": up_s,
         "scrub s": scrub_s,
         "records/s scrubbed": state.documents / scrub_s,
