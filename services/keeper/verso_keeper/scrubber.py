@@ -87,8 +87,12 @@ class Scrubber:
             return
         state = self._ledger.scrub()
         if state.job_id is not None:
-            self._take_in(state, state.job_id)
-        elif state.recent is not None:
+            if not self._take_in(state, state.job_id):
+                return
+            state = self._ledger.scrub()  # the next job may be due at once
+        if state.job_id is not None:
+            return
+        if state.recent is not None:
             self._ask_recent(state, state.recent)
         elif state.running:
             self._ask(state)
@@ -157,20 +161,22 @@ class Scrubber:
     def _behind(self, state: Scrub, collections: Mapping[str, Collection]) -> bool:
         return (state.age_s or 0.0) / self._pass_s > state.progress(collections)
 
-    def _take_in(self, state: Scrub, job_id: str) -> None:
-        """Move on behind a job that has ended; one that is gone is asked for again."""
+    def _take_in(self, state: Scrub, job_id: str) -> bool:
+        """Move on behind a job that has ended, and tell whether it was this call that did.
+
+        One that is gone is asked for again.
+        """
         try:
             record = self._ledger.job(job_id)
         except JobUnknown:
             gone = _ended(state) | {"tries": state.tries + 1}
-            self._ledger.scrub_move(state.turn, Move(set=gone))
-            return
+            return self._ledger.scrub_move(state.turn, Move(set=gone))
         if not record.status.terminal:
-            return
+            return False
         data = self._ledger.result(job_id)
         if record.status is not Status.SUCCEEDED or data is None:
             self._try_again(state, record)
-            return
+            return False
         [found] = Result.unpack(data).items
         rest_s = _duration_s(record) * (1 / self._share - 1)
         collection, bucket, field = _cursor(state)
@@ -191,6 +197,7 @@ class Scrubber:
         )
         if moved and found["damaged"]:
             _log.error("damaged documents", extra={"count": found["damaged"]})
+        return moved
 
     def _try_again(self, state: Scrub, record: JobRecord) -> None:
         """Wait longer after each failure; buckets that fail again and again are left out.

@@ -160,8 +160,7 @@ class Scrub:
                 if at == first:
                     raise
                 break  # the next job begins here, and fails for these buckets alone
-            # Full buckets are taken one at a time, so that the time is kept; empty ones many.
-            page = 1 if seen["documents"] >= SLICE_ITEMS else min(2 * page, _PAGE_BUCKETS)
+            page = _next_page(page, width=width, documents=seen["documents"])
             found += seen
             at += width
         counts = {name: found[name] for name in COUNTED}
@@ -328,6 +327,15 @@ class Scrub:
         )
         if not swapped:  # written again at this very moment: what was put here is nobody's
             self.discard(collection.name, one.document, entry)
+
+
+def _next_page(page: int, *, width: int, documents: int) -> int:
+    """Tell how many buckets to read next, after so many held so many documents.
+
+    About one batch of documents: more would not keep to the time, fewer ask the stores too often.
+    """
+    fit = width * SLICE_ITEMS // max(1, documents)
+    return max(1, min(fit, 2 * page, _PAGE_BUCKETS))
 
 
 def _batches(entries: Iterable[Stored]) -> Iterator[list[Stored]]:

@@ -61,12 +61,12 @@ def ledger(valkey_url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def keeper(valkey_url: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Start keepers that scrub with all the share there is."""
+    """Start keepers that rest after a job four times as long as it took."""
     started: list[subprocess.Popen[bytes]] = []
     settings = {
         "VERSO_REDIS_URL": valkey_url,
         "VERSO_BROKER_URL": valkey_url.replace("/0", "/1"),
-        "VERSO_SCRUB_SHARE": "1",
+        "VERSO_SCRUB_SHARE": "0.2",
         "VERSO_PROBE_AFTER_S": "1000",
     }
 
@@ -125,7 +125,7 @@ def test_a_pass_goes_on_where_it_was_when_its_keeper_was_killed(
     keeper: Callable[[], subprocess.Popen[bytes]],
     idle: bool,
 ) -> None:
-    hand = Hand(valkey_url)
+    hand = Hand(valkey_url, takes_s=0.3 if idle else 0.0)
     first = keeper()
     _until(lambda: len(hand.seen) == 3, hand)
     if idle:

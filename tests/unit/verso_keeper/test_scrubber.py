@@ -53,13 +53,17 @@ class Book:
         self.moves: list[Move] = []
         self.record: JobRecord | None = None
         self.found: dict[str, Any] | None = FOUND
+        self.later: list[Scrub] = []  # what is found after each move
 
     def scrub(self) -> Scrub:
         return self.state
 
     def scrub_move(self, turn: int, move: Move) -> bool:
         self.moves.append(move)
-        return turn == self.state.turn
+        mine = turn == self.state.turn
+        if self.later:
+            self.state = self.later.pop(0)
+        return mine
 
     def accept(self, job: NewJob) -> Accepted:
         self.jobs.append(job)
@@ -190,6 +194,18 @@ def test_after_a_job_the_rest_follows_from_its_duration_and_the_share() -> None:
         "orphans": 0,
     }
     assert move.damaged == [Damage("a", "d")]
+
+
+@pytest.mark.parametrize(("due", "jobs"), [(2002.0, 1), (2040.0, 0)])
+def test_where_no_rest_is_due_the_next_job_is_asked_for_in_the_same_round(
+    due: float, jobs: int
+) -> None:
+    ran = replace(START, collection="a", bucket=3, job_id="j", now=2003.0)
+    book = Book(ran)
+    book.record = _record(Status.SUCCEEDED)
+    book.later = [replace(ran, turn=ran.turn + 1, bucket=9, job_id=None, due=due)]
+    _step(book, share=1.0)
+    assert [_header(job)["first"] for job in book.jobs] == [9] * jobs
 
 
 def test_a_collection_that_vanished_is_passed_over() -> None:
