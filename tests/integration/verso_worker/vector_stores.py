@@ -1,0 +1,161 @@
+"""Every kind of vector store, opened for tests: the shard process, local mode, a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from verso_core.jobs import Precision
+from verso_worker.child import Child
+from verso_worker.points import Point
+from verso_worker.ports import Vectors
+from verso_worker.space import Space, Stored, Vector
+from verso_worker.terms import Bm25
+from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.vectors_qdrant import QdrantVectors
+
+DIM = 384
+SCALE = 500.0
+PRECISIONS = pytest.mark.parametrize("precision", list(Precision), ids=lambda p: p.value)
+
+LINES = [
+    b"disk sda failed with a read error",
+    b"disk sdb is healthy",
+    b"the read of block 17 was retried",
+    b"",
+    b"user root logged in",
+    b"\xff\xfe disk \x80",
+]
+
+
+class Edge:
+    """The embedded engine in its own process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._child: Child | None = None
+        self.vectors: Vectors
+        self.open()
+
+    def open(self) -> None:
+        socket = self._folder / "shard.sock"
+        self._child = shard_child(self._folder / "vectors", socket_path=socket)
+        self._child.start()
+        self.vectors = EdgeVectors(socket)
+
+    def close(self) -> None:
+        assert isinstance(self.vectors, EdgeVectors)
+        assert self._child is not None
+        self.vectors.close()
+        self._child.stop()
+
+
+class Local:
+    """The client library's local mode in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.vectors: Vectors
+        self.open()
+
+    def open(self) -> None:
+        self.vectors = QdrantVectors.local(self._folder / "qdrant")
+
+    def close(self) -> None:
+        assert isinstance(self.vectors, QdrantVectors)
+        self.vectors.close()
+
+
+class Server:
+    """A Qdrant server; each test has its own prefix and leaves nothing behind."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._prefix = f"verso-test-{uuid4().hex}-"
+        self.vectors: Vectors
+        self.open()
+
+    def open(self) -> None:
+        self.vectors = QdrantVectors.server(self._url, prefix=self._prefix)
+
+    def close(self) -> None:
+        assert isinstance(self.vectors, QdrantVectors)
+        self.vectors.close()
+
+    def clear(self) -> None:
+        assert isinstance(self.vectors, QdrantVectors)
+        for name in self.vectors.names():
+            self.vectors.drop(name)
+
+
+Store = Edge | Local | Server
+
+
+def make_store(kind: str, folder: Path) -> Store:
+    if kind == "edge":
+        return Edge(folder)
+    if kind == "local":
+        return Local(folder)
+    url = os.environ.get("QDRANT_URL")
+    if url is None:
+        pytest.skip("no QDRANT_URL")
+    return Server(url)
+
+
+@pytest.fixture(scope="module", params=["edge", "local", "server"])
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """One store for the module: collections are cheap, processes are not."""
+    made = make_store(request.param, tmp_path_factory.mktemp(request.param))
+    yield made
+    if isinstance(made, Server):
+        made.clear()
+    made.close()
+
+
+@pytest.fixture
+def name(store: Store) -> Iterator[str]:
+    chosen = f"c-{uuid4().hex}"
+    yield chosen
+    store.vectors.drop(chosen)
+
+
+def units(count: int, *, seed: int = 0, dim: int = DIM) -> Vector:
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / norms, np.float32)
+
+
+def make(vectors: Vectors, name: str, precision: Precision, *, scale: float = SCALE) -> Space:
+    vectors.create(name, dim=DIM, precision=precision, int8_scale=scale)
+    return Space(precision, DIM, scale)
+
+
+def points_of(
+    rows: Stored, payload: Callable[[int], dict[str, Any]] = lambda n: {"d": f"doc{n}", "n": 0}
+) -> list[Point]:
+    return [Point(uuid4(), row, payload(n)) for n, row in enumerate(rows)]
+
+
+def bits(row: Stored) -> tuple[str, bytes]:
+    return row.dtype.name, row.tobytes()
+
+
+def worded(store: Store, name: str, precision: Precision) -> tuple[Space, list[Point]]:
+    """Make a collection that keeps terms, with a point for each of LINES."""
+    store.vectors.create(name, dim=DIM, precision=precision, int8_scale=SCALE, terms=True)
+    space = Space(precision, DIM, SCALE)
+    terms = Bm25().documents(LINES)
+    points = [
+        Point(point.id, point.stored, point.payload, words)
+        for point, words in zip(points_of(space.round(units(len(LINES)))), terms, strict=True)
+    ]
+    store.vectors.put(name, points)
+    return space, points
