@@ -72,8 +72,12 @@ class Bench:
         self.rows: list[Row] = []
 
     def singles(self, way: str, ask: Callable[[Sequence[str], int], Traffic]) -> None:
-        """Measure one-text requests by several numbers of callers."""
-        ask(self.single[:_WARM], 8)
+        """Measure one-text requests by several numbers of callers, once the server is at rest.
+
+        The first second after a start is slower, for whoever: code is loaded and caches are cold.
+        """
+        for callers in (8, 1):
+            ask(self.single, callers)
         costs = Costs()
         for callers in _CALLERS:
             asked = list(
@@ -97,7 +101,8 @@ class Bench:
     def bare(self, artifact: Path, *, threads: int) -> None:
         """Measure the graph in this process."""
         encoder = load_encoder(artifact, threads=threads)
-        encoder.run(encoder.tokenise([text.encode() for text in self.single[:_WARM]]))
+        for text in self.single:
+            encoder.run(encoder.tokenise([text.encode()]))
         memory = psutil.Process().memory_info().rss
         spent, started, latencies = _own_cpu(), time.perf_counter(), []
         for text in self.single:
