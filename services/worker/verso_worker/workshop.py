@@ -1,0 +1,280 @@
+"""Run claimed slices and commit what came of them: what a worker's hands do.
+
+Embeds that were claimed together run as one call of the engine: a batch of texts costs it much less
+than the same texts one by one. Whatever a slice fails with, its lease ends: done, given back to be
+tried again, or failed for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from verso_core import telemetry, tracing
+from verso_core.errors import VersoError
+from verso_core.jobs import Kind, Queue, Result, Slice, read_slice
+from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, End, Lease, Ledger, Phase
+from verso_core.result_files import ResultFiles
+from verso_worker.heart import Heart
+from verso_worker.isolation import isolate, worth_isolating
+from verso_worker.metrics import Metrics
+from verso_worker.pipeline import Pipeline
+from verso_worker.ports import Outcome, Write
+from verso_worker.trials import Trials
+
+_RETRY_S = 1.0
+_NOTE_S = 1.0
+# What the platform's own parts ask for; they read the ledger alone.
+_FOR_PARTS = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
+# What changes nothing, so that its caller may have the result before the commit is on disk.
+_READS = frozenset(
+    {Kind.EMBED, Kind.RECONSTRUCT, Kind.SEARCH, Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE}
+)
+_log = logging.getLogger(__name__)
+
+
+class Workshop:
+    """Where slices are worked on; any number of hands may share it.
+
+    Args:
+        ledger: the truth about jobs.
+        pipeline: the rules.
+        heart: renews the leases of what is in hand.
+        metrics: what is counted.
+        settle_s: from a commit to its independent verify, seconds.
+        raw_grace_s: from a passed verify to the drop of the text, seconds.
+        results: where results go that are too large for the ledger.
+        trials: where a canary gets its share of the jobs; None where there is never one.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipeline: Pipeline,
+        heart: Heart,
+        metrics: Metrics,
+        *,
+        settle_s: float,
+        raw_grace_s: float,
+        results: ResultFiles,
+        trials: Trials | None,
+    ) -> None:
+        self._ledger = ledger
+        self._pipeline = pipeline
+        self._heart = heart
+        self._metrics = metrics
+        self._settle_s = settle_s
+        self._raw_grace_s = raw_grace_s
+        self._results = results
+        self._trials = trials
+        self._noted = 0.0
+
+    def do(self, leases: Sequence[Lease]) -> None:
+        """Work on what was claimed: embeds together, and alone what that did not end."""
+        for lease in leases:
+            self._metrics.claimed(lease.queue, waited_s=lease.waited_ms / 1e3)
+        if len(leases) > 1:
+            leases = self._embed_together(leases)
+        for lease in leases:
+            self._hold(lease)
+
+    def _embed_together(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """Run embeds as one call of the engine; give back all of them if that fails."""
+        started = time.perf_counter()
+        with ExitStack() as held:
+            # one run for all: its phases stand in the first one's trace
+            held.enter_context(tracing.span("embed batch", parent=leases[0].trace))
+            for lease in leases:
+                self._heart.hold(lease)
+                held.callback(self._heart.release, lease)
+            try:
+                results = self._pipeline.embed([read_slice(lease.payload) for lease in leases])
+                ends = []
+                for lease, result in zip(leases, results, strict=True):
+                    result.timings_ms["queue"] = lease.waited_ms
+                    errors = len(result.items) - result.ok
+                    ends.append(End(lease, self._kept(lease, result), ok=result.ok, errors=errors))
+                commits = self._ledger.commit_all(ends)
+            except Exception as error:  # noqa: BLE001  # alone each meets its own fault
+                _log.warning("embeds are run one by one: %s", type(error).__name__)
+                return leases
+        spent = (time.perf_counter() - started) / len(leases)
+        for lease, result, commit in zip(leases, results, commits, strict=True):
+            outcome = "stale" if commit is Commit.STALE else "done"
+            about = _about(lease) | {"verso.together": len(leases), "verso.outcome": outcome}
+            tracing.note(
+                _title(lease), seconds=spent * len(leases), parent=lease.trace, about=about
+            )
+            self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
+            if commit is not Commit.STALE:
+                self._metrics.result(lease.kind, result)
+        if any(result.ok for result in results):
+            self._note_embed()
+        return []
+
+    def _note_embed(self) -> None:
+        """Tell that an embed has succeeded, at most once a second."""
+        now = time.monotonic()
+        if now - self._noted >= _NOTE_S:
+            self._noted = now
+            self._ledger.note_embed()
+
+    def _hold(self, lease: Lease) -> None:
+        lost = self._heart.hold(lease)
+        started = time.perf_counter()
+        traced = tracing.span(_title(lease), parent=lease.trace, about=_about(lease))
+        with telemetry.about(lease.slice_id), traced as span:
+            try:
+                outcome = self._work(lease)
+            except VersoError as error:
+                outcome = self._give_back(lease, error)
+            except Exception as error:  # noqa: BLE001  # one slice's fault must not end the worker
+                # The stack without the message: a foreign message may quote a text.
+                stack = "".join(traceback.format_tb(error.__traceback__))
+                _log.error("%s failed: %s\n%s", lease.kind, type(error).__name__, stack)
+                outcome = self._give_back(lease, error)
+            finally:
+                self._heart.release(lease)
+            if span is not None:
+                span.set_attribute("verso.outcome", outcome)
+            spent = time.perf_counter() - started
+            self._metrics.slice_done(lease.kind, lease.phase, outcome, seconds=spent)
+            # Bulk work is followed by its lines; interactive work would be a line for each request.
+            _log.log(
+                logging.INFO if lease.queue is Queue.BULK else logging.DEBUG,
+                "slice",
+                extra={
+                    "task": lease.kind,
+                    "phase": lease.phase,
+                    "outcome": outcome,
+                    "ms": round(spent * 1e3, 1),
+                },
+            )
+            if lost():
+                _log.warning("lease was lost while working", extra={"outcome": outcome})
+
+    def _work(self, lease: Lease) -> str:
+        """Run and commit a slice, and name what came of it."""
+        started = time.perf_counter()
+        work = read_slice(lease.payload)
+        if lease.phase is Phase.VERIFY:
+            return self._verify(lease)
+        try:
+            outcome = self._run(lease, work)
+        except Exception as error:
+            if not worth_isolating(work, error, attempt=lease.fence):
+                raise
+            outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
+        outcome.result.timings_ms["queue"] = lease.waited_ms
+        result = self._kept(lease, outcome.result)
+        errors = len(outcome.result.items) - outcome.result.ok
+        told = False
+        if work.kind in _READS and not errors:
+            spent_ms = round((time.perf_counter() - started) * 1e3)
+            told = self._ledger.tell(lease, result, spent_ms=spent_ms)
+        with tracing.span("commit"):
+            committed = self._ledger.commit(
+                lease,
+                result,
+                ok=outcome.result.ok,
+                errors=errors,
+                documents=_documents(outcome),
+                settle_s=self._settle_s,
+                told=told,
+            )
+        if committed is Commit.STALE:
+            return "stale"
+        if committed is Commit.SEALED:
+            self._ledger.release(lease, delay_s=_RETRY_S)
+            return "retried"
+        self._metrics.result(work.kind, outcome.result)
+        self._metrics.written(outcome.writes)
+        if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
+            self._note_embed()
+        return "done"
+
+    def _kept(self, lease: Lease, result: Result) -> bytes:
+        """Give what the ledger is to hold of a result; a large one is in its file by then."""
+        frame = result.pack()
+        if lease.kind in _FOR_PARTS:
+            return frame
+        return self._results.keep(lease.job_id, lease.number, frame)
+
+    def _run(self, lease: Lease, work: Slice) -> Outcome:
+        """Run a slice: with the canary in its turn; what that fails, with the stable artifact."""
+        trials = self._trials
+        if trials is not None and (trial := trials.pipeline(lease.job_id)) is not None:
+            try:
+                outcome = trial.run(work, seq=lease.seq)
+            except Exception as error:
+                if not trials.failed(error):
+                    raise
+                _log.warning("%s is done without the canary: %s", work.kind, type(error).__name__)
+            else:
+                trials.passed()
+                return outcome
+        return self._pipeline.run(work, seq=lease.seq)
+
+    def _verify(self, lease: Lease) -> str:
+        work = read_slice(lease.payload)
+        verdict = self._pipeline.verify(work, seq=lease.seq)
+        collection = verdict.collection
+        committed = self._ledger.verified(
+            lease,
+            [(collection, document, lease.seq) for document in verdict.sound],
+            rewritten=[_document(collection, write) for write in verdict.rewritten],
+            grace_s=self._raw_grace_s,
+            settle_s=self._settle_s,
+        )
+        if committed is Commit.STALE:
+            return "stale"
+        self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
+        if verdict.rewritten:
+            _log.error("records did not read back", extra={"count": len(verdict.rewritten)})
+            if self._trials is not None and self._trials.pipeline(lease.job_id) is not None:
+                self._trials.misread(len(verdict.rewritten))
+            return "rewritten"
+        return "verified"
+
+    def _give_back(self, lease: Lease, error: Exception) -> str:
+        """Return a slice that could not be done: to the queue if trying again may help."""
+        # What Verso did not foresee may pass; the ledger counts the tries and stops them.
+        passing = error.retryable if isinstance(error, VersoError) else True
+        if passing:
+            self._ledger.retry(lease, error, delay_s=_RETRY_S)
+            return "retried"
+        self._ledger.fail(lease, error)
+        return "failed"
+
+
+def _title(lease: Lease) -> str:
+    return f"{lease.kind} {lease.phase}"
+
+
+def _about(lease: Lease) -> dict[str, tracing.Attribute]:
+    return {
+        "verso.job": lease.job_id,
+        "verso.slice": lease.number,
+        "verso.queue": lease.queue,
+        "verso.attempt": lease.fence,
+        "verso.waited_ms": lease.waited_ms,
+    }
+
+
+def _documents(outcome: Outcome) -> list[DocumentWrite | DocumentDelete]:
+    collection = outcome.collection
+    if (outcome.writes or outcome.deletes) and not collection:
+        # Committed under no name they would be acknowledged and never found again.
+        raise ValueError("expected the collection of what is written")
+    writes: list[DocumentWrite | DocumentDelete] = [
+        _document(collection, write) for write in outcome.writes
+    ]
+    return writes + [DocumentDelete(collection, document) for document in outcome.deletes]
+
+
+def _document(collection: str, write: Write) -> DocumentWrite:
+    return DocumentWrite(collection, write.document, write.entry, write.text, write.over)
