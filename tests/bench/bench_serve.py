@@ -11,7 +11,7 @@ One run, one machine, the same texts, the same model files, one way after anothe
 - *Celery*: one task for each text, results over a Valkey set up as Verso's own;
 - *infinity-emb* with its ONNX engine, where ``--infinity`` names a Python that has it: an
   environment of its own with ``infinity-emb[server]==0.0.78``, ``optimum==1.24.0`` (a later one
-  does not open a local folder for it), ``transformers==4.48.3`` and ``onnxruntime``.
+  does not open a local folder for it), ``transformers==4.48.3``, ``onnx`` and ``onnxruntime``.
 
 Everything here is bounded by computation: the encoder's milliseconds a text. CPU seconds count all
 processes that serve and leave the callers out, so they tell more than requests a second where
