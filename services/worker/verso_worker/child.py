@@ -2,7 +2,8 @@
 
     1. A thread of its own starts the process and waits until its socket answers ``ping``.
     2. It waits for the process to end. When it ends unasked, the thread starts it again, after a
-       pause that grows with each early death and starts anew after a minute of good work.
+       pause that grows with each early death and starts anew once it has worked for a while: one
+       that can work and was killed is needed at once.
     3. :meth:`Child.stop` ends the process with SIGTERM, and with SIGKILL when that takes too long.
 
 The kernel kills the child when the worker dies (``PR_SET_PDEATHSIG``), so a SIGKILL of the worker
@@ -34,7 +35,8 @@ REFUSED = 3
 """Exit status of a child that will not serve and has said why."""
 
 _PAUSES_S = (0.0, 0.2, 1.0, 3.0, 10.0)
-_SETTLED_S = 60.0
+_SETTLED_S = 10.0
+"""Seconds of work, counted from when it was ready, after which a death is not an early one."""
 _POLL_S = 0.02
 _log = logging.getLogger(__name__)
 
@@ -83,6 +85,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._ready_at = 0.0
         self._ready = threading.Event()
         self._first = threading.Event()
         self._refusal: VersoError | None = None
@@ -130,15 +133,15 @@ class Child:
     def _supervise(self) -> None:
         early_deaths = 0
         while not self._stopping.is_set():
-            born = time.monotonic()
             failure = self._live()
+            worked_s = time.monotonic() - self._ready_at if failure is None else 0.0
             if failure is not None and not self._first.is_set():
                 self._refusal = failure
                 self._first.set()
                 return
             if self._stopping.is_set():
                 break
-            early_deaths = 0 if time.monotonic() - born > _SETTLED_S else early_deaths + 1
+            early_deaths = 0 if worked_s > _SETTLED_S else early_deaths + 1
             pause_s = _PAUSES_S[min(early_deaths, len(_PAUSES_S)) - 1] if early_deaths else 0.0
             reason = failure.detail if failure is not None else self._status()
             _log.error("%s ended (%s); restart in %.1f s", self.name, reason, pause_s)
@@ -155,6 +158,7 @@ class Child:
             process.kill()
         failure = self._await_ready(process)
         if failure is None:
+            self._ready_at = time.monotonic()
             self._ready.set()
             self._first.set()
             self._watch(process)

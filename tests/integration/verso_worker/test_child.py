@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, Unavailable
+from verso_worker import child as child_module
 from verso_worker.child import Child
 from verso_worker.wire import Client
 
@@ -44,6 +47,7 @@ _WORKER = """
 import sys, time
 from pathlib import Path
 from typing import Any
+from verso_worker import child as child_module
 from verso_worker.child import Child
 child = Child("engine", [sys.executable, "-c", sys.argv[2], sys.argv[1]],
               socket_path=Path(sys.argv[1]), ready_timeout_s=20)
@@ -127,6 +131,31 @@ def test_a_child_that_dies_is_started_again(
             client.call("die")
     assert _until(lambda: child.restarts == 1 and child.ready)
     assert client.call("pid")[0]["pid"] == child.pid != first
+
+
+def _back(child: Child, restarts: int) -> bool:
+    return child.restarts == restarts and child.ready
+
+
+@pytest.mark.parametrize(
+    ("settled_s", "pauses"), [(0.0, ["0.0", "0.0", "0.0"]), (60.0, ["0.0", "0.2", "1.0"])]
+)
+def test_only_a_child_that_has_not_worked_yet_is_waited_with(
+    make_child: Callable[..., Child],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    settled_s: float,
+    pauses: list[str],
+) -> None:
+    monkeypatch.setattr(child_module, "_SETTLED_S", settled_s)
+    child = make_child()
+    child.start()
+    for turn in range(1, 4):
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        assert _until(partial(_back, child, turn))
+    found = [re.search(r"restart in ([\d.]+) s", record.getMessage()) for record in caplog.records]
+    assert [match[1] for match in found if match] == pauses
 
 
 def test_a_child_that_hangs_is_replaced(make_child: Callable[..., Child], client: Client) -> None:
