@@ -34,7 +34,6 @@ from verso_worker.points import (
     NO_TERMS,
     TERM_BYTES,
     TERMS,
-    Candidates,
     Hit,
     Point,
     Terms,
@@ -50,14 +49,8 @@ from verso_worker.points import (
     widened_limit,
 )
 from verso_worker.space import Settings, Space, Stored, Vector
-from verso_worker.vectors_query import (
-    candidates,
-    filter_of,
-    only,
-    search_params,
-    sparse,
-    terms_of,
-)
+from verso_worker.vectors_query import Question, filter_of, terms_of, vector_of
+from verso_worker.vectors_settings import dense_of, settings_of, sparse_of, told
 
 PREFIX = "verso-"
 """What the names of our collections begin with, in a server that may hold others."""
@@ -67,10 +60,6 @@ TIMEOUT_S = 60
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
 _NOT_FOUND = 404
 _CONFLICT = 409
-_KINDS = {
-    Precision.FLOAT16: (models.Distance.DOT, models.Datatype.FLOAT16),
-    Precision.INT8: (models.Distance.EUCLID, models.Datatype.UINT8),
-}
 
 
 class QdrantVectors:
@@ -131,22 +120,14 @@ class QdrantVectors:
             IdInvalid: the name breaks the naming rules.
         """
         wanted = Settings(Space(precision, dim, int8_scale), terms)
-        kept = {"precision": precision.value, "int8_scale": int8_scale, "terms": terms}
-        distance, datatype = _KINDS[precision]
         with self._calling(check_name(name)):
             if not self._client.collection_exists(self._prefix + name):
                 try:
                     self._client.create_collection(
                         self._prefix + name,
-                        vectors_config=models.VectorParams(
-                            size=dim, distance=distance, datatype=datatype, on_disk=True
-                        ),
-                        sparse_vectors_config={
-                            TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)
-                        }
-                        if terms
-                        else None,
-                        metadata=kept,
+                        vectors_config=dense_of(wanted),
+                        sparse_vectors_config=sparse_of(wanted),
+                        metadata=told(wanted),
                     )
                     if not self._local:
                         self._client.create_payload_index(
@@ -191,7 +172,7 @@ class QdrantVectors:
             structs = [
                 models.PointStruct(
                     id=str(point.id),
-                    vector=_vector(value, point.terms if settings.terms else NO_TERMS),
+                    vector=vector_of(value, point.terms if settings.terms else NO_TERMS),
                     payload=packed(point.payload),
                 )
                 for point, value in zip(points, values, strict=True)
@@ -283,70 +264,24 @@ class QdrantVectors:
             unit = None if query is None else space.unit(query)
             if impossible(wanted) or (unit is None and not terms):
                 return []
-            chosen = filter_of(wanted)
+            ask = Question(
+                self._client,
+                self._prefix + name,
+                space=space,
+                where=filter_of(wanted),
+                local=self._local,
+            )
             if unit is None:
-                found = self._matching(name, space, terms, limit=limit, where=chosen)
+                found = ask.matching(terms, limit=limit)
                 return best(found, found.scores, limit=limit)
             if terms is None:
-                wide = widened_limit(limit)
-                found = self._nearest(name, space, unit, limit=wide, where=chosen)
+                found = ask.nearest(unit, limit=widened_limit(limit))
                 return ranked(space, unit, found=found, limit=limit)
-            wide = depth(limit)
-            near = self._nearest(name, space, unit, limit=wide, where=chosen)
-            said = self._matching(name, space, terms, limit=wide, where=chosen)
+            near = ask.nearest(unit, limit=depth(limit))
+            said = ask.matching(terms, limit=depth(limit))
             found = joined(near, said)
-            weights = self._weights(name, terms, found.ids[len(said.ids) :])
+            weights = ask.weights(terms, found.ids[len(said.ids) :])
         return fused(space, unit, found=found, weights=weights, limit=limit)
-
-    def _nearest(
-        self, name: str, space: Space, unit: Vector, *, limit: int, where: models.Filter | None
-    ) -> Candidates:
-        answer = self._client.query_points(
-            self._prefix + name,
-            space.query_values(unit).tolist(),
-            query_filter=where,
-            limit=limit,
-            search_params=None if self._local else search_params(limit),
-            with_vectors=[DENSE],
-            with_payload=True,
-        )
-        return candidates(space, answer.points)
-
-    def _matching(
-        self,
-        name: str,
-        space: Space,
-        terms: Terms | None,
-        *,
-        limit: int,
-        where: models.Filter | None,
-    ) -> Candidates:
-        if not terms:
-            return candidates(space, [])
-        answer = self._client.query_points(
-            self._prefix + name,
-            sparse(terms),
-            using=TERMS,
-            query_filter=where,
-            limit=limit,
-            with_vectors=[DENSE],
-            with_payload=True,
-        )
-        return candidates(space, answer.points)
-
-    def _weights(self, name: str, terms: Terms, points: Sequence[UUID]) -> dict[UUID, float]:
-        """Weigh the terms of some points; one that shares none is left out."""
-        if not (terms and points):
-            return {}
-        answer = self._client.query_points(
-            self._prefix + name,
-            sparse(terms),
-            using=TERMS,
-            query_filter=only(points),
-            limit=len(points),
-            with_payload=False,
-        )
-        return {UUID(str(point.id)): point.score for point in answer.points}
 
     def count(self, name: str) -> int:
         """Count a collection's points.
@@ -444,12 +379,10 @@ class QdrantVectors:
         if not self._client.collection_exists(self._prefix + name):
             raise unknown(name)
         config = self._client.get_collection(self._prefix + name).config
-        vectors = config.params.vectors
-        kept = config.metadata
-        if not isinstance(vectors, models.VectorParams) or not kept:
+        found = settings_of(config)
+        if found is None:
             raise VectorsUnavailable(f"collection {self._prefix + name!r} was not made by Verso")
-        space = Space(Precision(kept["precision"]), vectors.size, float(kept["int8_scale"]))
-        return Settings(space, terms=bool(kept.get("terms", False)))
+        return found
 
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
@@ -463,10 +396,3 @@ class QdrantVectors:
             raise VectorsUnavailable(f"the Qdrant server answered {exc.status_code}") from exc
         except (ApiException, QdrantException) as exc:
             raise VectorsUnavailable(f"no Qdrant server: {type(exc).__name__}") from exc
-
-
-def _vector(values: Vector, terms: Terms) -> Any:
-    """Give a point's vectors as the client takes them. Shape of ``values``: (dim,)."""
-    if not terms:
-        return values.tolist()
-    return {DENSE: values.tolist(), TERMS: sparse(terms)}

@@ -1,31 +1,78 @@
-"""Questions to a Qdrant server, and its answers as candidates."""
+"""Questions to a Qdrant server, its answers as candidates, and points as it takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from uuid import UUID
 
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
-from verso_worker.points import NO_TERMS, TERMS, Candidates, Condition, OneOf, Terms
-from verso_worker.space import Space
-
-
-def search_params(limit: int) -> models.SearchParams:
-    """Give how widely an index is searched for so many points."""
-    return models.SearchParams(hnsw_ef=max(128, 2 * limit))
+from verso_worker.points import DENSE, NO_TERMS, TERMS, Candidates, Condition, OneOf, Terms
+from verso_worker.space import Space, Vector
 
 
-def candidates(space: Space, scored: Sequence[models.ScoredPoint]) -> Candidates:
-    """Read the points that a search gave with their dense vectors."""
-    vectors: list[Any] = [point.vector for point in scored]
-    return Candidates(
-        ids=[UUID(str(point.id)) for point in scored],
-        stored=space.from_values(vectors),
-        payloads=[point.payload or {} for point in scored],
-        scores=[point.score for point in scored],
-    )
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of one collection.
+
+    Args:
+        client: asks.
+        collection: its name in the server.
+        space: of its vectors.
+        where: lets points pass; None all.
+        local: the client's own mode, which has no index.
+    """
+
+    client: QdrantClient
+    collection: str
+    _: KW_ONLY
+    space: Space
+    where: models.Filter | None
+    local: bool
+
+    def nearest(self, unit: Vector, *, limit: int) -> Candidates:
+        """Give the points nearest to a vector. Shape of ``unit``: (dim,), length 1."""
+        answer = self.client.query_points(
+            self.collection,
+            self.space.query_values(unit).tolist(),
+            query_filter=self.where,
+            limit=limit,
+            search_params=None if self.local else _breadth(limit),
+            with_vectors=[DENSE],
+            with_payload=True,
+        )
+        return _candidates(self.space, answer.points)
+
+    def matching(self, terms: Terms | None, *, limit: int) -> Candidates:
+        """Give the points whose terms weigh most."""
+        if not terms:
+            return _candidates(self.space, [])
+        answer = self.client.query_points(
+            self.collection,
+            sparse(terms),
+            using=TERMS,
+            query_filter=self.where,
+            limit=limit,
+            with_vectors=[DENSE],
+            with_payload=True,
+        )
+        return _candidates(self.space, answer.points)
+
+    def weights(self, terms: Terms, points: Sequence[UUID]) -> dict[UUID, float]:
+        """Weigh the terms of some points; one that shares none is left out."""
+        if not (terms and points):
+            return {}
+        answer = self.client.query_points(
+            self.collection,
+            sparse(terms),
+            using=TERMS,
+            query_filter=_only(points),
+            limit=len(points),
+            with_payload=False,
+        )
+        return {UUID(str(point.id)): point.score for point in answer.points}
 
 
 def sparse(terms: Terms) -> models.SparseVector:
@@ -33,16 +80,17 @@ def sparse(terms: Terms) -> models.SparseVector:
     return models.SparseVector(indices=list(terms.ids), values=list(terms.weights))
 
 
+def vector_of(values: Vector, terms: Terms) -> Any:
+    """Give a point's vectors as the client takes them. Shape of ``values``: (dim,)."""
+    if not terms:
+        return values.tolist()
+    return {DENSE: values.tolist(), TERMS: sparse(terms)}
+
+
 def terms_of(vector: Any) -> Terms:
     """Read a point's terms; a point that has none has no vector of them."""
     kept = vector.get(TERMS) if isinstance(vector, Mapping) else None
     return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))
-
-
-def only(points: Sequence[UUID]) -> models.Filter:
-    """Give the filter that lets these points pass."""
-    ids: list[Any] = [str(point) for point in points]
-    return models.Filter(must=[models.HasIdCondition(has_id=ids)])
 
 
 def filter_of(wanted: Sequence[Condition]) -> models.Filter | None:
@@ -65,3 +113,25 @@ def _condition(condition: Condition) -> models.Condition:
         for number in condition.numbers
     ]
     return models.Filter(should=choices)
+
+
+def _breadth(limit: int) -> models.SearchParams:
+    """Give how widely an index is searched for so many points."""
+    return models.SearchParams(hnsw_ef=max(128, 2 * limit))
+
+
+def _only(points: Sequence[UUID]) -> models.Filter:
+    """Give the filter that lets these points pass."""
+    ids: list[Any] = [str(point) for point in points]
+    return models.Filter(must=[models.HasIdCondition(has_id=ids)])
+
+
+def _candidates(space: Space, scored: Sequence[models.ScoredPoint]) -> Candidates:
+    """Read the points that a search gave with their dense vectors."""
+    vectors: list[Any] = [point.vector for point in scored]
+    return Candidates(
+        ids=[UUID(str(point.id)) for point in scored],
+        stored=space.from_values(vectors),
+        payloads=[point.payload or {} for point in scored],
+        scores=[point.score for point in scored],
+    )
