@@ -61,9 +61,14 @@ class Book(Documents, Protocol):
         """Give a collection's newest migration."""
 
     def migration_begin(
-        self, state: Migration, *, seen: Migration | None, target: Collection | None
+        self,
+        state: Migration,
+        *,
+        seen: Migration | None,
+        target: Collection | None,
+        room: str = ...,
     ) -> bool:
-        """Begin one where the newest is still ``seen``."""
+        """Begin one where the newest is still ``seen``; ``room`` is that of the target."""
 
     def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Move one on from ``seen``, or forget it."""
@@ -114,7 +119,7 @@ class Migrate:
         in_place = source.space == model.space
         if in_place and source.artifacts == (model.codec,):
             raise MigrationRefused(f"{name!r} is all of codec {model.codec} already")
-        target = None if in_place else self._target(source, model)
+        target, room = (None, "") if in_place else self._target(source, model)
         state = Migration(
             collection=name,
             source=source.name,
@@ -124,7 +129,7 @@ class Migrate:
             buckets=source.buckets,
             started=time.time(),
         )
-        if not self.book.migration_begin(state, seen=seen, target=target):
+        if not self.book.migration_begin(state, seen=seen, target=target, room=room):
             if target is not None:
                 self.vectors.drop(target.name)
             raise MigrationRefused(f"the collection {name!r} has just been changed; ask again")
@@ -205,8 +210,8 @@ class Migrate:
         except EngineUnavailable as exc:
             raise ArtifactInvalid(f"artifact {artifact!r} cannot be served: {exc.detail}") from exc
 
-    def _target(self, source: Collection, model: Model) -> Collection:
-        """Make the empty collection that a migration fills."""
+    def _target(self, source: Collection, model: Model) -> tuple[Collection, str]:
+        """Make room for the empty collection that a migration fills; give both."""
         made = source.model_copy(
             update={
                 "name": _PREFIX + secrets.token_hex(8),
@@ -218,6 +223,7 @@ class Migrate:
                 "created": datetime.now(UTC),
             }
         )
+        room = self.book.collection_room(made.name)
         try:
             self.vectors.create(
                 made.name,
@@ -228,7 +234,7 @@ class Migrate:
             )
         except CollectionExists as exc:
             raise MigrationRefused("a collection of this very name exists; ask again") from exc
-        return made
+        return made, room
 
     def _copy(
         self,

@@ -192,6 +192,10 @@ class Documents(Protocol):
         """
         ...
 
+    def collection_room(self, own: str) -> str:
+        """Tell that room is about to be made for vectors: garbage, if its token is not used."""
+        ...
+
     def collection_artifact(self, name: str, codec: str) -> int:
         """Give the artifact slot of a codec in a collection, appending it where it is new."""
         ...

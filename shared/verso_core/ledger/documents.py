@@ -61,13 +61,13 @@ class Documents(Steps):
     ) -> Collection:
         """Create a collection, and give what is stored.
 
-        Where one of this name was deleted lately, the new one gets an own name that none had:
-        somebody may still be about to drop the vectors of that one.
+        Where one of this name was deleted lately, or making one was begun, the new one gets an own
+        name that none had: somebody may still be about to drop the vectors of that one.
 
         Args:
             collection: by the name that users know.
             prepare: makes room for the vectors of the collection, which it gets by its own name,
-                before anybody can find it.
+                before anybody can find it. If no collection comes of it the room is garbage.
 
         Raises:
             CollectionExists: one of this name has another precision or text policy.
@@ -78,14 +78,34 @@ class Documents(Steps):
                 razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
             own = forms.own_name(collection.name, razed)
             made = collection.model_copy(update={"name": own})
+            room = ""
             if prepare is not None:
+                room = self.collection_room(own, name=collection.name, razed=razed)
+                if room == "moved":
+                    continue
                 prepare(made)
-            stored = self._run(
-                "collection_put", [made.name, forms.dump(made), collection.name, razed]
-            )
+            stored = self._run("collection_put", [own, forms.dump(made), collection.name, room])
             if stored != b"moved":
                 return forms.settled(stored, collection)
         raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
+
+    def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
+        """Tell that room is about to be made for the vectors of a collection; give its token.
+
+        Unless the token comes with the collection in time, the room is garbage.
+
+        Args:
+            own: own name of the collection.
+            name: what users will call it; none, of a name that is drawn.
+            razed: what the caller knows of that name; the token is ``moved`` if it is otherwise.
+
+        Raises:
+            LedgerBehind: the ledger is older than what it has acknowledged.
+        """
+        room = forms.text(self._run("collection_room", [own, name, razed]))
+        if room == "halted":
+            raise LedgerBehind
+        return room
 
     def collection_artifact(self, name: str, codec_id: str) -> int:
         """Give the slot by which this collection's records name a codec, adding it if it is new.

@@ -253,7 +253,7 @@ def own_name(name: str, razed: bytes) -> str:
 
     Args:
         name: what users call it.
-        razed: what the ledger knows of the last one of this name that was deleted; empty: nothing.
+        razed: what the ledger knows of the last one of this name, deleted or begun; empty: nothing.
     """
     if not razed:
         return name

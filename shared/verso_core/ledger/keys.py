@@ -49,7 +49,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
                                      own name's vectors
     dropped     -                    list: deleted collections whose keys are not swept yet
     razed       {name}               string: uid of the last collection of this name that was
-                                     deleted, and number of the slice that did; for a week
+                                     deleted, or the last attempt to make one; number of the slice
+                                     that deleted; for a week
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
     orphans     -                    sorted set: {uid}:{point} that no entry named when it was

@@ -42,17 +42,23 @@ class Migrations(Documents):
         return self.migrations().get(collection)
 
     def migration_begin(
-        self, state: Migration, *, seen: Migration | None, target: Collection | None
+        self,
+        state: Migration,
+        *,
+        seen: Migration | None,
+        target: Collection | None,
+        room: str = "",
     ) -> bool:
         """Begin a migration, where the newest is still ``seen``; ``target`` is what it will fill.
 
+        ``room`` is the token of the room made for the target's vectors.
         False where another began one, or the source is not what it was.
         """
         with translated():
             uid = cast("bytes | None", self._redis.hget(key("uids"), state.source))
         args: list[forms.Arg] = [
             state.collection, state.source, uid or b"", target.name if target else "",
-            forms.dump(target) if target else "", _json(seen), _json(state),
+            forms.dump(target) if target else "", _json(seen), _json(state), room,
         ]  # fmt: skip
         return bool(self._run("migration_begin", args))
 

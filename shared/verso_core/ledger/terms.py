@@ -32,6 +32,8 @@ class Policy:
     """How long dead letters stay whose payload is not the only copy of a text, seconds."""
     gc_delay_ms: int = 2_000
     """Wait before the points of a replaced entry may go: searches that saw it come to an end."""
+    room_ms: int = 600_000
+    """Wait before vectors go whose collection was not made: who was to make it is dead by then."""
     drain_s: int = 30
     """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
     max_events: int = 1_000

@@ -402,22 +402,56 @@ def test_a_slice_that_deleted_a_collection_is_known_to_have_done_so(
     assert store.collections()["c"].name == own
 
 
+@pytest.fixture
+def hasty(valkey_url: str) -> Iterator[Ledger]:
+    """A ledger that waits half a second for who makes a collection."""
+    found = Ledger.from_url(valkey_url, policy=Policy(gc_delay_ms=0, room_ms=500))
+    yield found
+    found.close()
+
+
 def test_room_that_was_made_for_a_collection_in_vain_is_garbage(
-    store: Ledger, new_collection: Collections
+    hasty: Ledger, new_collection: Collections
 ) -> None:
-    store.collection_delete("c")
-    store.gc_take()
     rooms: list[str] = []
 
-    def meanwhile(made: Collection) -> None:
+    def ends(made: Collection) -> None:
         rooms.append(made.name)
-        if len(rooms) == 1:  # another makes and deletes one of this name
-            store.collection_delete(store.collection_put(new_collection()).name)
+        raise KeyboardInterrupt
 
-    kept = store.collection_put(new_collection(), prepare=meanwhile)
-    assert len(set(rooms)) == 2
-    assert kept.name == rooms[1]
-    assert {one.collection for one in store.gc_take()} == {rooms[0]}
+    with pytest.raises(KeyboardInterrupt):
+        hasty.collection_put(new_collection("d"), prepare=ends)
+    time.sleep(0.55)
+    kept = hasty.collection_put(new_collection("d"), prepare=lambda made: rooms.append(made.name))
+    assert rooms == ["d", kept.name]
+    assert rooms[0] != rooms[1]
+    assert [(one.collection, one.document) for one in hasty.gc_take()] == [("d", "")]
+
+
+def test_who_takes_too_long_to_make_room_makes_it_again(
+    hasty: Ledger, new_collection: Collections
+) -> None:
+    rooms: list[str] = []
+
+    def slow(made: Collection) -> None:
+        rooms.append(made.name)
+        time.sleep(0.55 if len(rooms) == 1 else 0)
+
+    kept = hasty.collection_put(new_collection("d"), prepare=slow)
+    assert rooms == ["d", kept.name]
+    assert {one.collection for one in hasty.gc_take()} == {"d"}
+
+
+def test_of_two_who_make_a_collection_the_first_makes_it(
+    store: Ledger, new_collection: Collections
+) -> None:
+    first: list[Collection] = []
+
+    def meanwhile(_: Collection) -> None:
+        first.append(store.collection_put(new_collection("d"), prepare=lambda _: None))
+
+    assert store.collection_put(new_collection("d"), prepare=meanwhile) == first[0]
+    assert store.collections()["d"] == first[0]
 
 
 def test_a_write_into_a_collection_that_is_gone_changes_nothing(

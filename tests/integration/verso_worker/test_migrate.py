@@ -248,6 +248,23 @@ def test_giving_up_leaves_the_collection_as_it_was(moving: Moving, others: dict[
     moving.holds({**TEXTS, "more": b"it takes texts in"})
 
 
+def test_room_for_a_migration_that_did_not_come_to_begin_goes(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    pipeline = moving.desk._pipeline
+    source, model = moving.ledger.collections()["coded"], pipeline._models.get(others["space"])
+    target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
+    assert moving.vectors.names() == ["coded", target.name]
+    moving.desk.drain(Queue.SCRUB)
+    assert moving.vectors.names() == ["coded", target.name]
+    for room, _ in moving.redis.zscan_iter("verso:gc"):
+        moving.redis.zadd("verso:gc", {room: 0})
+    moving.desk.drain(Queue.SCRUB)
+    assert moving.vectors.names() == ["coded"]
+    moving.holds(TEXTS)
+
+
 def test_a_migrated_collection_is_deleted_with_both_its_sides(
     moving: Moving, others: dict[str, str]
 ) -> None:

@@ -312,6 +312,17 @@ local function discard(collection, document, entry)
   local token = redis.call('HINCRBY', K.totals, 'gc', 1)
   redis.call('HSET', K.gcitem .. token, 'c', collection, 'd', document, 'e', entry)
   redis.call('ZADD', K.gc, now + P.gc_delay_ms, token)
+  return token
+end
+
+-- Keeps the room that was made for a collection's vectors, if it is not to go yet. See collection_room.
+local function take_room(token)
+  if token == '' then return true end
+  local till = tonumber(redis.call('HGET', K.gcitem .. token, 'till'))
+  if not till or till <= now then return false end
+  redis.call('ZREM', K.gc, token)
+  redis.call('UNLINK', K.gcitem .. token)
+  return true
 end
 
 -- The name by which users know an own name: its own, where a migration or an earlier collection of
