@@ -61,6 +61,7 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_restore.py
 	$(BIN)/python tests/bench/bench_margin.py
 	$(BIN)/python tests/bench/bench_encode.py
+	$(BIN)/python tests/bench/bench_encoder.py
 	$(BIN)/python tests/bench/bench_swap.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 	$(BIN)/python tests/bench/bench_queue.py

@@ -1,0 +1,207 @@
+"""Is the encoder's graph run as fast as this processor can, with the vectors that its space allows?
+
+The encoder of an artifact in this process, in several ways:
+
+- *as served*: what the engine does;
+- *no arena*: every tensor's memory is asked of the system anew;
+- *bound*: inputs and output bound once for each shape (``IOBinding``);
+- *all rewriting*: ONNX Runtime's highest optimisation level;
+- *static int8*: matrix products in 8 bits, ranges of the activations taken from texts that are not
+  measured (ONNX Runtime's ``quantize_static``, a scale for each column of a weight).
+
+For each: milliseconds of one text and of a text in batches of 16, and how far its vectors are from
+those served. A space allows a cosine of ``tolerance.vector_cosine`` in its golden samples: vectors
+that are further off are those of another space, and would have to be made anew for every record.
+
+    bench_encoder.py --texts 512 --threads 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import sheet
+import texts
+from numpy.typing import NDArray
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from rival_server import load_encoder
+
+from verso_core import manifest
+from verso_standalone.stack import find_artifact
+
+Feeds = dict[str, NDArray[np.int64]]
+Run = Callable[[Feeds], NDArray[np.float32]]
+_ROWS = 16
+_CALIBRATION = 256
+_LEVELS = ort.GraphOptimizationLevel
+
+
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    """Batches that the ranges of activations are taken from."""
+
+    def __init__(self, batches: Sequence[Feeds]) -> None:
+        self._left: Iterator[Feeds] = iter(batches)
+
+    def get_next(self) -> Feeds | None:
+        """Give the next batch; None at the end."""
+        return next(self._left, None)
+
+
+def options(threads: int, *, level: Any = _LEVELS.ORT_ENABLE_BASIC, arena: bool = True) -> Any:
+    """Set a session up as the engine does, but for what is named."""
+    made = ort.SessionOptions()
+    made.graph_optimization_level = level
+    made.intra_op_num_threads = threads
+    made.inter_op_num_threads = 1
+    made.log_severity_level = 3
+    made.enable_mem_pattern = False
+    made.enable_cpu_mem_arena = arena
+    made.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return made
+
+
+def plain(graph: bytes | str, setup: Any) -> Run:
+    """Run by names and arrays."""
+    session = ort.InferenceSession(graph, setup, providers=["CPUExecutionProvider"])
+
+    def run(feeds: Feeds) -> NDArray[np.float32]:
+        return np.asarray(session.run(["vector"], feeds)[0], np.float32)
+
+    return run
+
+
+def bound(graph: bytes, setup: Any) -> Run:
+    """Run on tensors bound once for each shape."""
+    session = ort.InferenceSession(graph, setup, providers=["CPUExecutionProvider"])
+    bindings: dict[tuple[int, ...], tuple[Any, Feeds, NDArray[np.float32]]] = {}
+
+    def run(feeds: Feeds) -> NDArray[np.float32]:
+        shape = feeds["input_ids"].shape
+        if shape not in bindings:
+            binding, mine = session.io_binding(), {name: one.copy() for name, one in feeds.items()}
+            vector = np.empty((shape[0], session.get_outputs()[0].shape[1]), np.float32)
+            for name, one in mine.items():
+                binding.bind_input(name, "cpu", 0, np.int64, shape, one.ctypes.data)
+            binding.bind_output("vector", "cpu", 0, np.float32, vector.shape, vector.ctypes.data)
+            bindings[shape] = (binding, mine, vector)
+        binding, mine, vector = bindings[shape]
+        for name, one in feeds.items():
+            mine[name][:] = one
+        session.run_with_iobinding(binding)
+        return vector.copy()
+
+    return run
+
+
+def quantised(graph: bytes, folder: Path, samples: Sequence[Feeds]) -> str:
+    """Write the graph with its matrix products in 8 bits."""
+    source, folded = folder / "encoder.onnx", folder / "folded.onnx"
+    source.write_bytes(graph)
+    fold = options(1)  # stored weights are widened by the graph: folded, they are constants
+    fold.optimized_model_filepath = str(folded)
+    ort.InferenceSession(str(source), fold, providers=["CPUExecutionProvider"])
+    made = folder / "int8.onnx"
+    quantize_static(
+        str(folded),
+        str(made),
+        Samples(samples),
+        quant_format=QuantFormat.QDQ,
+        op_types_to_quantize=["MatMul"],
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        extra_options={"MatMulConstBOnly": True},
+    )
+    return str(made)
+
+
+def padded(rows: Sequence[list[int]]) -> Feeds:
+    """Make a batch of token rows."""
+    longest = max(map(len, rows))
+    ids = np.zeros((len(rows), longest), np.int64)
+    mask = np.zeros_like(ids)
+    for row, tokens in enumerate(rows):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32]]:
+    """Give milliseconds a text, the median of its batches, and all vectors."""
+    for feeds in batches:
+        run(feeds)
+    spent, found = [], []
+    for feeds in batches:
+        begun = time.perf_counter()
+        found.append(run(feeds))
+        spent.append((time.perf_counter() - begun) / len(found[-1]))
+    return 1e3 * float(np.median(spent)), np.concatenate(found)
+
+
+def main() -> None:
+    """Measure every way and print the sheet."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    paper = sheet.Sheet("encoder")
+    artifact = manifest.load(find_artifact())
+    graph = artifact.data["encoder.onnx"]
+    encoder = load_encoder(find_artifact(), threads=1)
+    chosen = texts.chosen(texts.corpus(), arguments.texts + _CALIBRATION)
+    rows = encoder.tokenise(chosen)
+    measured = sorted(rows[: arguments.texts], key=len)
+    alone = [padded([row]) for row in measured[:: max(1, len(measured) // 128)]]
+    together = [padded(measured[at : at + _ROWS]) for at in range(0, len(measured), _ROWS)]
+    samples = [padded([row]) for row in rows[arguments.texts :]]
+    threads = arguments.threads
+    with tempfile.TemporaryDirectory(prefix="verso-bench-") as name:
+        folder = Path(name)
+        ways: dict[str, Callable[[], Run]] = {
+            "as served": lambda: plain(graph, options(threads)),
+            "no arena": lambda: plain(graph, options(threads, arena=False)),
+            "bound": lambda: bound(graph, options(threads)),
+            "all rewriting": lambda: plain(graph, options(threads, level=_LEVELS.ORT_ENABLE_ALL)),
+            "static int8": lambda: plain(
+                quantised(graph, folder, samples), options(threads, level=_LEVELS.ORT_ENABLE_ALL)
+            ),
+        }
+        found, served = [], np.zeros(0, np.float32)
+        for way, make in ways.items():
+            run = make()
+            one_ms, _ = timed(run, alone)
+            batch_ms, vectors = timed(run, together)
+            served = served if len(served) else vectors
+            cosine = np.sum(vectors * served, axis=1)
+            found.append(
+                {
+                    "way": way,
+                    "one_ms": one_ms,
+                    "batch_ms": batch_ms,
+                    "cosine_least": float(cosine.min()),
+                    "cosine_median": float(np.median(cosine)),
+                }
+            )
+    tolerance = artifact.manifest.tolerance.vector_cosine
+    sheet.table(
+        f"{len(measured)} texts, {threads} threads; the space allows a cosine of {tolerance}",
+        ["way", "ms a text, alone", f"in {_ROWS}", "least cosine", "median cosine"],
+        [
+            [*list(row.values())[:3], f"{row['cosine_least']:.4f}", f"{row['cosine_median']:.4f}"]
+            for row in found
+        ],
+    )
+    paper.finish(
+        {"threads": threads, "texts": len(measured), "tolerance": tolerance, "ways": found}
+    )
+
+
+if __name__ == "__main__":
+    main()
