@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from verso_client.answers import RegistryState, RolloutState
+from verso_client.client import Client
 from verso_client.releases import CSV, NDJSON, Training
 from verso_client.terminal import AsJson, client, fail, out, print_json
 from verso_core.errors import TrainingDataInvalid
@@ -85,14 +86,7 @@ def train_head(
         if not wait:
             print_json(job) if as_json else out().print(f"job {job.id}", highlight=False)
             return
-        for event in verso.events(job.id):
-            told = event.data.get("progress")
-            if told and not as_json:
-                out().print(_line(told), highlight=False)
-        job = verso.wait(job.id)
-        if job.status is not Status.SUCCEEDED:
-            raise job.exception()
-        [result] = verso.results(job.id)
+        result = _followed(verso, job.id, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
         return
@@ -101,6 +95,19 @@ def train_head(
         f"verso models promote {result['head']}",
         highlight=False,
     )
+
+
+def _followed(verso: Client, job_id: str, *, quiet: bool) -> dict[str, object]:
+    """Show a training's progress until it ends, and give what came of it."""
+    for event in verso.events(job_id):
+        told = event.data.get("progress")
+        if told and not quiet:
+            out().print(_line(told), highlight=False)
+    job = verso.wait(job_id)
+    if job.status is not Status.SUCCEEDED:
+        raise job.exception()
+    [result] = verso.results(job_id)
+    return result
 
 
 @models_app.command("list")

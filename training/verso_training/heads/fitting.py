@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 from safetensors.torch import load_file, save
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from verso_core.errors import Cancelled, DiskFull
 from verso_training.heads import lora
+from verso_training.heads.recipe import AnswerConfig, ScoreConfig
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -70,6 +71,18 @@ class Budget:
     warmup_steps: int = 40
     checkpoint_minutes: float = 5.0
     seed: int = 0
+
+    @classmethod
+    def of(cls, settings: AnswerConfig | ScoreConfig, *, seed: int) -> Self:
+        """Give the budget that a head's settings name."""
+        return cls(
+            settings.minutes,
+            settings.epochs,
+            settings.rate,
+            settings.tokens_per_step,
+            checkpoint_minutes=settings.checkpoint_minutes,
+            seed=seed,
+        )
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from verso_training.heads.backbone import Source
 from verso_training.heads.lora import LoraLinear
 
 Arrays = Mapping[str, NDArray[np.generic]]
+
+_GOLDEN_PAIRS = 12
 
 INPUTS: Mapping[Reads, tuple[str, ...]] = {
     Reads.VECTOR: ("vector",),
@@ -131,6 +133,16 @@ def widened(encoder: Path, base: Mapping[str, Source]) -> Arrays:
     """The weights that ``base`` names, read from ``encoder.onnx``, float32."""
     constants = {i.name: i for i in onnx.load(encoder).graph.initializer}
     return {name: source.read(constants) for name, source in base.items()}
+
+
+def golden_pairs(rows: Iterable[tuple[Sequence[int], int]]) -> list[dict[str, NDArray[np.generic]]]:
+    """Inputs of golden samples: the shortest of the rows, for every start of a worker runs them.
+
+    Args:
+        rows: Each ``[CLS] a [SEP] b [SEP]``, and where b begins.
+    """
+    shortest = sorted(rows, key=lambda row: len(row[0]))[:_GOLDEN_PAIRS]
+    return [pair_inputs(ids, second=second) for ids, second in shortest]
 
 
 def pair_inputs(ids: Sequence[int], *, second: int) -> dict[str, NDArray[np.generic]]:

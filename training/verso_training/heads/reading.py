@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
@@ -44,7 +42,6 @@ from verso_training.heads.start import Start, shaped
 from verso_training.heads.training import HeadReport
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
-_GOLDEN = 12
 _TRAINED = 0.85
 """Share of the work that is training; the rest is reading what is measured."""
 
@@ -121,7 +118,7 @@ def train_reader(
         start.restore(only)
     fitting.AdapterRun(
         module,
-        _budget(recipe),
+        fitting.Budget.of(config, seed=recipe.seed),
         main=shown[RowSplit.TRAIN],
         losses=module.losses,
         folder=run,
@@ -142,7 +139,9 @@ def train_reader(
         recipe=recipe,
         module=only,
         outputs=("start", "end"),
-        samples=_samples([window for part in shown.values() for window in part]),
+        samples=graph.golden_pairs(
+            (window.ids, window.context_from) for part in shown.values() for window in part
+        ),
         provenance=dataclasses.replace(provenance, data_sha256=parts.digest()),
         card=_card(figures, parts, shown=shown, start=start),
         calibration=Calibration(null_threshold=figures.threshold),
@@ -214,24 +213,6 @@ def _shown(parts: Parts, base: Backbone, config: AnswerConfig) -> dict[RowSplit,
             f"words do, got {count}"
         )
     return shown
-
-
-def _budget(recipe: HeadRecipe) -> fitting.Budget:
-    config = recipe.answer
-    return fitting.Budget(
-        config.minutes,
-        config.epochs,
-        config.rate,
-        config.tokens_per_step,
-        checkpoint_minutes=config.checkpoint_minutes,
-        seed=recipe.seed,
-    )
-
-
-def _samples(windows: Sequence[Window]) -> list[Mapping[str, NDArray[np.generic]]]:
-    """Inputs of golden samples: the shortest windows, for every start of a worker runs them."""
-    shortest = sorted(windows, key=lambda window: len(window.ids))[:_GOLDEN]
-    return [graph.pair_inputs(window.ids, second=window.context_from) for window in shortest]
 
 
 def _metrics(figures: Figures, parts: Parts) -> dict[str, float]:

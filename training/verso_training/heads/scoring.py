@@ -10,12 +10,11 @@ import dataclasses
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
@@ -30,7 +29,6 @@ from verso_training.heads.start import Start, shaped
 from verso_training.heads.training import HeadReport
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
-_GOLDEN = 12
 _FIT = 0.5
 """A score from here on says that two texts fit."""
 
@@ -84,16 +82,12 @@ def train_scorer(
         part: pairs.tokenised(rows, base.tokenizer, max_tokens=config.max_tokens)
         for part, rows in parts.items()
     }
-    budget = fitting.Budget(
-        config.minutes,
-        config.epochs,
-        config.rate,
-        config.tokens_per_step,
-        checkpoint_minutes=config.checkpoint_minutes,
-        seed=recipe.seed,
-    )
     fitting.AdapterRun(
-        module, budget, main=tokens[RowSplit.TRAIN], losses=pairs.losses(module), folder=run
+        module,
+        fitting.Budget.of(config, seed=recipe.seed),
+        main=tokens[RowSplit.TRAIN],
+        losses=pairs.losses(module),
+        folder=run,
     ).train(
         on_progress=lambda p: on_progress(Progress(p.share, {"loss": p.metrics["loss/score"]})),
         should_stop=should_stop,
@@ -104,19 +98,15 @@ def train_scorer(
         for name, value in _figures(module, tokens[part]).items()
     }
     counts = {str(part): len(parts[part]) for part in RowSplit}
-    notes = [
-        f"Begun {'afresh' if start is None else f'from {start.name}'}.",
-        f"Pairs: {', '.join(f'{n} {part}' for part, n in counts.items())}; split by first text.",
-    ]
-    if contradicted:
-        notes.append(f"Dropped, with several scores: {contradicted}.")
     trained = Trained(
         recipe=recipe,
         module=module,
         outputs=("score",),
-        samples=_samples([pair for part in reversed(RowSplit) for pair in tokens[part]]),
+        samples=graph.golden_pairs(
+            (pair.ids, pair.second) for part in reversed(RowSplit) for pair in tokens[part]
+        ),
         provenance=dataclasses.replace(provenance, data_sha256=_digest(parts)),
-        card=cards.scorer(figures, notes=notes),
+        card=cards.scorer(figures, notes=_notes(counts, start, contradicted=contradicted)),
         metrics=figures | {"test_pairs": float(counts["test"])},
         sources=base.sources,
         max_tokens=config.max_tokens,
@@ -173,10 +163,14 @@ def _figures(module: CrossEncoder, tokens: Sequence[PairTokens]) -> dict[str, fl
     return {name: value for name, value in figures.items() if math.isfinite(value)}
 
 
-def _samples(tokens: Sequence[PairTokens]) -> list[dict[str, NDArray[np.generic]]]:
-    """Inputs of golden samples: the shortest pairs."""
-    shortest = sorted(tokens, key=lambda pair: len(pair.ids))[:_GOLDEN]
-    return [graph.pair_inputs(pair.ids, second=pair.second) for pair in shortest]
+def _notes(counts: Mapping[str, int], start: Start | None, *, contradicted: int) -> list[str]:
+    notes = [
+        f"Begun {'afresh' if start is None else f'from {start.name}'}.",
+        f"Pairs: {', '.join(f'{n} {part}' for part, n in counts.items())}; split by first text.",
+    ]
+    if contradicted:
+        notes.append(f"Dropped, with several scores: {contradicted}.")
+    return notes
 
 
 def _digest(parts: dict[RowSplit, list[Pair]]) -> str:
