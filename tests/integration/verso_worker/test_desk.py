@@ -6,6 +6,8 @@ back.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,7 +20,8 @@ from prometheus_client import CollectorRegistry
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
-from verso_core.ledger import Commit, Ledger, NewJob
+from verso_core.ledger import AsyncLedger, Commit, Ear, Ledger, NewJob
+from verso_core.ledger.keys import key
 from verso_core.ledger.work import connect
 from verso_core.record import Entry, Flag
 from verso_worker.desk import Desk
@@ -47,6 +50,7 @@ class Bench:
     def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
         self.ledger = ledger
         self.vectors = vectors
+        self.ears = {queue: Ear(ledger._redis, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)}
         heart = Heart(ledger, owner="desk", lease_s=10.0)
         self.desk = Desk(
             ledger,
@@ -58,6 +62,8 @@ class Bench:
             lease_s=10.0,
             settle_s=0.0,
             raw_grace_s=0.0,
+            ears=self.ears,
+            linger_s=20.0,
         )
 
     def do(
@@ -346,3 +352,38 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
     assert again.fence > lease.fence
     assert bench.ledger.commit(again, b"r", ok=1, errors=0) is Commit.DONE
     assert bench.ledger.job(job_id).status is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("kind", [Kind.EMBED, Kind.INGEST])
+async def test_who_waits_is_told_before_the_commit_only_of_work_that_changes_nothing(
+    bench: Bench, valkey_url: str, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    queue = Queue.INTERACTIVE if kind is Kind.EMBED else Queue.BULK
+    front, gate, commit = AsyncLedger.from_url(valkey_url), threading.Event(), bench.ledger.commit
+
+    def held_up(*given: Any, **named: Any) -> Commit:
+        assert gate.wait(30)
+        return commit(*given, **named)
+
+    monkeypatch.setattr(bench.ledger, "commit", held_up)
+    hand = threading.Thread(target=lambda: bench.desk.drain(queue, call=lambda: None))
+    hand.start()
+    slices = list(cut(kind, {"collection": "default"}, [Item({"id": "d"}, b"one text")]))
+    job = NewJob(kind=kind, queue=queue, slices=slices, job_id="cd" * 16, wait=True)
+    with front.watch("cd" * 16) as watch:
+        for _ in range(1000):
+            if front._news.connected and bench.ledger._redis.exists(key("line", queue)):
+                break
+            await asyncio.sleep(0.01)
+        await front.accept(job)
+        early = await watch.end("cd" * 16, timeout_s=5.0 if kind is Kind.EMBED else 1.0, slices=1)
+        assert (await front.job("cd" * 16)).status is Status.RUNNING
+        gate.set()
+        late = await watch.end("cd" * 16, timeout_s=10.0, slices=1)
+    bench.desk.close()
+    await asyncio.to_thread(hand.join, 10)
+    await front.close()
+    assert early.record.status is (Status.SUCCEEDED if kind is Kind.EMBED else Status.RUNNING)
+    assert (await asyncio.to_thread(bench.ledger.job, "cd" * 16)).status is Status.SUCCEEDED
+    assert late.record.status is Status.SUCCEEDED
+    assert early.results == (late.results if kind is Kind.EMBED else [None])
