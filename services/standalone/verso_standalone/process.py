@@ -2,7 +2,7 @@
 
     1. A thread of its own starts the process and waits for it to end.
     2. A process that ends unasked is started again after a pause that grows with each early death
-       and is short again after half a minute of good work.
+       and is short again after ten seconds of life.
     3. :meth:`Process.stop` sends SIGTERM, and SIGKILL when that takes too long.
 
 Each process leads a session of its own, so that a Ctrl-C in the terminal reaches the supervisor
@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PAUSES_S = (0.2, 1.0, 3.0, 10.0)
-_SETTLED_S = 30.0
-"""Longer than any start takes: who dies later has worked, and is needed at once."""
+_SETTLED_S = 10.0
+"""Seconds after which a death is not an early one: who lived so long has worked, and is needed at
+once. Docker's restart policy has the same bound."""
 
 # Runs in front of the program proper, because a function run between fork and exec may hang a
 # process that has threads. Argument 1 is the supervisor: had it died before prctl, nobody would
