@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from verso_core import telemetry, tracing
-from verso_core.errors import DurabilityMissing, LedgerUnavailable
-from verso_core.ledger import Ledger, check_durability, server
+from verso_core.errors import DurabilityMissing
+from verso_core.ledger import Ledger, await_ledger, server
 from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
 from verso_core.webhooks import networks
@@ -54,7 +54,8 @@ def main() -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: over.set())
     try:
-        _await_ledger(settings, over)
+        with connect(settings.redis_url, timeout_s=5.0, retries=0) as client:
+            await_ledger(client, over)
     except DurabilityMissing as error:
         _log.error("cannot keep: %s", error.detail, extra={"code": error.code})
         return 1
@@ -128,26 +129,6 @@ def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
     stack.callback(pages.server_close)
     stack.callback(thread.join)
     stack.callback(pages.shutdown)
-
-
-def _await_ledger(settings: KeeperSettings, over: threading.Event) -> None:
-    """Wait until the ledger answers and has shown that it keeps what it acknowledges.
-
-    Raises:
-        DurabilityMissing: it would lose acknowledged work.
-    """
-    said = False
-    with connect(settings.redis_url, timeout_s=5.0, retries=0) as client:
-        while not over.is_set():
-            try:
-                check_durability(client)
-            except LedgerUnavailable as error:
-                if not said:
-                    _log.warning("waiting for the ledger: %s", error.detail)
-                said = True
-                over.wait(_EVERY_S)
-            else:
-                return
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
-from verso_core.ledger import Ear, Ledger, check_durability
+from verso_core.ledger import Ear, Ledger, await_ledger
 from verso_core.ledger.guard import Guard
 from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
@@ -127,10 +127,10 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
 
 
 def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
-    """Open the ledger, and see to it that it has not gone back."""
+    """Open the ledger once it is there, and see to it that it has not gone back."""
     ledger = Ledger(client)
     stack.callback(ledger.close)
-    check_durability(client)
+    await_ledger(client, threading.Event())  # nobody waits for its end yet: a signal ends it all
     mark = Mark(settings.data, Guard(client), unclean=ledger.scrub_recent)
     mark.look()
     mark.start()

@@ -19,7 +19,7 @@ does nothing the second time it is run: a client whose reply was lost may simply
 """
 
 from verso_core.ledger.contents import DocumentRow
-from verso_core.ledger.durability import check_durability
+from verso_core.ledger.durability import await_ledger, check_durability
 from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
 from verso_core.ledger.hooks import Message, Webhook
@@ -84,5 +84,6 @@ __all__ = [
     "Server",
     "Watch",
     "Webhook",
+    "await_ledger",
     "check_durability",
 ]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping
 from typing import Any, cast
 
 import redis
 
-from verso_core.errors import DurabilityMissing
+from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.ledger.faults import translated
 
+_LOOK_S = 1.0
+_log = logging.getLogger(__name__)
 _WANTED: dict[str, tuple[str, ...]] = {
     "appendonly": ("yes",),
     "appendfsync": ("always", "everysec"),
@@ -45,3 +49,22 @@ def check_durability(client: redis.Redis) -> None:
         raise DurabilityMissing(
             f"expected aof_last_write_status ok, got {state.get('aof_last_write_status')}"
         )
+
+
+def await_ledger(client: redis.Redis, over: threading.Event) -> None:
+    """Wait until the ledger answers and has shown that it keeps what it acknowledges, or ``over``.
+
+    Raises:
+        DurabilityMissing: it would lose acknowledged work.
+    """
+    said = False
+    while not over.is_set():
+        try:
+            check_durability(client)
+        except LedgerUnavailable as error:
+            if not said:
+                _log.warning("waiting for the ledger: %s", error.detail)
+            said = True
+            over.wait(_LOOK_S)
+        else:
+            return

@@ -13,7 +13,7 @@ import redis
 
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.jobs import Kind, Queue, Status
-from verso_core.ledger import Commit, Ledger, NewJob, check_durability
+from verso_core.ledger import Commit, Ledger, NewJob, await_ledger, check_durability
 from verso_core.ledger.keys import key
 from verso_core.ledger.work import connect
 
@@ -110,3 +110,25 @@ def test_a_server_that_is_away_is_unavailable_and_not_wrong(
     server.kill()
     with connect(server.url, timeout_s=1.0, retries=0) as client, pytest.raises(LedgerUnavailable):
         check_durability(client)
+
+
+def test_a_server_that_is_away_is_waited_for_until_it_is_there_or_the_wait_is_over(
+    valkey_server: Callable[..., Any],
+) -> None:
+    server = valkey_server()
+    server.kill()
+    over = threading.Event()
+    with connect(server.url, timeout_s=2.0, retries=0) as client:
+        first, second = (
+            threading.Thread(target=await_ledger, args=(client, end))
+            for end in (threading.Event(), over)
+        )
+        first.start()
+        second.start()
+        over.set()
+        second.join(10)
+        assert first.is_alive()
+        assert not second.is_alive()
+        server.start()
+        first.join(10)
+        assert not first.is_alive()
