@@ -9,21 +9,28 @@ token with a cache, one or two threads, every optimisation level of ONNX Runtime
 - every record in which a payload chose another token than the true one, and how many there were
   when the same records were coded without any margin;
 - what the margins cost: positions that are spelled out only because of them, and the bits.
+
+With ``--other`` the records are scored on other processors as well, which QEMU's user mode emulates
+bit for bit: the payloads that this one wrote meet what they say.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import shlex
+import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import sheet
 import texts
+from scoring import LEVELS, Sample, Setting, load_scores, save_samples, scored
 
 from verso_codecs import ranks
 from verso_codecs.rank_stream import SHIFT_COUNT
@@ -33,38 +40,14 @@ from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
 from verso_worker.artifact import cutter, rank_tables
-from verso_worker.engine.decoder import Cache, Decoder, Floats, Memory, Scores
+from verso_worker.engine.decoder import Floats, Scores
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.space import Space
 
-LEVELS = {
-    "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
 WAYS = ("whole", "stepwise")
 BATCHES = (1, 7, 32)
 THREADS = (1, 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A configuration. ``way`` is whole records at once, or token by token."""
-
-    level: str
-    threads: int
-    way: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sample:
-    """A record: its targets, the end token last, and its widened vector."""
-
-    targets: list[int]
-    vector: Floats
 
 
 def main() -> None:
@@ -73,6 +56,14 @@ def main() -> None:
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public sets; default: none")
     parser.add_argument("--records", type=int, default=128, help="records of the corpus")
+    parser.add_argument(
+        "--other",
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="a Python on another processor: 'AVX2=qemu-x86_64 -cpu max .venv/bin/python'",
+    )
+    parser.add_argument("--only-others", action="store_true", help="nothing on this processor")
     arguments = parser.parse_args()
     paper = sheet.Sheet("margin")
     artifact = manifest.load(arguments.artifact or find_artifact())
@@ -83,15 +74,11 @@ def main() -> None:
     coded = payloads(artifact, samples, reference, tables=tables, margin=1.0)
     bare = payloads(artifact, samples, reference, tables=tables, margin=0.0)
     rows = []
-    for level, threads, way, batch in itertools.product(LEVELS, THREADS, WAYS, BATCHES):
-        setting = Setting(level, threads, way, batch)
-        found = scored(artifact, samples, setting)
+    for processor, setting, found in configurations(artifact, samples, home, arguments):
         rows.append(
             {
-                "level": level,
-                "threads": threads,
-                "way": way,
-                "batch": batch,
+                "processor": processor,
+                **asdict(setting),
                 "logit": _furthest([one.logits for one in found], [r.logits for r in reference]),
                 "confidence": _furthest(
                     [one.confidence for one in found], [r.confidence for r in reference]
@@ -109,32 +96,25 @@ def main() -> None:
     )
 
 
-def scored(artifact: Artifact, samples: Sequence[Sample], setting: Setting) -> list[Scores]:
-    """Give each record's scores in a configuration. Shape: (tokens, V) and (tokens,)."""
-    codec = artifact.manifest.codec
-    memory, step = (
-        _session(artifact.data[name], setting) for name in ("memory.onnx", "decoder.onnx")
-    )
-    decoder = Decoder(memory, step, codec, dim=artifact.manifest.space.dim)
-    found: list[Scores | None] = [None] * len(samples)
-    # Neighbours differ in length where records are scored whole, as they do in a worker; token by
-    # token the longest come first, so that rows end from the back.
-    order = list(range(len(samples)))
-    if setting.way == "stepwise":
-        order.sort(key=lambda row: -len(samples[row].targets))
-    cache = Cache(decoder, setting.batch)
-    for start in range(0, len(order), setting.batch):
-        rows = order[start : start + setting.batch]
-        part = [samples[row] for row in rows]
-        known = decoder.memory(np.stack([sample.vector for sample in part]))
-        scores = (
-            _whole(decoder, part, known)
-            if setting.way == "whole"
-            else _stepwise(cache, part, known, bos=codec.bos)
-        )
-        for row, one in zip(rows, scores, strict=True):
-            found[row] = one
-    return [one for one in found if one is not None]
+def configurations(
+    artifact: Artifact, samples: Sequence[Sample], home: Setting, arguments: argparse.Namespace
+) -> Iterator[tuple[str, Setting, list[Scores]]]:
+    """Give every configuration with its scores: this processor's, then other processors'."""
+    if not arguments.only_others:
+        for level, threads, way, batch in itertools.product(LEVELS, THREADS, WAYS, BATCHES):
+            setting = Setting(level, threads, way, batch)
+            yield "this", setting, scored(artifact, samples, setting)
+    others = [home, Setting(home.level, 1, "stepwise", 7)]
+    for name, _, command in (pair.partition("=") for pair in arguments.other):
+        with tempfile.TemporaryDirectory(prefix="verso-bench-") as folder:
+            save_samples(samples, Path(folder) / "samples.npz")
+            plans = json.dumps([asdict(setting) for setting in others])
+            (Path(folder) / "settings.json").write_text(plans)
+            program = Path(__file__).with_name("scoring.py")
+            place = arguments.artifact or find_artifact()
+            subprocess.run([*shlex.split(command), program, place, folder], check=True)
+            for number, setting in enumerate(others):
+                yield name, setting, load_scores(samples, Path(folder) / f"scores-{number}.npz")
 
 
 def payloads(
@@ -235,47 +215,6 @@ def _samples(artifact: Artifact, data: Path | None, *, count: int) -> list[Sampl
     ]
 
 
-def _session(graph: bytes, setting: Setting) -> ort.InferenceSession:
-    """Open a graph as the engine does, at any level."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = LEVELS[setting.level]
-    options.intra_op_num_threads = setting.threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.enable_mem_pattern = False
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-
-
-def _whole(decoder: Decoder, part: Sequence[Sample], memory: Memory) -> Iterator[Scores]:
-    scores = decoder.score([sample.targets[:-1] for sample in part], memory)
-    for row, sample in enumerate(part):
-        size = len(sample.targets)
-        yield Scores(scores.logits[row, :size].copy(), scores.confidence[row, :size].copy())
-
-
-def _stepwise(
-    cache: Cache, part: Sequence[Sample], memory: Memory, *, bos: int
-) -> Iterator[Scores]:
-    cache.clear()
-    cache.add(memory)
-    found: list[list[Scores]] = [[] for _ in part]
-    last = np.full(len(part), bos, np.int64)
-    for place in range(len(part[0].targets)):
-        live = sum(len(sample.targets) > place for sample in part)
-        while len(cache) > live:
-            cache.remove(len(cache) - 1)
-        scores = cache.step(last[:live])
-        for row in range(live):
-            found[row].append(Scores(scores.logits[row].copy(), scores.confidence[row].copy()))
-            last[row] = part[row].targets[place]
-    for steps in found:
-        yield Scores(
-            np.stack([step.logits for step in steps]),
-            np.stack([step.confidence for step in steps]),
-        )
-
-
 def _furthest(found: Sequence[Floats], reference: Sequence[Floats]) -> float:
     return max(
         float(np.abs(one - other).max()) for one, other in zip(found, reference, strict=True)
@@ -298,6 +237,7 @@ def _print(rows: Sequence[dict[str, Any]], cost: dict[str, float]) -> None:
     sheet.table(
         "against the configuration that coded",
         [
+            "processor",
             "level",
             "threads",
             "way",
@@ -310,7 +250,7 @@ def _print(rows: Sequence[dict[str, Any]], cost: dict[str, float]) -> None:
         ],
         [
             [
-                *(row[name] for name in ("level", "threads", "way", "batch")),
+                *(row[name] for name in ("processor", "level", "threads", "way", "batch")),
                 f"{row['logit']:.1e}",
                 f"{row['confidence']:.1e}",
                 f"{row['near_an_edge']:.1e}",
