@@ -36,6 +36,7 @@ from typing import Any
 
 import sheet
 import texts
+from rival_server import load_encoder
 
 from verso_client import Client, Document
 from verso_core import manifest
@@ -46,7 +47,6 @@ from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, PADDING, Service
-from verso_worker.engine.sessions import Device, open_session
 from verso_worker.records import Recorder
 from verso_worker.settings import WorkerSettings
 from verso_worker.space import Space
@@ -167,18 +167,7 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
     """Time all ways; each row gives texts, encoder tokens and bytes a second."""
     documents = texts.chosen(texts.corpus(), arguments.documents)
     strings = [text.decode() for text in documents]
-    space = artifact.manifest.space
-    encoder = Encoder(
-        open_session(
-            artifact.data["encoder.onnx"],
-            "encoder.onnx",
-            threads=arguments.threads,
-            device=Device.CPU,
-            optimisation=artifact.manifest.codec.profile.optimisation,
-        ),
-        artifact.data["encoder_tokenizer.json"],
-        space,
-    )
+    encoder = load_encoder(artifact.folder, threads=arguments.threads)
     tokens = encoder.tokenise(documents)
     repeats = arguments.repeats
     service = load_service(artifact, threads=arguments.threads)

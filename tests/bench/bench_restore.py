@@ -36,7 +36,7 @@ from verso_worker.artifact import cutter
 from verso_worker.child import Child
 from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.operations import EngineClient
-from verso_worker.engine.sessions import Device, open_session
+from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.space import Space
 
@@ -168,7 +168,7 @@ def _measure(
     artifact: Artifact, engine: EngineClient, records: Records, arguments: argparse.Namespace
 ) -> list[dict[str, Any]]:
     codec = artifact.manifest.codec
-    sessions = [
+    memory, steps = (
         open_session(
             artifact.data[name],
             name,
@@ -177,8 +177,9 @@ def _measure(
             optimisation=codec.profile.optimisation,
         )
         for name in ("memory.onnx", "decoder.onnx")
-    ]
-    decoder = Decoder(sessions[0], sessions[1], codec, dim=artifact.manifest.space.dim)
+    )
+    alone = Sessions(steps, None, load=Load())
+    decoder = Decoder(memory, alone, codec, dim=artifact.manifest.space.dim)
     everything = list(range(len(records.payloads)))
     found: list[dict[str, Any]] = []
     for batch in (*BATCHES, len(everything)):

@@ -155,7 +155,7 @@ def infinity(model: Path, python: Path, *, threads: int) -> Iterator[Route]:
     }
     if not Path(argv[0]).exists():
         raise RivalMissing(f"expected {argv[0]}: pip install 'infinity-emb[server,optimum]' there")
-    with _running(argv, environment) as process:
+    with _running(argv, environment, folder=model.parent) as process:  # it leaves a cache there
         url = f"http://{LOOPBACK}:{port}"
         _await(f"{url}/health", process)
         yield Route(
@@ -167,12 +167,13 @@ def infinity(model: Path, python: Path, *, threads: int) -> Iterator[Route]:
 
 @contextmanager
 def _running(
-    argv: Sequence[str], environment: Mapping[str, str]
+    argv: Sequence[str], environment: Mapping[str, str], *, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     path = f"{_HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     process = subprocess.Popen(
         argv,
         env={**os.environ, "PYTHONPATH": path, **environment},
+        cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
