@@ -1,0 +1,60 @@
+"""What benches build of the engine's parts for themselves still fits the engine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verso_core import manifest
+from verso_worker.engine.loading import load_service
+
+TESTS = Path(__file__).parents[2]
+ARTIFACT = TESTS / "data" / "artifact-tiny"
+
+
+@pytest.fixture(autouse=True)
+def benches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let modules of the benches be imported, as a bench that is run does."""
+    monkeypatch.syspath_prepend(str(TESTS / "bench"))
+    for name in ("scoring", "rival_server"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_a_rival_encodes_as_the_engine_does() -> None:
+    from rival_server import load_encoder
+
+    encoder, texts = load_encoder(ARTIFACT, threads=1), [b"one text", b"another, a longer one"]
+    service = load_service(manifest.load(ARTIFACT), threads=1)
+    found = np.concatenate([encoder.run(encoder.tokenise([text])) for text in texts])
+    assert found == pytest.approx(service.encode(texts).vectors, abs=1e-5)
+    service.close()
+
+
+def test_scores_cross_to_another_processor_and_back(tmp_path: Path) -> None:
+    import scoring
+
+    artifact = manifest.load(ARTIFACT)
+    eos, dim = artifact.manifest.codec.eos, artifact.manifest.space.dim
+    vectors = np.random.default_rng(1).normal(size=(3, dim)).astype(np.float32)
+    samples = [
+        scoring.Sample([*range(5, 5 + size), eos], vector)
+        for size, vector in zip((3, 1, 6), vectors, strict=True)
+    ]
+    scoring.save_samples(samples, tmp_path / "samples.npz")
+    back = scoring.load_samples(tmp_path / "samples.npz")
+    assert [one.targets for one in back] == [one.targets for one in samples]
+    whole, stepwise = (
+        scoring.scored(artifact, back, scoring.Setting("basic", 1, way, 2))
+        for way in ("whole", "stepwise")
+    )
+    scoring.save_scores(whole, tmp_path / "scores.npz")
+    for sample, one, other, told in zip(
+        samples, whole, stepwise, scoring.load_scores(samples, tmp_path / "scores.npz"), strict=True
+    ):
+        assert len(one.logits) == len(sample.targets)
+        assert one.logits == pytest.approx(other.logits, abs=1e-3)
+        assert (one.logits == told.logits).all()
+        assert (one.confidence == told.confidence).all()
