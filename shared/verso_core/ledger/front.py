@@ -313,7 +313,8 @@ class Watch:
         ledger: where the job is.
         news: rings the bell.
         bell: rings at the job's end.
-        known: the job was accepted before the bell was hung up, so its end may have passed.
+        known: the job was accepted before the bell was hung up, so its end may have passed. Whoever
+            waits for somebody else's job reads the ledger next, so it is told nothing early.
     """
 
     def __init__(self, ledger: AsyncLedger, news: News, bell: Bell, *, known: bool) -> None:
@@ -333,7 +334,8 @@ class Watch:
         # A job that was accepted while we listened has no end that we could have missed.
         look = self._known or not self._news.connected or self._news.released
         while True:
-            if self._bell.told is not None and (told := forms.told(job_id, self._bell.told)):
+            news = None if self._known else self._bell.told
+            if news is not None and (told := forms.told(job_id, news)):
                 return told
             if look:
                 self._bell.clear()

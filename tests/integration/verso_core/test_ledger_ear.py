@@ -237,13 +237,17 @@ async def test_who_waits_has_the_result_before_the_commit_and_the_same_after_it(
     with front.watch("ab" * 16) as watch:
         await front.accept(job)
         [lease] = await asyncio.to_thread(ear.hear, 5.0) or []
+        other = asyncio.create_task(front.wait("ab" * 16, 10.0))  # by the same idempotency key, say
         for _ in range(100):  # the gateway's own ear may not be on yet
             if ledger.tell(lease, b"result", spent_ms=7):
                 break
             await asyncio.sleep(0.05)
         early = await watch.end("ab" * 16, timeout_s=5.0, slices=1)
         assert ledger.job(lease.job_id).status is Status.RUNNING
+        await asyncio.sleep(0.1)
+        assert not other.done()
         assert ledger.commit(lease, b"result", ok=1, errors=0, told=True) is Commit.DONE
+        assert (await other).status is Status.SUCCEEDED
     late = await front.outcome(lease.job_id, slices=1)
     assert early.results == late.results == [b"result"]
     assert early.record.finished == pytest.approx(early.record.created + 0.007)
