@@ -70,7 +70,11 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         ledger = _ledger(settings, client, stack)
         vectors = stack.enter_context(_vectors(settings, run))
         shelf = Shelf(
-            settings.data / "artifacts", run, threads=settings.threads, device=settings.device
+            settings.data / "artifacts",
+            run,
+            threads=settings.threads,
+            device=settings.device,
+            precision=settings.encoder_precision,
         )
         stack.callback(shelf.close)
         metrics = Metrics(registry)

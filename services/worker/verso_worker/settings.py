@@ -57,6 +57,11 @@ class WorkerSettings(BaseSettings):
     qdrant_api_key: str | None = Field(default=None, description="for the Qdrant server")
     threads: int = Field(default=2, ge=1, description="threads of one graph run")
     device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")
+    encoder_precision: str = Field(
+        default="float32",
+        pattern="^(float32|float16)$",
+        description="what the encoder computes in; float16 is for GPUs",
+    )
     bulk_slices: int = Field(default=2, ge=1, description="bulk slices in hand at once")
     interactive_slices: int = Field(default=4, ge=1, description="interactive ones at once")
     scrub_slices: int = Field(default=1, ge=1, description="slices verified at once")

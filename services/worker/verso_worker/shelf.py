@@ -85,16 +85,25 @@ class Shelf:
         run: folder of the engines' sockets.
         threads: threads of one graph run.
         device: ``cpu`` or ``cuda``.
+        precision: of the encoder, ``float32`` or ``float16``.
         idle_s: when an engine that is not served ends, seconds.
     """
 
     def __init__(
-        self, keep: Path, run: Path, *, threads: int, device: str, idle_s: float = IDLE_S
+        self,
+        keep: Path,
+        run: Path,
+        *,
+        threads: int,
+        device: str,
+        precision: str = "float32",
+        idle_s: float = IDLE_S,
     ) -> None:
         self._keep = keep
         self._run = run
         self._threads = threads
         self._device = device
+        self._precision = precision
         self._idle_s = idle_s
         self._lock = threading.Lock()
         self._starts: dict[str, threading.Lock] = {}
@@ -290,6 +299,7 @@ class Shelf:
                 *("--artifact", str(artifact.folder)),
                 *("--threads", str(self._threads)),
                 *("--device", self._device),
+                *("--encoder-precision", self._precision),
             ],
             socket_path=socket,
             ready_timeout_s=_READY_TIMEOUT_S,

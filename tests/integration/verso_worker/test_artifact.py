@@ -6,10 +6,14 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from verso_core import manifest
 from verso_core.errors import ArtifactInvalid
@@ -24,6 +28,7 @@ from verso_worker.artifact import (
     tokenizer,
 )
 from verso_worker.engine.loading import describe, load_service
+from verso_worker.engine.precision import Precision, halved
 from verso_worker.engine.sessions import Device, open_session
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -63,7 +68,7 @@ def _change_golden(folder: Path, change: Callable[[dict[str, Any]], None]) -> No
 def test_a_sound_artifact_is_served_and_described() -> None:
     artifact = manifest.load(ARTIFACT)
     _load(ARTIFACT)
-    described = describe(artifact, threads=1, device=Device.CPU)
+    described = describe(artifact, threads=1, device=Device.CPU, precision=Precision.FLOAT32)
     assert described["space"] == artifact.manifest.space.id
     assert described["codec"] == artifact.manifest.codec.id
 
@@ -159,6 +164,47 @@ def test_a_file_changed_after_the_check_is_not_read(folder: Path) -> None:
     for name in FILES:
         (folder / name).write_bytes(b"")
     load_service(artifact, threads=1).close()
+
+
+def _need_float32(folder: Path) -> None:
+    """Let the encoder divide half of its numbers by 1e9 on their way, and multiply them again."""
+    path = folder / "encoder.onnx"
+    model = onnx.load(path)
+    *_, last = model.graph.node
+    assert last.output == ["vector"]
+    model.graph.node.remove(last)
+    dim = manifest.load(folder).manifest.space.dim
+    for name, scale in (("small", 1e-9), ("large", 1e9)):
+        scales = np.where(np.arange(dim) % 2, 1, scale).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(scales, name))
+        model.graph.node.append(onnx.helper.make_node("Mul", [last.input[0], name], [f"{name}_x"]))
+        last.input[0] = f"{name}_x"
+    model.graph.node.append(last)
+    onnx.save(model, path)
+    _publish_again(folder)
+
+
+def test_an_encoder_that_float16_cannot_hold_is_refused_and_float32_serves(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _need_float32(folder)
+    artifact = manifest.load(folder)
+    with closing(load_service(artifact, threads=1, precision=Precision.FLOAT16)) as service:
+        assert service.precision is Precision.FLOAT32
+        golden = golden_samples(artifact)
+        vectors = service.encode([sample.text for sample in golden]).vectors
+    assert np.allclose(vectors, [sample.vector for sample in golden], atol=1e-3)
+    assert "no encoder in float16, float32 serves: golden sample 1: expected cosine" in caplog.text
+
+
+def test_what_is_no_graph_is_refused_in_float16_too() -> None:
+    with pytest.raises(ArtifactInvalid, match=r"^encoder.onnx: cannot be brought to float16"):
+        halved(b"no graph", "encoder.onnx")
+
+
+def test_the_same_graph_becomes_the_same_float16_graph() -> None:
+    graph = manifest.load(ARTIFACT).data["encoder.onnx"]
+    assert halved(graph, "encoder.onnx") == halved(graph, "encoder.onnx") != graph
 
 
 def test_cuda_is_refused_where_the_runtime_has_none() -> None:

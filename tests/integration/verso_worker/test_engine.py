@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from verso_core.manifest import Artifact
 from verso_worker.artifact import golden_samples
 from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.loading import load_service
+from verso_worker.engine.precision import Precision
 from verso_worker.engine.service import BATCH_ROWS, Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.timings import Timings
@@ -102,6 +104,23 @@ def test_texts_coded_with_two_threads_are_read_with_one(
     payloads = other.code(coded.texts, coded.vectors)
     other.close()
     assert service.read([p or b"" for p in payloads], coded.vectors) == coded.texts
+
+
+def test_what_a_float16_encoder_made_is_near_and_read_by_a_float32_engine(
+    artifact: Artifact, service: Service, coded: Coded
+) -> None:
+    """A record is coded against the vector that is stored, whatever encoder gave it."""
+    with closing(load_service(artifact, threads=2, precision=Precision.FLOAT16)) as other:
+        assert other.precision is Precision.FLOAT16
+        found = other.encode(coded.texts).vectors
+        stored = found.astype(np.float16).astype(np.float32)
+        payloads = other.code(coded.texts, stored)
+        assert other.read(coded.payloads, coded.vectors) == coded.texts
+    assert service.read([p or b"" for p in payloads], stored) == coded.texts
+    exact = service.encode(coded.texts).vectors
+    assert not np.array_equal(found, exact)
+    assert np.abs(np.linalg.norm(found, axis=1) - 1).max() < 1e-6
+    assert np.sum(found * exact, axis=1).min() > artifact.manifest.tolerance.vector_cosine
 
 
 def test_the_order_of_texts_does_not_change_their_payloads(service: Service, coded: Coded) -> None:

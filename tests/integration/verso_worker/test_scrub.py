@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from verso_core.record import (
 )
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.scrubber import Scrubber
+from verso_worker.engine.operations import EngineClient
 from verso_worker.pipeline import Pipeline
 from verso_worker.points import NO_TERMS, Point
 from verso_worker.scrub import Scrub
@@ -378,6 +380,28 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
     stores.desk.drain(Queue.SCRUB)
     assert stores.vectors.get("default", [middle]) == {}
     assert counts(stores.scrub()) == (2, 0, 0)
+
+
+def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_path: Path) -> None:
+    """A vector may have other last bits; a repair that does not meet them writes anew."""
+    texts = {**TEXTS, "long": LONG}
+    stores.fill(texts)
+    with closing(
+        Shelf(tmp_path / "kept", tmp_path, threads=1, device="cpu", precision="float16")
+    ) as shelf:
+        engine = shelf.open(ARTIFACT).recorder.engine
+        assert isinstance(engine, EngineClient)
+        assert engine.info()["encoder_precision"] == "float16"
+        pipeline = Pipeline(shelf, stores.vectors, stores.ledger, lexicon=Bm25(), buckets=BUCKETS)
+        other = Stores(stores.ledger, pipeline, stores.vectors)
+        assert other.read(*texts) == list(texts.values())
+        assert other.hits(LONG)[0]["id"] == "long"
+        stores.vectors.remove("default", stores.points("long")[1:])
+        assert counts(other.scrub()) == (len(texts) - 1, 1, 0)
+        other.fill({name + " again": text for name, text in texts.items()})
+    assert stores.read(*texts) == list(texts.values())
+    assert stores.read(*(name + " again" for name in texts)) == list(texts.values())
+    assert counts(stores.scrub()) == (2 * len(texts), 0, 0)
 
 
 def test_a_neural_record_whose_vector_was_altered_is_damaged(stores: Stores, shelf: Shelf) -> None:

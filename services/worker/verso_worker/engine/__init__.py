@@ -7,6 +7,7 @@
     lanes       the threads that run batches
     sessions    ONNX Runtime sessions from verified bytes
     encoder     texts to vectors
+    precision   the encoder's graph in float16
     decoder     the decoder's graphs: whole records at once, or token by token with a cache
     vocabulary  the decoder's tokenizer, lossless
     coding      texts and vectors to payloads of the neural codec

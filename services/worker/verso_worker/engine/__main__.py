@@ -20,6 +20,7 @@ from verso_worker.engine.head_operations import head_handlers
 from verso_worker.engine.heads import Heads
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
+from verso_worker.engine.precision import Precision
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device
 from verso_worker.wire import Server
@@ -51,9 +52,12 @@ def main() -> None:
 def _load(arguments: argparse.Namespace) -> tuple[Service, Heads, dict[str, Any]]:
     """Load and check; the artifact's bytes are let go with this frame."""
     artifact = manifest.load(arguments.artifact)
-    info = describe(artifact, threads=arguments.threads, device=arguments.device)
-    service = load_service(artifact, threads=arguments.threads, device=arguments.device)
-    return service, Heads(artifact, threads=arguments.threads, device=arguments.device), info
+    threads, device = arguments.threads, arguments.device
+    service = load_service(
+        artifact, threads=threads, device=device, precision=arguments.encoder_precision
+    )
+    info = describe(artifact, threads=threads, device=device, precision=service.precision)
+    return service, Heads(artifact, threads=threads, device=device), info
 
 
 def _arguments() -> argparse.Namespace:
@@ -65,6 +69,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--device", type=Device, choices=list(Device), default=Device.CPU, help="where graphs run"
+    )
+    parser.add_argument(
+        "--encoder-precision",
+        type=Precision,
+        choices=list(Precision),
+        default=Precision.FLOAT32,
+        help="what the encoder computes in",
     )
     return parser.parse_args()
 

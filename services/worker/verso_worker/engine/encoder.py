@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Space
+from verso_worker.engine.precision import Precision
 from verso_worker.engine.sessions import Sessions, expect_names
 
 _BYTES_PER_TOKEN = 64
@@ -27,6 +28,7 @@ class Encoder:
         tokenizer: content of ``encoder_tokenizer.json``.
         space: the encoder's settings.
         lanes: how many runs there may be side by side.
+        precision: what the graph computes in.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class Encoder:
         space: Space,
         *,
         lanes: int = 1,
+        precision: Precision = Precision.FLOAT32,
     ) -> None:
         expect_names(
             graph.wide, "encoder.onnx", inputs=["input_ids", "attention_mask"], outputs=["vector"]
         )
         self._graph = graph
         self.lanes = lanes
+        self.precision = precision
         self._limit_bytes = _BYTES_PER_TOKEN * space.max_encoder_tokens
         try:
             self._tokenizer = Tokenizer.from_buffer(tokenizer)
@@ -67,5 +71,9 @@ class Encoder:
             tokens[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
         feeds = {"input_ids": tokens, "attention_mask": mask}
-        (vectors,) = self._graph.run(["vector"], feeds)
-        return np.asarray(vectors, np.float32)
+        (found,) = self._graph.run(["vector"], feeds)
+        vectors = np.asarray(found, np.float32)
+        if self.precision is Precision.FLOAT16:
+            # The graph's last division is rounded as well: lengths are off by up to 5e-4.
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors

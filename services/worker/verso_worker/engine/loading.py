@@ -23,6 +23,7 @@ from verso_core.record import Codec
 from verso_worker.artifact import Golden, byte_codecs, golden_samples, rank_tables
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder
+from verso_worker.engine.precision import Precision, halved
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
@@ -30,18 +31,26 @@ from verso_worker.engine.vocabulary import Vocabulary
 _log = logging.getLogger(__name__)
 
 
-def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CPU) -> Service:
+def load_service(
+    artifact: Artifact,
+    *,
+    threads: int,
+    device: Device = Device.CPU,
+    precision: Precision = Precision.FLOAT32,
+) -> Service:
     """Make a service of a verified artifact.
 
     Args:
         artifact: from :func:`verso_core.manifest.load`.
         threads: cores one run of a graph may use.
         device: where the graphs run.
+        precision: what the encoder is to compute in. Where it cannot, or where a golden sample
+            then fails, the encoder computes in float32 and the log says why.
 
     Raises:
         ArtifactInvalid: a file is not what its name says, or a golden sample fails.
     """
-    codec, space = artifact.manifest.codec, artifact.manifest.space
+    codec = artifact.manifest.codec
     if codec.profile.onnxruntime != ort.__version__:
         # Not an error by itself: the margins were made for such differences, and the golden
         # samples decide.
@@ -50,10 +59,21 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
             codec.profile.onnxruntime,
             ort.__version__,
         )
+    if precision is not Precision.FLOAT32:
+        try:
+            return _checked(artifact, threads=threads, device=device, precision=precision)
+        except ArtifactInvalid as error:
+            _log.error("no encoder in %s, float32 serves: %s", precision, error.detail)
+    return _checked(artifact, threads=threads, device=device, precision=Precision.FLOAT32)
 
-    def session(name: str, cores: int) -> ort.InferenceSession:
+
+def _checked(artifact: Artifact, *, threads: int, device: Device, precision: Precision) -> Service:
+    """Make a service and run its golden samples."""
+    codec, space = artifact.manifest.codec, artifact.manifest.space
+
+    def session(name: str, cores: int, *, graph: bytes | None = None) -> ort.InferenceSession:
         return open_session(
-            artifact.data[name],
+            artifact.data[name] if graph is None else graph,
             name,
             threads=cores,
             device=device,
@@ -63,15 +83,20 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
     lanes = threads if device is Device.CPU else 1
     load = Load()
 
-    def sessions(name: str) -> Sessions:
-        return Sessions(session(name, threads), session(name, 1) if lanes > 1 else None, load=load)
+    def sessions(name: str, graph: bytes | None = None) -> Sessions:
+        narrow = session(name, 1, graph=graph) if lanes > 1 else None
+        return Sessions(session(name, threads, graph=graph), narrow, load=load)
 
+    encoder = artifact.data["encoder.onnx"]
+    if precision is Precision.FLOAT16:
+        encoder = halved(encoder, "encoder.onnx")
     service = Service(
         Encoder(
-            sessions("encoder.onnx"),
+            sessions("encoder.onnx", encoder),
             artifact.data["encoder_tokenizer.json"],
             space,
             lanes=lanes,
+            precision=precision,
         ),
         Decoder(
             session("memory.onnx", threads),
@@ -92,8 +117,17 @@ def load_service(artifact: Artifact, *, threads: int, device: Device = Device.CP
     return service
 
 
-def describe(artifact: Artifact, *, threads: int, device: Device) -> dict[str, Any]:
-    """Give what the engine says of itself."""
+def describe(
+    artifact: Artifact, *, threads: int, device: Device, precision: Precision
+) -> dict[str, Any]:
+    """Give what the engine says of itself.
+
+    Args:
+        artifact: what it serves.
+        threads: cores one run of a graph may use.
+        device: where the graphs run.
+        precision: what the encoder does compute in, whatever was asked for.
+    """
     manifest = artifact.manifest
     return {
         "artifact": artifact.id,
@@ -103,6 +137,7 @@ def describe(artifact: Artifact, *, threads: int, device: Device) -> dict[str, A
         "dim": manifest.space.dim,
         "threads": threads,
         "device": device.value,
+        "encoder_precision": precision.value,
         "onnxruntime": ort.__version__,
     }
 

@@ -17,6 +17,7 @@ from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.noise import Noise
+from verso_worker.engine.precision import Precision
 from verso_worker.engine.probing import Prober
 from verso_worker.engine.reading import Reader
 from verso_worker.engine.vocabulary import Vocabulary
@@ -99,6 +100,11 @@ class Service:
         self._bulk_reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
         self._quick_reader = Reader(decoder, tables, vocabulary, rows=QUICK_ROWS)
         self._guesser = Guesser(decoder, vocabulary)
+
+    @property
+    def precision(self) -> Precision:
+        """What the encoder computes in."""
+        return self._encoder.precision
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
         """Give each text's vector; what passes the encoder's window is not seen.
