@@ -1,177 +1,266 @@
-"""How many bytes does a record take, by codec, and what is saved in all?
+"""How many bytes does a record take, by codec, what is saved in all, and what does reading cost?
 
-Each text is cut into chunks as the worker cuts it; each chunk is encoded, its vector rounded to the
-collection's precision, and coded by every codec against that vector. Sizes are of the real bytes:
-payloads as they are stored, entries as the ledger keeps them, vectors as the store keeps them. Not
-counted are the stores' own overheads (keys, indexes), which both sides of a comparison have.
+Every set is cut in time (`record_sets`): what may be fitted is fitted to its first part, and what
+is measured is the last. Texts are cut into records as the worker cuts them; each record is encoded,
+its vector rounded to the collection's precision, coded by every codec alone, read back and
+compared. All sizes are of the real bytes.
 
-Rivals: Zstandard with the artifact's dictionary (trained on the same texts as the decoder),
-Zstandard with a dictionary trained on one half of the *same data set* and measured on the other (a
-stronger rival: our tables never saw the set), and brotli at its best level, which has a dictionary
-built in.
-"neural, no vector" is the decoder with the vector zeroed: the difference is what the vector saves.
+- *zstd-19*, *brotli*, *ppmd*: one record, no knowledge of others;
+- *zstd+dict*: the rival (`record_codecs`), everything about it chosen on the end of the first part;
+- *general*: Zstandard with the artifact's dictionary; *n-gram* and *neural*: the artifact's, which
+  were not trained on these sets. *no vector* is the decoder with the vector zeroed: the difference
+  is what the vector saves;
+- *mixture*: fitted to the first part, as `verso train decoder` fits it;
+- *stored*: the smallest of raw, general, n-gram and neural, and the byte that names it: what the
+  artifact as it ships keeps. *fitted*: the same with the mixture, and with the dictionary that
+  `verso train decoder` chooses. *worst* is the most that any one record's *fitted* is above
+  zstd+dict.
 
-The answer is limited by the data alone; nothing is timed.
+A record that a codec cannot take, or makes longer, counts with its raw bytes. Seconds are of the
+processor, of one thread (the decoder: of all its threads together, 64 records side by side), so
+that other work on the machine does not count. With ``--stores`` some sets go through a running
+platform as well, and what its stores hold is measured there (`real_stores`).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import brotli
 import numpy as np
+import real_stores
+import record_codecs
+import record_sets
 import sheet
-import texts
+from record_codecs import ByteCoder
 
-from verso_codecs import zstd
+from verso_codecs.mixture import MixtureTables
+from verso_codecs.ngram import NgramTables
+from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_standalone.stack import find_artifact
-from verso_worker.artifact import byte_codecs, cutter
+from verso_training.collection import best_dictionary, cut
+from verso_worker.artifact import MixtureCodec, NgramCodec, cutter
+from verso_worker.chunking import Cutter
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import Service
-from verso_worker.neural import NeuralCodec, Offer
+from verso_worker.neural import NeuralCodec
 from verso_worker.records import ByteCodec
 from verso_worker.space import Space
 
-OWN_DICTIONARY_BYTES = 16 * 1024
+SHOWN = (
+    "zstd-19", "brotli", "ppmd", "zstd+dict", "general", "n-gram", "neural, no vector", "neural",
+    "mixture",
+)  # fmt: skip
+TIMED = ("brotli", "ppmd", "zstd+dict", "n-gram", "neural", "mixture")
 BATCH = 256
+FEWEST_TO_FIT = 20
+STORES = ("loghub: HDFS", "loghub: OpenSSH", "clinc150", "documentation")
+_OF_NGRAM = ("ngram.npz",)
+_OF_DECODER = ("decoder.onnx", "memory.onnx", "decoder_tokenizer.json", "ranks.npz")
+
+Sizes = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """An artifact, ready to code."""
+
+    artifact: Artifact
+    service: Service
+    tables: NgramTables
+    space: Space
+
+    cutter: Cutter
 
 
 @dataclass
-class Sums:
-    """What a data set's records take, summed. All in bytes, over all records."""
+class Findings:
+    """What the codecs made of one set's records, in their order.
 
-    documents: int = 0
-    records: int = 0
-    raw: int = 0
-    raw_of_own_half: int = 0
-    records_of_own_half: int = 0
-    brotli: int = 0
-    zstd: int = 0
-    zstd_own: int = 0
-    ngram: int = 0
-    neural: int = 0
-    neural_without_vector: int = 0
-    without_neural: int = 0
-    best: int = 0
-    entries: int = 0
-    vectors: int = 0
-    vectors_float32: int = 0
-    chosen: Counter[str] = field(default_factory=Counter)
+    sizes: bytes of each record by codec, at most its raw bytes
+    seconds: processor seconds of reading all of them back, by codec
+    """
 
+    sizes: Sizes
+    seconds: dict[str, float]
+    decoder: list[Codec]
 
-class Coders:
-    """One artifact's codecs for one precision."""
+    def add(self, coder: ByteCoder, records: Sequence[bytes]) -> None:
+        """Code the records, read them back and compare."""
+        payloads = [coder.encode(record) for record in records]
+        coder.decode(payloads[0], len(records[0]))  # what is compiled or loaded at the first call
+        began = time.process_time()
+        read = [
+            coder.decode(payload, len(record))
+            for payload, record in zip(payloads, records, strict=True)
+        ]
+        self.seconds[coder.name] = time.process_time() - began
+        _compared(coder.name, read, records)
+        self.sizes[coder.name] = [
+            min(len(payload), len(record))
+            for payload, record in zip(payloads, records, strict=True)
+        ]
 
-    def __init__(self, artifact: Artifact, service: Service, precision: Precision) -> None:
-        space = artifact.manifest.space
-        self.service = service
-        self.cutter = cutter(artifact)
-        self.codecs: dict[Codec, ByteCodec] = byte_codecs(artifact)
-        self._neural = NeuralCodec(service, self.cutter)
-        self.space = Space(precision, space.dim, space.int8_scale)
-
-    def neural(self, chunks: Sequence[bytes]) -> tuple[list[Offer | None], list[Offer | None]]:
-        """Code chunks with the decoder: against their stored vectors, and with no vector."""
-        vectors = self.space.widen(self.space.round(self.service.encode(chunks).vectors))
-        return (
-            self._neural.code(chunks, vectors),
-            self._neural.code(chunks, np.zeros_like(vectors)),
-        )
+    def smallest(self, names: Sequence[str], records: Sequence[bytes]) -> list[int]:
+        """Give what is stored of each record: the smallest payload and the byte that names it."""
+        rows = [list(map(len, records)), *(self.sizes[name] for name in names)]
+        return [1 + min(row) for row in zip(*rows, strict=True)]
 
 
-def measure(documents: Sequence[bytes], coders: Coders) -> Sums:
-    """Code every document of a data set with every codec."""
-    sums = Sums(documents=len(documents))
-    halves = documents[0::2], documents[1::2]
-    own = zstd.ZstdCodec(zstd.train(halves[0], OWN_DICTIONARY_BYTES))
-    cut = [coders.cutter.cut(document) for document in documents]
-    chunks = [chunk for document in cut for chunk in document]
-    neural: list[Offer | None] = []
-    bare: list[Offer | None] = []
-    for start in range(0, len(chunks), BATCH):
-        with_vector, without = coders.neural(chunks[start : start + BATCH])
-        neural += with_vector
-        bare += without
-    at = 0
-    for number, document in enumerate(cut):
-        records = []
-        for chunk in document:
-            codec, payload = _add(sums, chunk, neural[at], bare[at], coders=coders)
-            records.append(_record(codec, payload))
-            if number % 2:
-                sums.records_of_own_half += 1
-                sums.raw_of_own_half += len(chunk)
-                sums.zstd_own += min(len(own.encode(chunk)), len(chunk))
-            at += 1
-        size = sum(len(chunk) for chunk in document)
-        sums.entries += len(Entry(seq=1, size_bytes=size, records=tuple(records)).pack())
-    sums.vectors = sums.records * coders.space.size_bytes
-    sums.vectors_float32 = sums.records * coders.space.dim * np.dtype(np.float32).itemsize
-    return sums
-
-
-def _add(
-    sums: Sums, chunk: bytes, neural: Offer | None, bare: Offer | None, *, coders: Coders
-) -> tuple[Codec, bytes]:
-    """Add one chunk to the sums and give what would be stored of it."""
-    offers = {codec: coder.encode(chunk) for codec, coder in coders.codecs.items()}
-    offers[Codec.RAW] = chunk
-    sums.records += 1
-    sums.raw += len(chunk)
-    sums.brotli += min(len(brotli.compress(chunk, quality=11, lgwin=16)), len(chunk))
-    sums.zstd += min(len(offers[Codec.ZSTD]), len(chunk))
-    sums.ngram += min(len(offers[Codec.NGRAM]), len(chunk))
-    without = min(len(payload) for payload in offers.values())
-    sums.without_neural += without
-    # A chunk that the decoder cannot take counts with what it would be stored as instead.
-    sums.neural += len(neural[1]) if neural is not None else without
-    sums.neural_without_vector += len(bare[1]) if bare is not None else without
-    offers |= dict([] if neural is None else [neural])
-    codec, payload = min(offers.items(), key=lambda offer: (len(offer[1]), offer[0]))
-    sums.best += len(payload)
-    sums.chosen[codec.name.lower()] += 1
-    return codec, payload
-
-
-def _record(codec: Codec, payload: bytes) -> Record:
-    return Record(codec, 0, bytes(VECTOR_HASH_BYTES), bytes(CHECKSUM_BYTES), payload)
-
-
-def row_of(name: str, sums: Sums) -> dict[str, Any]:
-    """Give the figures of one data set: means a record in bytes, shares, and the three views."""
-    n = sums.records
-    header = n  # the byte that names the codec
-    usual = sums.vectors_float32 + sums.raw
-    rival = sums.vectors + header + sums.without_neural
+def measure(found: record_sets.RecordSet, model: Model, *, records: int) -> dict[str, Any]:
+    """Fit to a set's first part and measure on its last."""
+    fit = [chunk for text in found.fit for chunk in cut(text)]
+    texts = list(_texts(found.test, model, records=records))
+    test = [record for text in texts for record in text]
+    findings = Findings({}, {}, [])
+    for coder in (record_codecs.alone(), record_codecs.brotli_best(), record_codecs.ppmd(fit)):
+        findings.add(coder, test)
+    rival = record_codecs.with_dictionary(fit)
+    findings.add(rival, test)
+    findings.add(_coder("general", ZstdCodec(model.artifact.data["zstd.dict"])), test)
+    findings.add(_coder("n-gram", NgramCodec(model.tables)), test)
+    _neural(findings, test, model)
+    kept: dict[str, int] = {}
+    general = findings.smallest(("general", "n-gram", "neural"), test)
+    own = general
+    if len(fit) >= FEWEST_TO_FIT:
+        kept = _fit(findings, fit, test, model)
+        own = findings.smallest(("own dictionary", "n-gram", "neural", "mixture"), test)
+    frames = findings.sizes["zstd+dict"]
+    count, raw = len(test), sum(map(len, test))
     return {
-        "set": name,
-        "documents": sums.documents,
-        "records": n,
-        "raw": sums.raw / n,
-        "brotli": sums.brotli / n,
-        "zstd": sums.zstd / n,
-        "zstd_own_dictionary": sums.zstd_own / max(1, sums.records_of_own_half),
-        "ngram": sums.ngram / n,
-        "neural": sums.neural / n,
-        "neural_without_vector": sums.neural_without_vector / n,
-        "verso": (header + sums.best) / n,
-        "entry": sums.entries / n,
-        "vector": sums.vectors / n,
-        "codecs": {name: count / n for name, count in sums.chosen.most_common()},
-        "decoder_share": sum(sums.chosen[c.name.lower()] for c in Codec if c.reads_vector) / n,
-        "saved_against_vector_and_best_text_codec": 1 - (sums.vectors + header + sums.best) / rival,
-        "saved_against_float32_and_raw": 1 - (sums.vectors + sums.entries) / usual,
-        "saved_against_raw_alone": 1 - (sums.vectors + sums.entries) / sums.raw,
+        "set": found.name,
+        "records": count,
+        "fitted_to": len(fit),
+        "raw": raw / count,
+        "sizes": {name: sum(sizes) / count for name, sizes in findings.sizes.items()},
+        "stored": sum(general) / count,
+        "fitted": sum(own) / count,
+        "of_zstd_dict": sum(own) / sum(frames),
+        "worst": max(size - frame for size, frame in zip(own, frames, strict=True)),
+        "seconds_a_mb": {name: 1e6 * s / raw for name, s in findings.seconds.items()},
+        "kept_bytes": kept,
+        "zstd_choice": rival.choice,
+        "codecs": _winners(findings, test, fitted=bool(kept)),
+        "views": _views(texts, own, findings, model.space),
     }
+
+
+def _texts(texts: list[bytes], model: Model, *, records: int) -> Iterator[list[bytes]]:
+    """Take texts from all over a part, cut, until there are enough records."""
+    taken = 0
+    for text in record_sets.spread(texts, records):
+        if taken >= records:
+            return
+        found = model.cutter.cut(text)
+        taken += len(found)
+        yield found
+
+
+def _coder(name: str, codec: ByteCodec) -> ByteCoder:
+    return ByteCoder(name, codec.encode, lambda payload, _: codec.decode(payload))
+
+
+def _neural(findings: Findings, test: Sequence[bytes], model: Model) -> None:
+    """Code with the decoder, against the stored vectors and against none; read the former back."""
+    codec = NeuralCodec(model.service, model.cutter)
+    sizes: dict[str, list[int]] = {"neural": [], "neural, no vector": []}
+    seconds = 0.0
+    for start in range(0, len(test), BATCH):
+        part = test[start : start + BATCH]
+        vectors = model.space.widen(model.space.round(model.service.encode(part).vectors))
+        offers = codec.code(part, vectors)
+        rows = [row for row, offer in enumerate(offers) if offer is not None]
+        given = [offer for offer in offers if offer is not None]
+        if not start and given:
+            codec.read(given[:1], vectors[rows[:1]])
+        began = time.process_time()
+        read = codec.read(given, vectors[rows])
+        seconds += time.process_time() - began
+        _compared("neural", read, [part[row] for row in rows])
+        bare = codec.code(part, np.zeros_like(vectors))
+        for name, found in (("neural", offers), ("neural, no vector", bare)):
+            sizes[name] += [
+                len(record) if offer is None else min(len(offer[1]), len(record))
+                for offer, record in zip(found, part, strict=True)
+            ]
+        findings.decoder += [Codec.RAW if offer is None else offer[0] for offer in offers]
+    findings.sizes |= sizes
+    findings.seconds["neural"] = seconds
+
+
+def _fit(
+    findings: Findings, fit: Sequence[bytes], test: Sequence[bytes], model: Model
+) -> dict[str, int]:
+    """Fit what `verso train decoder` fits, measure it, and tell what has to be kept for it."""
+    tables = MixtureTables.fit(list(fit), model.tables)
+    findings.add(_coder("mixture", MixtureCodec(tables)), test)
+    dictionary, _ = best_dictionary(fit, own=model.artifact.data["zstd.dict"])
+    findings.add(_coder("own dictionary", ZstdCodec(dictionary)), test)
+    with tempfile.TemporaryDirectory() as folder:
+        tables.save(Path(folder) / "mixture.npz")
+        size = (Path(folder) / "mixture.npz").stat().st_size
+    return {"mixture.npz": size, "zstd.dict": len(dictionary)}
+
+
+def _winners(findings: Findings, test: Sequence[bytes], *, fitted: bool) -> dict[str, float]:
+    """Give the share of records that each codec stores."""
+    names = ["own dictionary", "n-gram", "mixture"] if fitted else ["general", "n-gram"]
+    counted: Counter[str] = Counter()
+    for row, record in enumerate(test):
+        offers = {"raw": len(record)} | {name: findings.sizes[name][row] for name in names}
+        offers["neural"] = findings.sizes["neural"][row]
+        counted[min(offers, key=lambda name: offers[name])] += 1
+    return {name: count / len(test) for name, count in counted.most_common()}
+
+
+def _views(
+    texts: Sequence[Sequence[bytes]], stored: Sequence[int], findings: Findings, space: Space
+) -> dict[str, float]:
+    """Give the three views: what is saved in all, vectors and entries counted as they are kept."""
+    sizes = iter(stored)
+    entries = 0
+    for text in texts:
+        records = tuple(
+            Record(
+                Codec.RAW,
+                0,
+                bytes(VECTOR_HASH_BYTES),
+                bytes(CHECKSUM_BYTES),
+                bytes(next(sizes) - 1),
+            )
+            for _ in text
+        )
+        entries += len(Entry(seq=1, size_bytes=sum(map(len, text)), records=records).pack())
+    count, raw = len(stored), sum(len(record) for text in texts for record in text)
+    vectors = count * space.size_bytes
+    usual = count * space.dim * np.dtype(np.float32).itemsize + raw
+    rivals = [findings.sizes[name] for name in ("zstd-19", "brotli", "ppmd", "zstd+dict")]
+    best = min(sum(sizes) for sizes in rivals)
+    return {
+        "entry": entries / count,
+        "vector": space.size_bytes,
+        "saved_against_vector_and_best_rival": 1 - (vectors + sum(stored)) / (vectors + best),
+        "saved_against_float32_and_raw": 1 - (vectors + entries) / usual,
+        "saved_against_raw_alone": 1 - (vectors + entries) / raw,
+    }
+
+
+def _compared(name: str, read: Sequence[bytes | None], records: Sequence[bytes]) -> None:
+    if list(read) != list(records):
+        raise AssertionError(f"{name}: a record did not come back")
 
 
 def main() -> None:
@@ -179,61 +268,118 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public data sets")
-    parser.add_argument("--documents", type=int, default=300, help="most documents of a set")
-    parser.add_argument("--precision", type=Precision, choices=list(Precision), nargs="+")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sets", nargs="+", help="names of sets; default: all")
+    parser.add_argument("--records", type=int, default=300, help="about so many of each set")
+    parser.add_argument("--precision", type=Precision, default=Precision.INT8)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--stores", nargs="*", help=f"sets to ingest; without names {STORES}")
+    parser.add_argument(
+        "--keep", type=Path, help="file of rows; sets that are in it are not redone"
+    )
     arguments = parser.parse_args()
     paper = sheet.Sheet("storage")
-    artifact = manifest.load(arguments.artifact or find_artifact())
+    folder = arguments.artifact or find_artifact()
+    artifact = manifest.load(folder)
+    settings = artifact.manifest.space
     service = load_service(artifact, threads=arguments.threads)
-    sets = texts.corpus_by_kind() | (texts.public(arguments.data) if arguments.data else {})
-    found: dict[str, list[dict[str, Any]]] = {}
-    for precision in arguments.precision or list(Precision):
-        coders = Coders(artifact, service, precision)
-        found[precision] = [
-            row_of(name, measure(texts.chosen(documents, arguments.documents), coders))
-            for name, documents in sets.items()
-        ]
-        _print(precision, found[precision])
+    space = Space(arguments.precision, settings.dim, settings.int8_scale)
+    model = Model(
+        artifact, service, NgramTables.load(folder / "ngram.npz"), space, cutter(artifact)
+    )
+    done = _kept(arguments.keep)
+    rows = []
+    sets = {one.name: one for one in record_sets.record_sets(arguments.data, arguments.sets)}
+    for name, found in sets.items():
+        row = done.get(name) or measure(found, model, records=arguments.records)
+        rows.append(row)
+        if arguments.keep and name not in done:
+            with arguments.keep.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+        print(f"{name}: {row['fitted']:.1f}", file=sys.stderr, flush=True)
     service.close()
-    paper.finish({"artifact": artifact.id, "sets": found})
+    stores = []
+    if arguments.stores is not None:
+        chosen = {name: sets[name].test for name in arguments.stores or STORES if name in sets}
+        stores = real_stores.measure(folder, chosen, precision=arguments.precision)
+    _print(rows, stores, artifact)
+    paper.finish(
+        {
+            "artifact": artifact.id,
+            "precision": arguments.precision,
+            "sets": rows,
+            "stores": stores,
+            "artifact_bytes": _artifact_bytes(artifact),
+        }
+    )
 
 
-def _print(precision: str, rows: list[dict[str, Any]]) -> None:
-    sizes = (
-        "raw", "brotli", "zstd", "zstd_own_dictionary", "ngram", "neural_without_vector", "neural",
-        "verso", "entry",
-    )  # fmt: skip
-    titles = (
-        "raw", "brotli", "zstd+dict", "zstd+own dict", "n-gram", "neural, no vector", "neural",
-        "stored", "entry",
+def _kept(path: Path | None) -> Mapping[str, dict[str, Any]]:
+    if path is None or not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {row["set"]: row for row in rows}
+
+
+def _artifact_bytes(artifact: Artifact) -> dict[str, int]:
+    """Give the bytes of an artifact that its codecs need, once for all records."""
+
+    def size(names: Sequence[str]) -> int:
+        return sum(len(artifact.data[name]) for name in names)
+
+    return {
+        "zstd dictionary": size(("zstd.dict",)),
+        "n-gram tables": size(_OF_NGRAM),
+        "decoder": size(_OF_DECODER),
+    }
+
+
+def _print(rows: list[dict[str, Any]], stores: list[dict[str, Any]], artifact: Artifact) -> None:
+    sheet.table(
+        "bytes a record",
+        ["set", "records", "raw", *SHOWN, "stored", "fitted", "of zstd+dict", "worst"],
+        [
+            [
+                row["set"], row["records"], row["raw"],
+                *(row["sizes"].get(name) for name in SHOWN),
+                row["stored"], row["fitted"], row["of_zstd_dict"], row["worst"],
+            ]
+            for row in rows
+        ],
     )  # fmt: skip
     sheet.table(
-        f"bytes a record, {precision} vectors",
-        ["set", "records", *titles, "by decoder"],
+        "reading back: processor seconds a MB; kB kept for the set's own tables",
+        ["set", *TIMED, "mixture.npz", "zstd.dict"],
         [
             [
                 row["set"],
-                row["records"],
-                *(row[size] for size in sizes),
-                f"{row['decoder_share']:.0%}",
+                *(row["seconds_a_mb"].get(name) for name in TIMED),
+                *(row["kept_bytes"].get(name, 0) / 1e3 for name in ("mixture.npz", "zstd.dict")),
             ]
             for row in rows
         ],
     )
     sheet.table(
-        f"saved in all, {precision} vectors (negative: it takes more)",
-        ["set", "vs vector + best text codec", "vs float32 + raw", "vs raw alone"],
+        "saved in all, fitted (negative: it takes more)",
+        ["set", "entry", "vs vector + best rival", "vs float32 + raw", "vs raw alone"],
         [
             [
                 row["set"],
-                f"{row['saved_against_vector_and_best_text_codec']:.1%}",
-                f"{row['saved_against_float32_and_raw']:.1%}",
-                f"{row['saved_against_raw_alone']:.1%}",
+                row["views"]["entry"],
+                *(f"{share:.1%}" for name, share in row["views"].items() if "saved" in name),
             ]
             for row in rows
         ],
     )
+    sheet.table(
+        "kept once for all records, MB", ["what", "MB"],
+        [[name, size / 1e6] for name, size in _artifact_bytes(artifact).items()],
+    )  # fmt: skip
+    if stores:
+        sheet.table(
+            "in the real stores, bytes a record",
+            list(stores[0]),
+            [list(row.values()) for row in stores],
+        )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ LOGHUB = (
     "OpenStack", "Proxifier", "Spark", "Windows",
 )  # fmt: skip
 
+Read = Callable[[Path], Iterator[str]]
+
 
 def corpus() -> list[bytes]:
     """Give all texts of the shipped corpus, in its order."""
@@ -38,9 +40,7 @@ def corpus_by_kind() -> dict[str, list[bytes]]:
 
 def public(folder: Path) -> dict[str, list[bytes]]:
     """Give the public sets that are in a data folder, by name; a missing set is left out."""
-    readers: dict[str, Callable[[Path], Iterator[str]]] = {
-        f"loghub: {system}": loghub(system) for system in LOGHUB
-    }
+    readers: dict[str, Read] = {f"loghub: {system}": loghub(system) for system in LOGHUB}
     readers |= {
         "logs_rcheck: test": jsonl("logs_rcheck/test.jsonl.xz"),
         "logs_syzkaller: test": jsonl("logs_syzkaller/test.jsonl.xz"),
@@ -80,12 +80,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def jsonl(name: str) -> Callable[[Path], Iterator[str]]:
+def jsonl(name: str) -> Read:
     """Read the field `text` of every row of a file."""
     return lambda folder: (row["text"] for row in _rows(folder / name))
 
 
-def held_out(name: str) -> Callable[[Path], Iterator[str]]:
+def held_out(name: str) -> Read:
     """Give the documents that training holds out, by its own rule (see the corpus' README)."""
 
     def read(folder: Path) -> Iterator[str]:
@@ -97,7 +97,7 @@ def held_out(name: str) -> Callable[[Path], Iterator[str]]:
     return read
 
 
-def loghub(system: str) -> Callable[[Path], Iterator[str]]:
+def loghub(system: str) -> Read:
     """Read the lines of a log system, in the order of their times."""
 
     def read(folder: Path) -> Iterator[str]:

@@ -10,6 +10,7 @@ python -m verso_training quality --data DIR --artifact models/default --models m
     --work WORK --out docs/reference/quality.md
 python -m verso_training tasks --data DIR --artifact models/default --work WORK \
     --out docs/reference/quality.md [--only STUDY ...]
+python -m verso_training compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m verso_training tiny-artifact OUT
 python -m verso_training serve
 python -m verso_training tiny-heads MODELS --artifact tests/data/artifact-tiny
@@ -165,6 +166,24 @@ def _tasks(options: argparse.Namespace) -> None:
         options.out.write_text(page.replaced(text, page.section(found)), encoding="utf-8")
 
 
+def _compare(options: argparse.Namespace) -> None:
+    from verso_training.comparison import runs
+    from verso_training.comparison.arms import ARMS
+
+    torch.set_num_threads(1)
+    start = runs.timed(config.load("compare"), options.minutes)
+    arms = [arm for arm in ARMS if not options.only or arm.name in options.only]
+    prepared = runs.prepared(
+        start,
+        options.data,
+        folder=options.work / "prepared",
+        load_encoder=lambda: encoder.load(_encoder_folder(options)),
+    )
+    found = runs.run(arms, start, prepared=prepared, work=options.work)
+    print(runs.table(found))
+    print(runs.json_line(found, start))
+
+
 def _head(options: argparse.Namespace) -> None:
     from verso_training.heads import recipe
     from verso_training.quality import shipped
@@ -268,6 +287,12 @@ def _parser() -> argparse.ArgumentParser:
     papers.add_argument("--work", type=Path, required=True, help="keeps what each study found")
     papers.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
     papers.add_argument("--out", type=Path, help="the page whose section is written anew")
+
+    arms = command("compare", _compare, "decoders that differ in one thing, an hour of one core")
+    arms.add_argument("--data", type=Path, required=True)
+    arms.add_argument("--work", type=Path, required=True, help="keeps what each decoder came to")
+    arms.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
+    arms.add_argument("--only", nargs="+", metavar="ARM", help="instead of all")
 
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)

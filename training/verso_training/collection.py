@@ -4,7 +4,7 @@ Graphs, tokenizers and rank tables stay as they are, and with them the space: ve
 stored already go on being right. What is fitted are the tables that need no decoder:
 
 1. the last texts are held out; on the others a mixture (`verso_codecs.mixture`) is fitted, and a
-   Zstandard dictionary of the size that does best on the held-out ones;
+   Zstandard dictionary of the size and kind that do best on the held-out ones;
 2. the held-out texts tell what the fitted codecs take, and what the artifact's own ones took;
 3. both are fitted again, to all texts, and written with everything else into a new folder, whose
    codec has an id of its own. Records written with the old one go on being read with the old one.
@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 from verso_codecs import mixture, ngram, zstd
@@ -31,12 +32,14 @@ from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.manifest import Artifact, Manifest
 
 DICTIONARY_BYTES = (0, 4 << 10, 16 << 10, 64 << 10, 110 << 10)
-"""Sizes of dictionary that are tried; 0 keeps the artifact's own."""
+"""Sizes of dictionary that are tried, trained and plain; 0 keeps the artifact's own."""
 
 FEWEST_TEXTS = 20
 """Fewer texts cannot tell what works on the next ones."""
 
-_HELD_OUT = 0.15
+HELD_OUT = 0.15
+"""Share of the chunks, the last ones, that choices are made on and reported from."""
+
 _CHUNK_BYTES = 1024
 _BREAKS = (b"\n\n", b"\n", b". ", b" ")
 _DICTIONARY_SAMPLE_BYTES = 8 << 20
@@ -85,15 +88,11 @@ def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Repor
     chunks = [chunk for text in given for chunk in cut(text)]
     general = NgramTables.load(base / "ngram.npz")
     own = ZstdCodec(artifact.data["zstd.dict"])
-    held = max(1, int(_HELD_OUT * len(chunks)))
+    held = max(1, int(HELD_OUT * len(chunks)))
     before, after = chunks[:-held], chunks[-held:]
     fitted = MixtureTables.fit(before, general)
     _read_back(after, fitted)
-    sizes = {}
-    for size in DICTIONARY_BYTES:
-        codec = ZstdCodec(_dictionary(before, size, artifact=artifact))
-        sizes[size] = _mean(codec.encode, after)
-    best = min(sizes, key=lambda size: sizes[size])
+    dictionary, with_dictionary = best_dictionary(chunks, own=artifact.data["zstd.dict"])
     report = Report(
         texts=len(given),
         chunks=len(chunks),
@@ -104,12 +103,11 @@ def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Repor
             "ngram": _mean(lambda text: ngram.encode(text, general), after),
         },
         after={
-            "zstd": sizes[best],
+            "zstd": with_dictionary,
             "mixture": _mean(lambda text: mixture.encode(text, fitted), after),
         },
     )
     final = MixtureTables.fit(chunks, general)
-    dictionary = _dictionary(chunks, best, artifact=artifact)
     _write(artifact, final, dictionary=dictionary, report=report, folder=folder, name=name)
     return report
 
@@ -130,20 +128,47 @@ def cut(text: bytes) -> Iterator[bytes]:
     yield text[start:]
 
 
+def best_dictionary(chunks: Sequence[bytes], *, own: bytes) -> tuple[bytes, float]:
+    """Choose a dictionary by what the last chunks take, and make it of all of them.
+
+    Trained ones and the plain end of the chunks are tried in each size, and the artifact's own.
+
+    Returns:
+        The dictionary, and the mean bytes of a held-out chunk with the one made of the others.
+    """
+    held = max(1, int(HELD_OUT * len(chunks)))
+    before, after = chunks[:-held], chunks[-held:]
+
+    def made(chosen: Sequence[bytes], size: int, *, plain: bool) -> bytes:
+        if size == 0:
+            return own
+        return b"\n".join(_recent(chosen, size))[-size:] if plain else _trained(chosen, size)
+
+    sizes = {
+        (size, plain): _mean(ZstdCodec(made(before, size, plain=plain)).encode, after)
+        for size, plain in product(DICTIONARY_BYTES, (False, True))
+    }
+    best = min(sizes, key=lambda choice: sizes[choice])
+    return made(chunks, best[0], plain=best[1]), sizes[best]
+
+
 def _mean(encode: Encode, texts: Sequence[bytes]) -> float:
     return sum(len(encode(text)) for text in texts) / len(texts)
 
 
-def _dictionary(chunks: Sequence[bytes], size: int, *, artifact: Artifact) -> bytes:
-    if size == 0:
-        return artifact.data["zstd.dict"]
+def _trained(chunks: Sequence[bytes], size: int) -> bytes:
+    return zstd.train(_recent(chunks, _DICTIONARY_SAMPLE_BYTES), size)
+
+
+def _recent(chunks: Sequence[bytes], size: int) -> list[bytes]:
+    """The last chunks, of at least ``size`` bytes together where there are so many."""
     recent, taken = [], 0
     for chunk in reversed(chunks):
-        if taken >= _DICTIONARY_SAMPLE_BYTES:
+        if taken >= size:
             break
         recent.append(chunk)
         taken += len(chunk)
-    return zstd.train(reversed(recent), size)
+    return recent[::-1]
 
 
 def _read_back(texts: Sequence[bytes], tables: MixtureTables) -> None:

@@ -45,6 +45,17 @@ class Conditioning(StrEnum):
     """Cross-attention over the single vector, as in the Decodable Sentence-BERT paper."""
 
 
+class Precision(StrEnum):
+    """How a decoder meets the vectors it is trained on."""
+
+    MIXED = "mixed"
+    """Half of the rows as float16, half as int8: one decoder for both kinds of store."""
+    FLOAT16 = "float16"
+    INT8 = "int8"
+    BIT = "bit"
+    """One sign a dimension. No store of Verso keeps such vectors: for comparison."""
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Which texts are drawn, and how many bytes of each family."""
@@ -129,6 +140,7 @@ class TrainConfig:
     """Share of rows whose vector is replaced by zeros, so that the model also works without one."""
     vector_noise: float = 0.01
     """Norm of the Gaussian noise added to the unit vector."""
+    vector_precision: Precision = Precision.MIXED
     evaluate_minutes: float = 8.0
     evaluate_chunks: int = 150
     """Held-out chunks per family that an evaluation during the run looks at."""
@@ -247,7 +259,11 @@ _SCALARS: dict[str, tuple[type, ...]] = {
     "str": (str,),
 }
 
-_ENUMS: dict[str, type[StrEnum]] = {"Conditioning": Conditioning, "Storage": Storage}
+_ENUMS: dict[str, type[StrEnum]] = {
+    "Conditioning": Conditioning,
+    "Precision": Precision,
+    "Storage": Storage,
+}
 
 
 def _member(kind: type[StrEnum], value: Any, *, where: str) -> StrEnum:

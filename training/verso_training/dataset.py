@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +91,6 @@ def prepare(
             chunks.fit_tokens(drawn, decoder_tokenizer, max_tokens=recipe.model.max_tokens)
         )
         kept = [chunk for chunk, _ in fitted]
-        packed, offsets = _pack([ids for _, ids in fitted])
-        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as stream:
-            for chunk in kept:
-                row = {"text": chunk.text, "family": chunk.family, "source": chunk.source}
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-        np.savez(folder / f"{split}.tokens.npz", tokens=packed, offsets=offsets)
         vectors = encoder.encode(
             *sentence_encoder,
             texts=[chunk.text for chunk in kept],
@@ -104,7 +98,25 @@ def prepare(
             bfloat16=recipe.train.bfloat16,
             progress=progress,
         )
-        np.save(folder / f"{split}.vectors.npy", vectors)
+        write(folder, split, kept, tokens=[ids for _, ids in fitted], vectors=vectors)
+
+
+def write(
+    folder: Path,
+    split: Split,
+    texts: Sequence[Chunk],
+    *,
+    tokens: list[list[int]],
+    vectors: NDArray[np.float16],
+) -> None:
+    """Write one split's files; ``load`` reads them back. Vectors have shape (chunks, dim)."""
+    packed, offsets = _pack(tokens)
+    with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as stream:
+        for chunk in texts:
+            row = {"text": chunk.text, "family": chunk.family, "source": chunk.source}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+    np.savez(folder / f"{split}.tokens.npz", tokens=packed, offsets=offsets)
+    np.save(folder / f"{split}.vectors.npy", vectors)
 
 
 def load(folder: Path, split: Split) -> Dataset:

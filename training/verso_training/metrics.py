@@ -8,6 +8,7 @@ figure with the vector and the one without is what the vector is worth.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ from verso_training.dataset import Dataset
 from verso_training.model import Decoder
 
 _TOKENS_PER_BATCH = 4096
+
+Met = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,14 @@ class Quality:
 
 @torch.inference_mode()
 def measure(
-    decoder: Decoder, dataset: Dataset, *, with_vector: bool, device: str, bfloat16: bool
+    decoder: Decoder, dataset: Dataset, *, as_met: Met, device: str, bfloat16: bool
 ) -> dict[str, Quality]:
-    """Quality per source and, under ``all``, together."""
+    """Quality per source and, under ``all``, together.
+
+    Args:
+        as_met: Makes of a batch of vectors, shape (B, D), what the decoder meets: the same as they
+            are stored, or zeros.
+    """
     bits: dict[str, float] = defaultdict(float)
     hits: dict[str, int] = defaultdict(int)
     tokens: dict[str, int] = defaultdict(int)
@@ -43,7 +51,7 @@ def measure(
     config = decoder.config
     for indices in batches.in_order(dataset.lengths(), tokens_per_step=_TOKENS_PER_BATCH):
         batch = batches.collate(dataset, indices, bos=config.bos, eos=config.eos).to(device)
-        vectors = batch.vectors if with_vector else torch.zeros_like(batch.vectors)
+        vectors = as_met(batch.vectors)
         with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
             logits = decoder.logits(decoder.teacher_forced(batch.tokens, vectors)).float()
         loss = F.cross_entropy(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,23 @@ class Progress:
 class Run:
     """One training run in one folder."""
 
-    def __init__(self, recipe: Recipe, *, data: Path, folder: Path, resume: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        data: Path,
+        folder: Path,
+        resume: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take up a recipe.
+
+        data: folder of the prepared data set
+        folder: where the run is kept
+        resume: go on from the folder's last checkpoint
+        clock: seconds of what the budget is in; `time.process_time` makes runs comparable that
+            share their processor with others
+        """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "recipe.json").write_text(json.dumps(recipe.to_dict(), indent=2) + "\n")
         self.recipe, self.folder = recipe, folder
@@ -74,7 +90,8 @@ class Run:
         self.forward = self.decoder.teacher_forced
         if self.config.compile:
             self.forward = torch.compile(self.forward, dynamic=True)
-        self._began_s = time.monotonic() - self.progress.elapsed_s
+        self._clock = clock
+        self._began_s = clock() - self.progress.elapsed_s
 
     def train(self) -> None:
         """Train until the budget is spent, then evaluate and save."""
@@ -144,6 +161,7 @@ class Run:
             scale=self.int8_scale,
             noise=self.config.vector_noise,
             dropout=self.config.vector_dropout,
+            precision=self.config.vector_precision,
         )
         with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bfloat16):
             loss = self._loss(self.forward(batch.tokens, vectors), batch.targets)
@@ -178,11 +196,11 @@ class Run:
     def _evaluate(self, writer: SummaryWriter) -> None:
         self.decoder.eval()
         row: dict[str, Any] = asdict(self.progress)
-        for name, with_vector in (("vector", True), ("none", False)):
+        for name, as_met in (("vector", self._stored), ("none", torch.zeros_like)):
             quality = metrics.measure(
                 self.decoder,
                 self.validation,
-                with_vector=with_vector,
+                as_met=as_met,
                 device=self.config.device,
                 bfloat16=self.config.bfloat16,
             )
@@ -194,8 +212,11 @@ class Run:
         with (self.folder / "metrics.jsonl").open("a") as stream:
             stream.write(json.dumps(row) + "\n")
 
+    def _stored(self, vectors: Tensor) -> Tensor:
+        return space.stored(vectors, self.config.vector_precision, scale=self.int8_scale)
+
     def _elapsed(self) -> float:
-        return time.monotonic() - self._began_s
+        return self._clock() - self._began_s
 
 
 def rate_share(config: TrainConfig, share: float, step: int) -> float:

@@ -6,7 +6,7 @@ from verso_training import config
 from verso_training.config import Conditioning, RecipeInvalid, Storage
 
 
-@pytest.mark.parametrize("name", ["tiny", "cpu", "gpu"])
+@pytest.mark.parametrize("name", ["tiny", "cpu", "gpu", "compare"])
 def test_a_shipped_recipe_survives_its_resolved_form(name: str) -> None:
     recipe = config.load(name)
     assert config.parse(recipe.to_dict()) == recipe

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from verso_training import space
+from verso_training.config import Precision
 
 
 def _unit(rows: int, dim: int = 64) -> torch.Tensor:
@@ -39,3 +40,18 @@ def test_without_noise_and_dropout_rows_are_float16_or_int8() -> None:
     coarse = (result == space.round_int8(vectors, scale)).all(-1)
     assert bool((fine | coarse).all())
     assert 0 < int(fine.sum()) < 200
+
+
+def test_a_bit_a_dimension_keeps_the_signs_and_the_length() -> None:
+    vectors = _unit(50)
+    result = space.stored(vectors, Precision.BIT, scale=1.0)
+    assert bool((result.sign() == vectors.sign()).all())
+    torch.testing.assert_close(result.norm(dim=-1), torch.ones(50))
+
+
+def test_one_precision_is_all_rows_precision() -> None:
+    vectors = _unit(50)
+    scale = space.int8_scale(vectors.numpy().astype(np.float16))
+    for precision in (Precision.INT8, Precision.FLOAT16, Precision.BIT):
+        result = space.disturb(vectors, scale=scale, noise=0.0, dropout=0.0, precision=precision)
+        assert bool((result == space.stored(vectors, precision, scale=scale)).all())

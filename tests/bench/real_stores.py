@@ -1,0 +1,126 @@
+"""What do the stores of a running platform hold for a record? Asked of them, not computed.
+
+Texts are taken in by a platform in processes of its own, verified and dropped. Then
+
+- Valkey says what the keys with the patches take (``MEMORY USAGE``, every field counted): names,
+  fields, lengths and the allocator's rounding included;
+- the files of each collection's vectors are counted, as the file system holds them and as they are
+  long, above what an empty collection takes;
+- the same texts are put into the same Valkey as most would keep them, one plain key each, for
+  comparison, and removed again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from verso_client import Client, Document, Retries
+from verso_core.jobs import Precision
+from verso_core.ledger import keys
+from verso_standalone.folder import DataFolder
+from verso_standalone.stack import Stack, StackConfig
+from verso_standalone.valkey import LOOPBACK
+
+_SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
+_WAIT_S = 1200.0
+_EMPTY = "empty"
+_SECTOR_BYTES = 512  # what stat(2) counts blocks in
+
+
+def measure(
+    artifact: Path, sets: Mapping[str, Sequence[bytes]], *, precision: Precision
+) -> list[dict[str, Any]]:
+    """Take sets in, each into a collection of its own; give a row of bytes a record for each."""
+    with tempfile.TemporaryDirectory(prefix="verso-stores-", ignore_cleanup_errors=True) as folder:
+        data = Path(folder) / "data"
+        stack = Stack(StackConfig(data, artifact, port=0, settings=_SETTINGS))
+        try:
+            stack.start()
+            with Client(stack.url, retries=Retries(patience_s=_WAIT_S)) as client:
+                client.create_collection(_EMPTY, precision=precision)
+                names = {f"set-{number}": name for number, name in enumerate(sets)}
+                counts = {
+                    collection: _taken_in(client, collection, sets[name], precision=precision)
+                    for collection, name in names.items()
+                }
+            ledger = _ledger(data)
+            rows: list[dict[str, Any]] = [
+                {
+                    "set": name,
+                    "records": counts[collection]["records"],
+                    "patches": counts[collection]["patches"],
+                    **_in_valkey(ledger, collection, sets[name], counts[collection]),
+                }
+                for collection, name in names.items()
+            ]
+        finally:
+            stack.stop()
+        # The files have their last form when the store is closed.
+        empty = _files(data / "vectors" / _EMPTY)
+        for row, collection in zip(rows, names, strict=True):
+            for kind, size in _files(data / "vectors" / collection).items():
+                row[kind] = (size - empty[kind]) / row["records"]
+        return rows
+
+
+def _taken_in(
+    client: Client, collection: str, texts: Sequence[bytes], *, precision: Precision
+) -> dict[str, float]:
+    client.create_collection(collection, precision=precision)
+    documents = (Document(text, id=str(number)) for number, text in enumerate(texts))
+    report = client.ingest(documents, collection=collection)
+    if report.failed:
+        raise AssertionError(f"{collection}: {len(report.failed)} texts were refused")
+    until = time.monotonic() + _WAIT_S
+    while (stats := client.stats(collection)).verified < len(texts):
+        if time.monotonic() > until:
+            raise TimeoutError(f"{collection}: {stats.verified} of {len(texts)} texts verified")
+        time.sleep(1.0)
+    return {"records": stats.chunks, "patches": stats.bytes_patches / stats.chunks}
+
+
+def _ledger(data: Path) -> redis.Redis:
+    folder = DataFolder(data.resolve())
+    port = folder.valkey_port()
+    assert port is not None
+    return redis.Redis(host=LOOPBACK, port=port, password=folder.secret(), db=0)
+
+
+def _in_valkey(
+    ledger: redis.Redis, collection: str, texts: Sequence[bytes], counts: Mapping[str, float]
+) -> dict[str, float]:
+    uid = ledger.hget(keys.NAMES["uids"], collection)
+    assert isinstance(uid, bytes)
+    owned = [
+        name
+        for kind in ("docs", "long", "text")
+        for name in ledger.scan_iter(keys.key(kind, uid.decode(), "*"), count=1000)
+    ]
+    plain = [f"plain:{collection}:{number}" for number in range(len(texts))]
+    for name, text in zip(plain, texts, strict=True):
+        ledger.set(name, text)
+    found = {
+        "entries in Valkey": _usage(ledger, owned) / counts["records"],
+        "texts in Valkey": _usage(ledger, plain) / counts["records"],
+    }
+    ledger.delete(*plain)
+    return found
+
+
+def _usage(ledger: redis.Redis, names: Iterable[str | bytes]) -> int:
+    return sum(ledger.memory_usage(name, samples=0) or 0 for name in names)
+
+
+def _files(folder: Path) -> dict[str, int]:
+    """Give the bytes that a folder's files take on the disk, and how long they are."""
+    stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return {
+        "vectors on disk": sum(_SECTOR_BYTES * one.st_blocks for one in stats),
+        "vectors, length": sum(one.st_size for one in stats),
+    }
