@@ -8,8 +8,8 @@ from pydantic import Field
 
 from verso_core.jobs import Name, Wire
 
-MAX_RECORDS = 10_000
-"""Most records grouped by their vectors: time and memory grow with their square."""
+MAX_RECORDS = 200_000
+"""Most records grouped by their vectors."""
 
 MAX_LINES = 100_000
 """Most records grouped by template: each is decoded."""

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 
@@ -14,11 +15,18 @@ from verso_core.clusters import MAX_LINES, MAX_RECORDS, ClusterRequest, Method
 from verso_core.errors import PatchCorrupt, RequestInvalid
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.record import Entry, Flag, point_ids
-from verso_worker.grouping import ALONE, by_density, by_stability, central
-from verso_worker.ports import Documents, Vectors
+from verso_worker import grouping
+from verso_worker.grouping import ALONE, Labels, central
+from verso_worker.ports import Documents, Tell, Vectors
 from verso_worker.reader import Chunk, Reader
-from verso_worker.space import Space, Vector
+from verso_worker.space import Space, Stored, Vector
 from verso_worker.templates import Miner
+
+if TYPE_CHECKING:
+    from verso_worker.neighbours import Ask
+
+PAIRS = 10_000
+"""Most records of which every pair is compared; of more a graph of near ones is made."""
 
 _PAGE = 256
 
@@ -52,12 +60,16 @@ class Clusters:
     vectors: Vectors
     documents: Documents
     reader: Reader
+    pairs: int = PAIRS
 
-    def run(self, work: Slice, collection: Collection) -> Result:
+    def run(self, work: Slice, collection: Collection, *, tell: Tell) -> Result:
         """Group the records of a collection, and describe the largest groups.
 
+        ``tell`` is told how far the grouping of a large collection is.
+
         Raises:
-            RequestInvalid: the collection has more records than the method compares.
+            RequestInvalid: the collection has more records than the method takes.
+            Cancelled: by ``tell``.
         """
         asked = ClusterRequest.model_validate(work.params)
         most = MAX_LINES if asked.method is Method.TEMPLATES else MAX_RECORDS
@@ -65,7 +77,7 @@ class Clusters:
         if asked.method is Method.TEMPLATES:
             groups, alone, unread = self._by_template(collection, chunks, asked)
         else:
-            groups, alone, unread = self._by_vector(collection, chunks, asked)
+            groups, alone, unread = self._by_vector(collection, chunks, asked, tell)
         groups.sort(key=lambda group: -len(group.members))
         result = Result([])
         described = [
@@ -108,32 +120,48 @@ class Clusters:
         ]
 
     def _by_vector(
-        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
+        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest, tell: Tell
     ) -> tuple[list[_Group], int, int]:
-        members: list[_Member] = []
-        pages: list[Vector] = []
         space = Space.of(collection)
-        for page in _pages(chunks):
-            points = [_point(collection, chunk) for chunk in page]
-            stored = self.vectors.get(collection.name, points)
-            there = [n for n, point in enumerate(points) if point in stored]
-            if there:
-                pages.append(space.widen(np.stack([stored[points[n]] for n in there])))
-            members += self._members(collection, [page[n] for n in there])
-        rows = np.concatenate(pages) if pages else np.empty((0, space.dim), np.float32)
-        if asked.method is Method.HDBSCAN:
-            labels = by_stability(rows, min_size=asked.min_size, min_samples=asked.min_samples)
+        members, points, stored = self._stored(collection, chunks, space)
+        if len(members) <= self.pairs:
+            labels = _of_pairs(space.widen(stored), asked)
         else:
-            labels = by_density(rows, eps=asked.eps, min_samples=asked.min_samples)
+            numbers = {point: number for number, point in enumerate(points)}
+
+            def ask(rows: Stored, limit: int) -> list[list[int]]:
+                found = self.vectors.neighbours(collection.name, rows, limit=limit)
+                return [[numbers.get(one, -1) for one in near] for near in found]
+
+            labels = _of_graph(space, stored, ask, asked=asked, tell=tell)
         own: dict[int, list[int]] = defaultdict(list)
         for place, label in enumerate(labels.tolist()):
             own[label].append(place)
         alone = len(own.pop(ALONE, []))
         groups = [
-            _Group([members[n] for n in places], central(rows[places], count=asked.representatives))
+            _Group(
+                [members[n] for n in places],
+                central(space.widen(stored[places]), count=asked.representatives),
+            )
             for places in own.values()
         ]
         return groups, alone, len(chunks) - len(members)
+
+    def _stored(
+        self, collection: Collection, chunks: Sequence[Chunk], space: Space
+    ) -> tuple[list[_Member], list[UUID], Stored]:
+        """Give the records whose vectors are there, with their points. Shape: (records, dim)."""
+        members: list[_Member] = []
+        points: list[UUID] = []
+        pages = [np.empty((0, space.dim), space.dtype)]
+        for page in _pages(chunks):
+            wanted = [_point(collection, chunk) for chunk in page]
+            stored = self.vectors.get(collection.name, wanted)
+            there = [n for n, point in enumerate(wanted) if point in stored]
+            pages += [stored[wanted[n]][None] for n in there]
+            points += [wanted[n] for n in there]
+            members += self._members(collection, [page[n] for n in there])
+        return members, points, np.concatenate(pages)
 
     def _by_template(
         self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
@@ -180,10 +208,34 @@ class Clusters:
         }
 
 
+def _of_pairs(vectors: Vector, asked: ClusterRequest) -> Labels:
+    if asked.method is Method.HDBSCAN:
+        return grouping.by_stability(
+            vectors, min_size=asked.min_size, min_samples=asked.min_samples
+        )
+    return grouping.by_density(vectors, eps=asked.eps, min_samples=asked.min_samples)
+
+
+def _of_graph(
+    space: Space, stored: Stored, ask: Ask, *, asked: ClusterRequest, tell: Tell
+) -> Labels:
+    # Imported here: scipy takes a while, and few workers are ever asked for this.
+    from verso_worker import grouping_graph
+    from verso_worker.neighbours import NEAREST, Nodes, graph_of
+
+    nearest = max(NEAREST, asked.min_samples)
+    graph = graph_of(Nodes.of(space, stored), ask, nearest=nearest, tell=tell)
+    if asked.method is Method.HDBSCAN:
+        return grouping_graph.by_stability(
+            graph, min_size=asked.min_size, min_samples=asked.min_samples, tell=tell
+        )
+    return grouping_graph.by_density(graph, eps=asked.eps, min_samples=asked.min_samples, tell=tell)
+
+
 def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
     for start in range(0, len(chunks), _PAGE):
         yield chunks[start : start + _PAGE]
 
 
-def _point(collection: Collection, chunk: Chunk) -> Any:
+def _point(collection: Collection, chunk: Chunk) -> UUID:
     return point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]

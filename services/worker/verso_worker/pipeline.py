@@ -39,7 +39,7 @@ from verso_worker.items import pass_on
 from verso_worker.labelled import Labelled
 from verso_worker.migrate import Book, Migrate, describe
 from verso_worker.pairing import Pairing
-from verso_worker.ports import Lexicon, Models, Outcome, Vectors, Verdict
+from verso_worker.ports import Lexicon, Models, Outcome, Tell, Vectors, Verdict, nobody
 from verso_worker.reader import Reader
 from verso_worker.releases import Releases
 from verso_worker.restore import Restore
@@ -101,12 +101,13 @@ class Pipeline:
             models, vectors, documents, self._reader, self._ingest, self.collect, sweep
         )
 
-    def run(self, work: Slice, *, seq: int) -> Outcome:
+    def run(self, work: Slice, *, seq: int, tell: Tell = nobody) -> Outcome:
         """Do a slice's work.
 
         Args:
             work: the slice.
             seq: its job's sequence number: of two writes of a document the later one wins.
+            tell: is told how far work is that takes minutes, and may end it.
 
         Raises:
             VersoError: the slice as a whole could not be done.
@@ -118,7 +119,7 @@ class Pipeline:
             case Kind.INGEST:
                 outcome = self._ingest.run(work, self._collection(work), seq=seq, timings=timings)
             case Kind.CLUSTER | Kind.ROWS:
-                outcome = Outcome(self._look(work))
+                outcome = Outcome(self._look(work, tell))
             case Kind.RECONSTRUCT:
                 outcome = Outcome(self._reconstruct(work, timings))
             case Kind.DELETE:
@@ -136,11 +137,11 @@ class Pipeline:
         outcome.result.timings_ms.update(timings.spent)
         return outcome
 
-    def _look(self, work: Slice) -> Result:
+    def _look(self, work: Slice, tell: Tell) -> Result:
         """Answer from what one collection holds."""
         collection = self._collection(work)
         if work.kind is Kind.CLUSTER:
-            return self._clusters.run(work, collection)
+            return self._clusters.run(work, collection, tell=tell)
         return self._labelled.run(work, collection)
 
     def verify(self, work: Slice, *, seq: int) -> Verdict:

@@ -17,6 +17,13 @@ from verso_worker.neural import Vector
 from verso_worker.points import Hit, Point, Terms
 from verso_worker.records import Recorder, Stored
 
+Tell = Callable[[str, int, int], None]
+"""Is told of a stage how much is done, and of how much; raises Cancelled to end the work."""
+
+
+def nobody(stage: str, done: int, of: int) -> None:
+    """Tell nobody."""
+
 
 class Cutter(Protocol):
     """Cuts a text into chunks."""
@@ -145,6 +152,10 @@ class Vectors(Protocol):
         terms: Terms | None = None,
     ) -> list[Hit]:
         """Give the best points by vector, terms or both. Shape of ``query``: (dim,)."""
+        ...
+
+    def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Give the points nearest to each stored vector, itself included. Shape: (n, dim)."""
         ...
 
     def count(self, name: str) -> int:

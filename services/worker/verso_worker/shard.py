@@ -132,6 +132,7 @@ class Shard:
             "page": self._page,
             "remove": self._remove,
             "search": self._search,
+            "neighbours": self._neighbours,
             "count": self._count,
             "size": self._size,
             "copy": self._copy,
@@ -230,6 +231,12 @@ class Shard:
             query, terms=terms, limit=header["limit"], where=where
         )
         return {"hits": [[hit.id.hex, hit.score, hit.payload] for hit in hits]}, []
+
+    def _neighbours(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        rows = np.frombuffer(blobs[0], header["dtype"]).reshape(-1, int(header["dim"]))
+        found = self._collection(header).neighbours(rows, limit=header["limit"])
+        ids = b"".join(point.bytes for one in found for point in one)
+        return {"counts": [len(one) for one in found]}, [ids]
 
     def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)

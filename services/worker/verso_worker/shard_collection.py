@@ -240,6 +240,21 @@ class EdgeCollection:
         weights = {uuid(point.id): point.score for point in heard}
         return fused(self.space, unit, found=found, weights=weights, limit=limit)
 
+    def neighbours(self, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Give the points nearest to each stored vector, as the engine ranks them.
+
+        Shape of ``rows``: (n, dim). One question after the other, so that others come in between.
+
+        Raises:
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        found: list[list[UUID]] = []
+        for values in self.space.values(self.space.check(rows)):
+            with self._using() as edge:
+                near = edge.query(nearest(values, limit=limit, where=None, bare=True))
+            found.append([uuid(point.id) for point in near])
+        return found
+
     def count(self) -> int:
         """Count the points."""
         with self._using() as edge:

@@ -19,15 +19,20 @@ from verso_worker.points import (
 from verso_worker.space import Space, Vector
 
 
-def nearest(values: Vector, *, limit: int, where: qdrant.Filter | None) -> qdrant.QueryRequest:
-    """Ask for the points nearest to a vector, as the space's ``query_values`` give it."""
+def nearest(
+    values: Vector, *, limit: int, where: qdrant.Filter | None, bare: bool = False
+) -> qdrant.QueryRequest:
+    """Ask for the points nearest to a vector, as the space's ``query_values`` give it.
+
+    Of ``bare`` ones only the ids are given.
+    """
     return qdrant.QueryRequest(
         limit=limit,
         query=qdrant.Query.Nearest(values.tolist()),
         filter=where,
         params=qdrant.SearchParams(hnsw_ef=max(128, 2 * limit)),
-        with_vector=[DENSE],
-        with_payload=True,
+        with_vector=False if bare else [DENSE],
+        with_payload=not bare,
     )
 
 

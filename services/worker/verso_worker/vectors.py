@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -202,6 +203,27 @@ class EdgeVectors:
         vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
         reply, _ = self._client.call("search", header, [vector, *blobs])
         return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
+
+    def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Give the points nearest to each of some stored vectors, itself included.
+
+        As the engine ranks them. Shape of ``rows``: (n, dim).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+        header = {
+            "name": name,
+            "limit": limit,
+            "dtype": little.dtype.str,
+            "dim": rows.shape[1],
+        }
+        reply, blobs = self._client.call("neighbours", header, [little.tobytes()])
+        ids = [UUID(bytes=blobs[0][at : at + 16]) for at in range(0, len(blobs[0]), 16)]
+        ends = list(accumulate(reply["counts"], initial=0))
+        return [ids[start:end] for start, end in pairwise(ends)]
 
     def count(self, name: str) -> int:
         """Count a collection's points.

@@ -20,8 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from qdrant_client import QdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException
-from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 from verso_core import tracing
 from verso_core.errors import CollectionExists, VectorsUnavailable
@@ -49,7 +48,7 @@ from verso_worker.points import (
     widened_limit,
 )
 from verso_worker.space import Settings, Space, Stored, Vector
-from verso_worker.vectors_query import Question, filter_of, terms_of, vector_of
+from verso_worker.vectors_query import Question, alike, filter_of, terms_of, translated, vector_of
 from verso_worker.vectors_settings import dense_of, settings_of, sparse_of, told
 
 PREFIX = "verso-"
@@ -58,7 +57,6 @@ PREFIX = "verso-"
 TIMEOUT_S = 60
 
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
-_NOT_FOUND = 404
 _CONFLICT = 409
 
 
@@ -283,6 +281,22 @@ class QdrantVectors:
             weights = ask.weights(terms, found.ids[len(said.ids) :])
         return fused(space, unit, found=found, weights=weights, limit=limit)
 
+    def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Give the points nearest to each of some stored vectors, itself included.
+
+        As the store ranks them. Shape of ``rows``: (n, dim).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        with self._calling(name):
+            space = self._space(name)
+            values = space.values(space.check(rows))
+            asked = alike(values, limit=limit, local=self._local)
+            answers = self._client.query_batch_points(self._prefix + name, asked)
+        return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
+
     def count(self, name: str) -> int:
         """Count a collection's points.
 
@@ -387,12 +401,5 @@ class QdrantVectors:
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
         """Turn the library's errors into ours, and make one span of what is asked."""
-        try:
-            with tracing.inner("qdrant"), self._turn:
-                yield
-        except UnexpectedResponse as exc:
-            if exc.status_code == _NOT_FOUND:
-                raise unknown(name) from exc
-            raise VectorsUnavailable(f"the Qdrant server answered {exc.status_code}") from exc
-        except (ApiException, QdrantException) as exc:
-            raise VectorsUnavailable(f"no Qdrant server: {type(exc).__name__}") from exc
+        with tracing.inner("qdrant"), self._turn, translated(name):
+            yield

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from uuid import UUID
 
 from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from verso_worker.points import DENSE, NO_TERMS, TERMS, Candidates, Condition, OneOf, Terms
+from verso_core.errors import VectorsUnavailable
+from verso_worker.points import (
+    DENSE,
+    NO_TERMS,
+    TERMS,
+    Candidates,
+    Condition,
+    OneOf,
+    Terms,
+    unknown,
+)
 from verso_worker.space import Space, Vector
+
+_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,33 @@ class Question:
             with_payload=False,
         )
         return {UUID(str(point.id)): point.score for point in answer.points}
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn the library's errors about a collection into ours."""
+    try:
+        yield
+    except UnexpectedResponse as exc:
+        if exc.status_code == _NOT_FOUND:
+            raise unknown(name) from exc
+        raise VectorsUnavailable(f"the Qdrant server answered {exc.status_code}") from exc
+    except (ApiException, QdrantException) as exc:
+        raise VectorsUnavailable(f"no Qdrant server: {type(exc).__name__}") from exc
+
+
+def alike(values: Vector, *, limit: int, local: bool) -> list[models.QueryRequest]:
+    """Ask for the ids nearest to each vector. Shape of ``values``: (n, dim)."""
+    return [
+        models.QueryRequest(
+            query=one.tolist(),
+            limit=limit,
+            params=None if local else _breadth(limit),
+            with_vector=False,
+            with_payload=False,
+        )
+        for one in values
+    ]
 
 
 def sparse(terms: Terms) -> models.SparseVector:

@@ -19,6 +19,7 @@ from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Queue, Result, Slice, read_slice
 from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, End, Lease, Ledger, Phase
 from verso_core.result_files import ResultFiles
+from verso_worker.following import Following
 from verso_worker.heart import Heart
 from verso_worker.isolation import isolate, worth_isolating
 from verso_worker.metrics import Metrics
@@ -206,10 +207,11 @@ class Workshop:
 
     def _run(self, lease: Lease, work: Slice) -> Outcome:
         """Run a slice: with the canary in its turn; what that fails, with the stable artifact."""
+        tell = Following(self._ledger, lease)
         trials = self._trials
         if trials is not None and (trial := trials.pipeline(lease.job_id)) is not None:
             try:
-                outcome = trial.run(work, seq=lease.seq)
+                outcome = trial.run(work, seq=lease.seq, tell=tell)
             except Exception as error:
                 if not trials.failed(error):
                     raise
@@ -217,7 +219,7 @@ class Workshop:
             else:
                 trials.passed()
                 return outcome
-        return self._pipeline.run(work, seq=lease.seq)
+        return self._pipeline.run(work, seq=lease.seq, tell=tell)
 
     def _verify(self, lease: Lease) -> str:
         work = read_slice(lease.payload)

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,17 +19,18 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from verso_core.clusters import ClusterRequest
-from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt
+from verso_core.errors import Cancelled, DocumentUnknown, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
 from verso_core.ledger import AsyncLedger, Commit, Ear, Ledger, NewJob
 from verso_core.ledger.keys import key
 from verso_core.ledger.work import connect
 from verso_core.record import Entry, Flag
 from verso_worker.desk import Desk
+from verso_worker.following import Following
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
-from verso_worker.ports import Outcome
+from verso_worker.ports import Outcome, Tell
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
@@ -313,16 +315,58 @@ def test_records_are_grouped_by_vector(bench: Bench) -> None:
     assert _grouped(bench)[0]["records"] == 0
 
 
+def test_more_records_than_pairs_are_grouped_by_the_stores_neighbours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways give the same groups."""
+    texts = {f"d{n}": b"disk sd%d failed" % n for n in range(6)} | {
+        f"w{n}": b"who goes there, at %d o'clock?" % n for n in range(5)
+    }
+    bench.ingest(texts | {"e0": b"the disk is full", "e1": b"the disk is full"})
+    pairs = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
+    clusters = bench.desk._pipeline._clusters
+    monkeypatch.setattr(bench.desk._pipeline, "_clusters", replace(clusters, pairs=12))
+    graph = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
+    assert [_sizes(one) for one in graph] == [_sizes(one) for one in pairs]
+
+
+def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
+    bench: Bench, valkey_url: str
+) -> None:
+    slices = list(cut(Kind.CLUSTER, ClusterRequest().model_dump(mode="json"), [Item({})]))
+    job = NewJob(kind=Kind.CLUSTER, queue=Queue.BULK, slices=slices)
+    job_id = bench.ledger.accept(job).job_id
+    [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
+    tell = Following(bench.ledger, lease, every_s=0.0)
+    tell("neighbours", 1, 4)
+
+    async def told_then_cancelled() -> dict[str, Any]:
+        front = AsyncLedger.from_url(valkey_url)
+        events = await front.events(job_id)
+        await front.cancel(job_id)
+        await front.close()
+        return events[-1].data
+
+    told = asyncio.run(told_then_cancelled())
+    assert told["progress"] == {"stage": "neighbours", "share": 0.25}
+    with pytest.raises(Cancelled):
+        tell("neighbours", 2, 4)
+
+
+def _sizes(item: dict[str, Any]) -> tuple[int, list[int]]:
+    return item["alone"], sorted(group["size"] for group in item["groups"])
+
+
 def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_stored(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pipeline stands behind the desk as in life, but one text breaks it."""
     whole = bench.desk._pipeline.run
 
-    def breaks(work: Slice, *, seq: int) -> Outcome:
+    def breaks(work: Slice, *, seq: int, tell: Tell) -> Outcome:
         if any(item.blob == b"poison" for item in work.items):
             raise ZeroDivisionError
-        return whole(work, seq=seq)
+        return whole(work, seq=seq, tell=tell)
 
     monkeypatch.setattr(bench.desk._pipeline, "run", breaks)
     items = [Item({"id": f"n{n}", "metadata": {}}, b"text %d" % n) for n in range(9)]

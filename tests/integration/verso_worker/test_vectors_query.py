@@ -53,6 +53,31 @@ def test_search_finds_the_ten_nearest(store: Store, name: str, precision: Precis
     assert of_texts >= 975  # and what rounding costs, on numbers denser than those of texts
 
 
+@PRECISIONS
+def test_neighbours_are_the_nearest_points_of_each(
+    store: Store, name: str, precision: Precision
+) -> None:
+    texts, _ = text_like()
+    space = make(store.vectors, name, precision, scale=127 / float(np.abs(texts).max()))
+    stored = space.round(texts)
+    points = points_of(stored)
+    store.vectors.put(name, points)
+    found = store.vectors.neighbours(name, stored[:50], limit=10)
+    kept = space.widen(stored)
+    scores = kept[:50] @ kept.T  # float16 ranks by it, int8 by the distance of its codes
+    if precision is Precision.INT8:
+        scores = 2 * scores - (kept**2).sum(axis=1)
+    nearest = np.argsort(-scores, axis=1)[:, :10]
+    right = 0
+    for row, (near, wanted) in enumerate(zip(found, nearest.tolist(), strict=True)):
+        assert near[0] == points[row].id
+        right += len({points[n].id for n in wanted} & set(near))
+    assert right >= 498  # of 500: sums in another order may swap the last two
+    assert len(store.vectors.neighbours(name, stored[:1], limit=600)[0]) == 500
+    with pytest.raises(VectorInvalid):
+        store.vectors.neighbours(name, stored[:, :7], limit=10)
+
+
 def text_like() -> tuple[Vector, Vector]:
     """Give vectors and queries whose spectrum falls as that of text embeddings does."""
     rng = np.random.default_rng(1)
