@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= verso-data
 FAULTS ?= 1000
+TESTERS ?= 2
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
@@ -33,8 +34,9 @@ demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, re
 up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=folder)
 	$(BIN)/verso up --data $(DATA)
 
-test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm
-	$(BIN)/pytest
+# A file's tests stay together, as they share a platform; the longest files go first.
+test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, two at a time (TESTERS=n)
+	$(BIN)/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
 	CRASH_PLACES=all POWER_CUTS=10 NETWORK_ROUNDS=20 $(BIN)/pytest tests/chaos
