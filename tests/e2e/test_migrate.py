@@ -43,7 +43,7 @@ class Searches(threading.Thread):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_migration_shot_at_under_searches_and_writes_loses_nothing(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_migration_shot_at_under_searches_and_writes_loses_nothing(
                 texts[f"line/{number}"] = b"rewritten %d" % number
                 verso.delete(f"line/{100 + number}", collection="moved")
                 del texts[f"line/{100 + number}"]
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 240
             while (state := verso.migration("moved")).running and time.monotonic() < deadline:
                 time.sleep(0.2)
             assert (state.stage, state.unread) == ("done", ())

@@ -25,7 +25,7 @@ from verso_core.training import Scored, pack_pairs
 from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     run = bench.work / job_id / training_job.RUN_NAME
 
     def kill(child: psutil.Process) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while steps_done(run) < 40:
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -97,7 +97,7 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     killer.join()
     assert bench.ledger.job(job_id).status is Status.RUNNING
     assert steps_done(run) >= 40
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while not bench.trainer.step():
         assert time.monotonic() < until
         time.sleep(0.2)

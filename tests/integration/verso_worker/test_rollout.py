@@ -36,7 +36,7 @@ class Place:
         self.models = root / "models"
         self.models.mkdir()
         self._variant = variant
-        self.shelf = Shelf(root / "keep", root, threads=1, device="cpu", idle_s=0.0)
+        self.shelf = Shelf(root / "keep", root, threads=1, device="cpu", idle_s=1.0)
         self.counts = CollectorRegistry()
         self.metrics = Metrics(self.counts)
         self.told: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ def test_a_published_artifact_is_taken_up_and_a_corrupt_one_is_refused(place: Pl
         registry.rollback(place.models)  # from what was refused to what serves
         place.follower.step()
         assert place.follower.state()["artifact"]["refused"] == []
-        time.sleep(0.2)
+        time.sleep(1.2)
         place.follower.step()
     finally:
         over.set()
@@ -194,7 +194,7 @@ def test_what_an_engine_that_was_ended_wrote_is_read_by_starting_it_again(place:
     [payload] = old.recorder.engine.code([TEXT], vectors)
     place.assign(place.publish(1))
     place.follower.step()
-    time.sleep(0.05)
+    time.sleep(1.1)
     place.shelf.tidy()
     assert old.codec not in place.shelf.running()
     with pytest.raises(EngineUnavailable):
