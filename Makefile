@@ -59,6 +59,7 @@ types: $(VENV)/.installed-dev  ## mypy, strict
 
 bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends with one JSON line
 	$(BIN)/python tests/bench/bench_storage.py
+	$(BIN)/python tests/bench/bench_ngram.py
 	$(BIN)/python tests/bench/bench_segments.py
 	$(BIN)/python tests/bench/bench_restore.py
 	$(BIN)/python tests/bench/bench_margin.py

@@ -116,7 +116,7 @@ class NgramTables:
 
 def encode(text: bytes, tables: NgramTables) -> bytes:
     """Give the payload of a text."""
-    return coder.encode(*_decisions(text, tables))
+    return coder.encode(*decisions(text, tables))
 
 
 def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
@@ -146,10 +146,14 @@ def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_B
 
 def bits(text: bytes, tables: NgramTables) -> float:
     """Give the ideal code length of a text in bits, for evaluation."""
-    return coder.cost(*_decisions(text, tables))
+    return coder.cost(*decisions(text, tables))
 
 
-def _decisions(text: bytes, tables: NgramTables) -> tuple[coder.Bytes, NDArray[np.uint16]]:
+def decisions(text: bytes, tables: NgramTables) -> tuple[coder.Bytes, NDArray[np.uint16]]:
+    """List what is coded of a text, and the probability of bit 1 at each: nine a byte, one more.
+
+    Shape: (decisions,) each; uint8, and uint16 in units of 2^-16.
+    """
     bound = 9 * len(text) + 1
     decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
     write_text(tables.model, np.frombuffer(text, np.uint8), decided, chances)

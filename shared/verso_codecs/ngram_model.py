@@ -36,6 +36,9 @@ INPUT_COUNT = LOCAL_INPUT + LOCAL_COUNT
 SELECTOR_COUNT = 5
 """Weight sets that are added up, each chosen by a selector of 0..255 (see `_select`)."""
 
+MIX_SIZE = INPUT_COUNT + 1
+"""What is mixed: the states and a constant input."""
+
 STRETCH_ONE = 256
 """The log-odds 1 in the unit of stretches."""
 
@@ -86,26 +89,29 @@ class Model(NamedTuple):
 class Scratch(NamedTuple):
     """What the model remembers of the record and of the decision at hand.
 
+    What serves as an index is unsigned: the compiler then need not ask whether it counts from the
+    end.
+
     record: Shape: (8,), int64, see the columns below
     hashes: Shape: (CONTEXT_COUNT + LOCAL_COUNT,), int64, of the contexts at this byte
-    rows: Shape: (CONTEXT_COUNT,), int64, of the contexts' lines for this nibble
-    states: Shape: (INPUT_COUNT,), int64, for this decision
-    selectors: Shape: (SELECTOR_COUNT,), int64, for this decision
-    inputs: Shape: (INPUT_COUNT,), int64, stretches of the states
-    drift: Shape: (INPUT_COUNT,), int64, what the record added to the weights
-    slots: Shape: (LOCAL_COUNT,), int64, of the local contexts for this decision
+    rows: Shape: (CONTEXT_COUNT,), uint32, of the contexts' lines for this nibble
+    states: Shape: (INPUT_COUNT,), uint8, for this decision
+    selectors: Shape: (SELECTOR_COUNT,), uint8, for this decision
+    mix: Shape: (2 * MIX_SIZE,), int64: the stretches of the states and the constant input, and from
+        MIX_SIZE on what the record added to their weights. One array, because the compiler uses
+        vector instructions only where it can tell that what is read is not what is written
+    slots: Shape: (LOCAL_COUNT,), uint32, of the local contexts for this decision
     local: Shape: (LOCAL_COUNT, slots), uint8, states of the local contexts
     seen: Shape: (slots,), int32, position after the last four bytes of each hash, or 0
     """
 
     record: State
     hashes: State
-    rows: State
-    states: State
-    selectors: State
-    inputs: State
-    drift: State
-    slots: State
+    rows: NDArray[np.uint32]
+    states: Bytes
+    selectors: Bytes
+    mix: State
+    slots: NDArray[np.uint32]
     local: Bytes
     seen: NDArray[np.int32]
 
@@ -123,12 +129,11 @@ def new_scratch() -> Scratch:
     return Scratch(
         np.zeros(RECORD_SIZE, np.int64),
         np.zeros(CONTEXT_COUNT + LOCAL_COUNT, np.int64),
-        np.zeros(CONTEXT_COUNT, np.int64),
-        np.zeros(INPUT_COUNT, np.int64),
-        np.zeros(SELECTOR_COUNT, np.int64),
-        np.zeros(INPUT_COUNT, np.int64),
-        np.zeros(INPUT_COUNT, np.int64),
-        np.zeros(LOCAL_COUNT, np.int64),
+        np.zeros(CONTEXT_COUNT, np.uint32),
+        np.zeros(INPUT_COUNT, np.uint8),
+        np.zeros(SELECTOR_COUNT, np.uint8),
+        np.zeros(2 * MIX_SIZE, np.int64),
+        np.zeros(LOCAL_COUNT, np.uint32),
         np.zeros((LOCAL_COUNT, 1 << _LOCAL_SLOTS_LOG2), np.uint8),
         np.zeros(1 << _MATCH_SLOTS_LOG2, np.int32),
     )
@@ -242,15 +247,16 @@ def end_byte(scratch: Scratch, data: Bytes, length: Int) -> None:
 @kernel
 def _start_nibble(model: Model, scratch: Scratch, stage: Int) -> None:
     """Find the row of each context's line for the next four decisions."""
+    # All lines are looked for first, without a branch between them: the waits for memory overlap.
+    for context in range(CONTEXT_COUNT):
+        key = line_key(scratch.hashes[context], stage)
+        scratch.rows[context] = find_line(model.table, key, model.width)
     unknown = 1 << model.width
     known = True
-    for context in range(CONTEXT_COUNT):
-        row: Int = unknown
-        if known or context >= ORDER_COUNT:
-            key = line_key(scratch.hashes[context], stage)
-            row = find_line(model.table, key, model.width)
-            known = row != unknown
-        scratch.rows[context] = row
+    for context in range(ORDER_COUNT):
+        known = known and scratch.rows[context] != unknown
+        if not known:
+            scratch.rows[context] = unknown
 
 
 @kernel
@@ -281,12 +287,11 @@ def observe(model: Model, scratch: Scratch, place: Int, partial: Int) -> None:
         mixed = (scratch.hashes[CONTEXT_COUNT + local] + partial * 0x9E3779B1) & _ALL
         slot = _scramble(mixed) >> (32 - _LOCAL_SLOTS_LOG2)
         scratch.slots[local] = slot
-        states[LOCAL_INPUT + local] = np.int64(scratch.local[local, slot])
+        states[LOCAL_INPUT + local] = scratch.local[local, scratch.slots[local]]
     _select(scratch, longest, partial)
 
 
-@kernel
-def _trust(state: Int) -> Int:
+def _trust(state: int) -> int:
     """Class of a context's state: 0 unknown, 1..3 always one way, 4..5 both ways."""
     if state == 0:
         return 0
@@ -295,36 +300,44 @@ def _trust(state: Int) -> Int:
     return 4 if state <= SURE_STATES + 2 * MIXED_STATES else 5
 
 
+_TRUST = np.array([_trust(state) for state in range(256)], np.uint8)
+
+
 @kernel
 def _select(scratch: Scratch, longest: Int, partial: Int) -> None:
     """Choose the weights of one decision."""
     states, selectors = scratch.states, scratch.selectors
-    trust = _trust(states[longest - 1]) if longest > 0 else 0
-    match = (states[MATCH_INPUT] + 1) >> 1
+    trust = np.int64(_TRUST[states[longest - 1]]) if longest > 0 else 0
+    match: Int = (np.int64(states[MATCH_INPUT]) + 1) >> 1
     match_class = 0 if match == 0 else 1 + min((match - 1) >> 2, 4)
-    local = states[LOCAL_INPUT + 1]
-    ones, zeros = local & 7, local >> 3
+    local = np.int64(states[LOCAL_INPUT + 1])
+    ones: Int = local & 7
+    zeros: Int = local >> 3
     selectors[0] = 6 * longest + trust
     selectors[1] = partial
     selectors[2] = scratch.record[_RECENT] & 0xFF
-    selectors[3] = 6 * _trust(states[ORDER_COUNT]) + _trust(states[ORDER_COUNT + 1])
+    word = np.int64(_TRUST[states[ORDER_COUNT]])
+    selectors[3] = 6 * word + np.int64(_TRUST[states[ORDER_COUNT + 1]])
     selectors[4] = 9 * match_class + 3 * min(zeros, 2) + min(ones, 2)
 
 
 @kernel
 def predict(model: Model, scratch: Scratch) -> Int:
     """Mix the stretches of the states that `observe` found; give the probability of bit 1."""
-    inputs, weights, selectors = scratch.inputs, model.weights, scratch.selectors
-    total: Int = 0
+    mix, weights, selectors = scratch.mix, model.weights, scratch.selectors
     for index in range(INPUT_COUNT):
-        stretch = np.int64(model.stretches[index, scratch.states[index]])
-        weight = scratch.drift[index]
-        for selector in range(SELECTOR_COUNT):
-            weight += np.int64(weights[selector, selectors[selector], index])
-        inputs[index] = stretch
-        total += stretch * weight
-    for selector in range(SELECTOR_COUNT):
-        total += BIAS_INPUT * np.int64(weights[selector, selectors[selector], INPUT_COUNT])
+        mix[index] = np.int64(model.stretches[index, scratch.states[index]])
+    mix[INPUT_COUNT] = BIAS_INPUT
+    first, second, third = selectors[0], selectors[1], selectors[2]
+    fourth, fifth = selectors[3], selectors[4]
+    total: Int = 0
+    size = mix.size >> 1  # MIX_SIZE; a number known beforehand would be unrolled, not vectorised
+    for index in range(size):
+        weight = mix[size + index]
+        weight += np.int64(weights[0, first, index]) + np.int64(weights[1, second, index])
+        weight += np.int64(weights[2, third, index]) + np.int64(weights[3, fourth, index])
+        weight += np.int64(weights[4, fifth, index])
+        total += mix[index] * weight
     logit = total >> 16
     if logit > LOGIT_LIMIT:
         logit = LOGIT_LIMIT
@@ -336,24 +349,32 @@ def predict(model: Model, scratch: Scratch) -> Int:
 @kernel
 def learn(scratch: Scratch, bit: Int, chance: Int) -> None:
     """Move the record's own weights along the gradient of the cost, and count locally."""
-    error = (bit << 16) - chance
-    for index in range(INPUT_COUNT):
-        scratch.drift[index] += (error * scratch.inputs[index]) >> _DRIFT_SHIFT
+    error, mix = (bit << 16) - chance, scratch.mix
+    size = mix.size >> 1
+    for index in range(size):
+        mix[size + index] += (error * mix[index]) >> _DRIFT_SHIFT
+    mix[2 * size - 1] = 0  # the constant input's weight does not drift
     count_locally(scratch, bit)
+
+
+def _counted(state: int, bit: int) -> int:
+    """A local state after one more decision: up to 7 of each bit, the other one is halved."""
+    counts = [state >> 3, state & 7]
+    counts[bit] = min(counts[bit] + 1, _LOCAL_LIMIT)
+    if counts[1 - bit] > 1:
+        counts[1 - bit] >>= 1
+    return (counts[0] << 3) | counts[1]
+
+
+_COUNTED = np.array([[_counted(state, bit) for state in range(64)] for bit in (0, 1)], np.uint8)
 
 
 @kernel
 def count_locally(scratch: Scratch, bit: Int) -> None:
-    """Count a decision in the local contexts: up to 7 of each bit, the other one is halved."""
+    """Count a decision in the local contexts."""
     for local in range(LOCAL_COUNT):
         slot = scratch.slots[local]
-        state = np.int64(scratch.local[local, slot])
-        same, other = (state & 7, state >> 3) if bit else (state >> 3, state & 7)
-        if same < _LOCAL_LIMIT:
-            same += 1
-        if other > 1:
-            other >>= 1
-        scratch.local[local, slot] = (other << 3) | same if bit else (same << 3) | other
+        scratch.local[local, slot] = _COUNTED[bit, scratch.local[local, slot]]
 
 
 @kernel
