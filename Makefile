@@ -66,6 +66,7 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_encode.py
 	$(BIN)/python tests/bench/bench_encoder.py
 	$(BIN)/python tests/bench/bench_swap.py
+	$(BIN)/python tests/bench/bench_publish.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 	$(BIN)/python tests/bench/bench_queue.py
 	$(BIN)/python tests/bench/bench_scale.py

@@ -6,12 +6,17 @@ The encoder of an artifact in this process, in several ways:
 - *no arena*: every tensor's memory is asked of the system anew;
 - *bound*: inputs and output bound once for each shape (``IOBinding``);
 - *all rewriting*: ONNX Runtime's highest optimisation level;
+- *float16*: what ``VERSO_ENCODER_PRECISION=float16`` serves;
+- *each result rounded*: the same as a GPU rounds it (:mod:`halves`), for its vectors, not its time;
 - *static int8*: matrix products in 8 bits, ranges of the activations taken from texts that are not
   measured (ONNX Runtime's ``quantize_static``, a scale for each column of a weight).
 
-For each: milliseconds of one text and of a text in batches of 16, and how far its vectors are from
-those served. A space allows a cosine of ``tolerance.vector_cosine`` in its golden samples: vectors
-that are further off are those of another space, and would have to be made anew for every record.
+For each: milliseconds of one text and of a text in batches of 16, how far its vectors are from
+those served, how many of their int8 codes are others, and how near it comes to the golden samples.
+A space allows a cosine of ``tolerance.vector_cosine`` there: vectors that are further off are those
+of another space, and would have to be made anew for every record.
+
+Last it counts the shapes of the batches: CUDA graphs are recorded for one shape each.
 
     bench_encoder.py --texts 512 --threads 1
 """
@@ -25,6 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import halves
 import numpy as np
 import onnxruntime as ort
 import sheet
@@ -34,12 +40,20 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from rival_server import load_encoder
 
 from verso_core import manifest
+from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
+from verso_worker.artifact import golden_samples
+from verso_worker.engine.precision import halved
 
 Feeds = dict[str, NDArray[np.int64]]
 Run = Callable[[Feeds], NDArray[np.float32]]
 _ROWS = 16
 _CALIBRATION = 256
+_COLUMNS = (
+    *("way", "ms a text, alone", f"in {_ROWS}"),
+    *("cosine, least", "median", "of golden, least"),
+    *("codes changed", "furthest"),
+)
 _LEVELS = ort.GraphOptimizationLevel
 
 
@@ -145,6 +159,50 @@ def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32
     return 1e3 * float(np.median(spent)), np.concatenate(found)
 
 
+def near(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Give the cosine of each pair of rows, which need not be of length 1."""
+    products = np.sum(found.astype(np.float64) * wanted, axis=1)
+    cosines: NDArray[np.float64] = products / (
+        np.linalg.norm(found.astype(np.float64), axis=1) * np.linalg.norm(wanted, axis=1)
+    )
+    return cosines
+
+
+def compared(
+    artifact: Artifact,
+    ways: dict[str, Callable[[], Run]],
+    *,
+    alone: Sequence[Feeds],
+    together: Sequence[Feeds],
+    golden: Sequence[Feeds],
+) -> list[dict[str, Any]]:
+    """Measure every way; the first is the one that is served."""
+    found: list[dict[str, Any]] = []
+    served = np.zeros(0, np.float32)
+    wanted = np.stack([sample.vector for sample in golden_samples(artifact)]).astype(np.float64)
+    scale = artifact.manifest.space.int8_scale
+    for way, make in ways.items():
+        run = make()
+        one_ms, _ = timed(run, alone)
+        batch_ms, vectors = timed(run, together)
+        served = served if len(served) else vectors
+        cosines = near(vectors, served)
+        codes = [np.clip(np.rint(rows * scale), -127, 127) for rows in (vectors, served)]
+        found.append(
+            {
+                "way": way,
+                "one_ms": one_ms,
+                "batch_ms": batch_ms,
+                "cosine_least": f"{cosines.min():.7f}",
+                "cosine_median": f"{np.median(cosines):.7f}",
+                "golden_least": f"{near(np.concatenate([*map(run, golden)]), wanted).min():.7f}",
+                "codes_changed": float(np.mean(codes[0] != codes[1])),
+                "codes_furthest": int(np.abs(codes[0] - codes[1]).max()),
+            }
+        )
+    return found
+
+
 def main() -> None:
     """Measure every way and print the sheet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -158,10 +216,9 @@ def main() -> None:
     chosen = texts.chosen(texts.corpus(), arguments.texts + _CALIBRATION)
     rows = encoder.tokenise(chosen)
     measured = sorted(rows[: arguments.texts], key=len)
-    alone = [padded([row]) for row in measured[:: max(1, len(measured) // 128)]]
-    together = [padded(measured[at : at + _ROWS]) for at in range(0, len(measured), _ROWS)]
     samples = [padded([row]) for row in rows[arguments.texts :]]
     threads = arguments.threads
+    half = halved(graph, "encoder.onnx")
     with tempfile.TemporaryDirectory(prefix="verso-bench-") as name:
         folder = Path(name)
         ways: dict[str, Callable[[], Run]] = {
@@ -169,38 +226,42 @@ def main() -> None:
             "no arena": lambda: plain(graph, options(threads, arena=False)),
             "bound": lambda: bound(graph, options(threads)),
             "all rewriting": lambda: plain(graph, options(threads, level=_LEVELS.ORT_ENABLE_ALL)),
+            "float16": lambda: plain(half, options(threads)),
+            "each result rounded": lambda: plain(halves.rounded(graph), options(threads)),
             "static int8": lambda: plain(
                 quantised(graph, folder, samples), options(threads, level=_LEVELS.ORT_ENABLE_ALL)
             ),
         }
-        found, served = [], np.zeros(0, np.float32)
-        for way, make in ways.items():
-            run = make()
-            one_ms, _ = timed(run, alone)
-            batch_ms, vectors = timed(run, together)
-            served = served if len(served) else vectors
-            cosine = np.sum(vectors * served, axis=1)
-            found.append(
-                {
-                    "way": way,
-                    "one_ms": one_ms,
-                    "batch_ms": batch_ms,
-                    "cosine_least": float(cosine.min()),
-                    "cosine_median": float(np.median(cosine)),
-                }
-            )
+        found = compared(
+            artifact,
+            ways,
+            alone=[padded([row]) for row in measured[:: max(1, len(measured) // 128)]],
+            together=[padded(measured[at : at + _ROWS]) for at in range(0, len(measured), _ROWS)],
+            golden=[
+                padded([row])
+                for row in encoder.tokenise([sample.text for sample in golden_samples(artifact)])
+            ],
+        )
     tolerance = artifact.manifest.tolerance.vector_cosine
     sheet.table(
         f"{len(measured)} texts, {threads} threads; the space allows a cosine of {tolerance}",
-        ["way", "ms a text, alone", f"in {_ROWS}", "least cosine", "median cosine"],
+        _COLUMNS,
         [
-            [*list(row.values())[:3], f"{row['cosine_least']:.4f}", f"{row['cosine_median']:.4f}"]
+            [*list(row.values())[:6], f"{row['codes_changed']:.2%}", row["codes_furthest"]]
             for row in found
         ],
     )
-    paper.finish(
-        {"threads": threads, "texts": len(measured), "tolerance": tolerance, "ways": found}
+    counted = halves.shapes([len(row) for row in measured])
+    sheet.table(
+        "shapes of the engine's runs",
+        ["texts", "shapes", "in powers of two", "tokens then run for one now"],
+        [
+            [f"{name}", counted[name], counted[f"{name}_few"], counted[f"{name}_padding"]]
+            for name in ("alone", "batches")
+        ],
     )
+    result = {"threads": threads, "texts": len(measured), "tolerance": tolerance, "ways": found}
+    paper.finish(result | {"shapes": counted})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+"""Does a request to a platform fail while its models are published?
+
+Limited by the start of engines. A whole platform serves callers who embed, take documents in, read
+them back and search over HTTP, without retries, while artifacts of one space are published: every
+tenth is corrupt, every tenth is rolled back, the others take over. Counted are the requests that
+failed or gave another text; at the end every document is read once more, whichever of the
+artifacts wrote it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sheet
+from bench_queue import memory
+from bench_swap import ARTIFACT, variant
+
+from verso_client import Client, Document, Retries
+from verso_core import registry
+from verso_core.errors import VersoError
+from verso_core.registry import Channel
+from verso_standalone.stack import Stack, StackConfig
+
+_PATIENCE_S = 120.0
+
+
+class Caller(threading.Thread):
+    """One who asks for everything in turn, and notes what went wrong."""
+
+    def __init__(self, url: str, number: int) -> None:
+        super().__init__(name=f"caller-{number}")
+        self._url = url
+        self._number = number
+        self._over = threading.Event()
+        self.stored: dict[str, str] = {}
+        self.calls: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+
+    def end(self) -> None:
+        """Finish the request in hand."""
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        """Ask until told to end."""
+        with Client(self._url, retries=Retries(patience_s=0.0)) as verso:
+            turn = 0
+            while not self._over.is_set():
+                name = f"c{self._number}-{turn}"
+                text = f"Jan 12 10:00:{turn % 60:02d} host sshd[{turn}]: session {name} opened"
+                self._ask("embed", lambda text=text: len(verso.embed([text])) == 1)
+                stored = [Document(text, id=name)]
+                if self._ask("ingest", lambda stored=stored: not verso.ingest(stored).failed):
+                    self.stored[name] = text
+                early = f"c{self._number}-{max(0, turn - 5)}"
+                if early in self.stored:
+                    wanted = self.stored[early]
+                    self._ask("read", lambda e=early, w=wanted: verso.get(e).text == w)
+                self._ask("search", lambda text=text: bool(verso.search(text, limit=1)))
+                turn += 1
+
+    def _ask(self, kind: str, call: Callable[[], bool]) -> bool:
+        self.calls[kind] += 1
+        try:
+            right = call()
+        except VersoError as error:
+            self.failed[f"{kind}: {error.code}"] += 1
+            return False
+        if not right:
+            self.failed[f"{kind}: wrong"] += 1
+        return right
+
+
+def wait(what: str, over: Callable[[], bool]) -> float:
+    """Wait until something is so; gives seconds."""
+    started = time.monotonic()
+    while not over():
+        if time.monotonic() - started > _PATIENCE_S:
+            sys.exit(f"expected {what} within {_PATIENCE_S:g} s")
+        time.sleep(0.1)
+    return time.monotonic() - started
+
+
+def publish(verso: Client, models: Path, source: Path, *, number: int) -> float | None:
+    """Publish one artifact; gives seconds until it serves, None where it is refused."""
+    corrupt, back = number % 10 == 4, number % 10 == 7
+    before = registry.read(models).artifact.stable
+    name = variant(source, models, number, spoil=corrupt)
+
+    def served(wanted: str) -> bool:
+        workers = verso.registry().workers
+        return bool(workers) and (workers[0]["artifact"]["stable"] or {}).get("name") == wanted
+
+    def refused() -> bool:
+        return bool(verso.registry().workers[0]["artifact"]["refused"])
+
+    registry.assign(models, Channel.STABLE, name)
+    seconds = (
+        wait(f"{name} to be refused", refused) if corrupt else wait(name, lambda: served(name))
+    )
+    if corrupt or back:
+        verso.rollback()
+        wait(f"{before} again", lambda: served(before) and not refused())
+    return None if corrupt else seconds
+
+
+def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Publish so many artifacts under load, and read everything back."""
+    settings = {"VERSO_SETTLE_S": "0.1", "VERSO_RAW_GRACE_S": "0", "VERSO_HOT_TEXT_MIB": "0"}
+    stack = Stack(StackConfig(root, arguments.artifact, port=0, threads=1, settings=settings))
+    stack.start()
+    try:
+        callers = [Caller(stack.url, number) for number in range(arguments.callers)]
+        with Client(stack.url) as verso:
+            for caller in callers:
+                caller.start()
+            numbers = range(1, arguments.publishes + 1)
+            models = stack.folder.models
+            seconds = [publish(verso, models, arguments.artifact, number=n) for n in numbers]
+            for caller in callers:
+                caller.end()
+            mib = {name: mb * 1e6 / 2**20 for name, mb in memory(stack).items()}
+            stored = {name: text for caller in callers for name, text in caller.stored.items()}
+            exact = sum(verso.get(name).text == text for name, text in stored.items())
+            codecs = next(c for c in verso.collections() if c.name == "default").artifacts
+    finally:
+        stack.stop()
+    served = sorted(one for one in seconds if one is not None)
+    return {
+        "publishes": arguments.publishes,
+        "refused": seconds.count(None),
+        "rolled_back": sum(n % 10 == 7 for n in numbers),
+        "requests": sum(caller.calls.total() for caller in callers),
+        "failed_requests": sum(caller.failed.total() for caller in callers),
+        "failures": dict(sum((caller.failed for caller in callers), Counter())),
+        "median_publish_s": served[len(served) // 2],
+        "artifacts_that_wrote": len(codecs),
+        "documents": len(stored),
+        "read_back_exactly": exact,
+        "worker_mib_with_engines_still_idle": mib["worker"],
+    }
+
+
+def main() -> None:
+    """Publish, count, hand in."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--artifact", type=Path, default=ARTIFACT)
+    parser.add_argument("--publishes", type=int, default=20)
+    parser.add_argument("--callers", type=int, default=4)
+    arguments = parser.parse_args()
+    paper = sheet.Sheet("publish")
+    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as name:
+        result = run(Path(name), arguments)
+    shown = [[key, value] for key, value in result.items() if not isinstance(value, dict)]
+    sheet.table("Publishing while serving over HTTP", ["", "value"], shown)
+    paper.finish(result)
+
+
+if __name__ == "__main__":
+    main()
