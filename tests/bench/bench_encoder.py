@@ -159,7 +159,7 @@ def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32
     return 1e3 * float(np.median(spent)), np.concatenate(found)
 
 
-def near(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> NDArray[np.float64]:
+def near(found: NDArray[np.float32], wanted: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Give the cosine of each pair of rows, which need not be of length 1."""
     products = np.sum(found.astype(np.float64) * wanted, axis=1)
     cosines: NDArray[np.float64] = products / (

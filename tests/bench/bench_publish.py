@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from verso_core.registry import Channel
 from verso_standalone.stack import Stack, StackConfig
 
 _PATIENCE_S = 120.0
+_READ_AT_ONCE = 16
 
 
 class Caller(threading.Thread):
@@ -56,15 +58,13 @@ class Caller(threading.Thread):
             while not self._over.is_set():
                 name = f"c{self._number}-{turn}"
                 text = f"Jan 12 10:00:{turn % 60:02d} host sshd[{turn}]: session {name} opened"
-                self._ask("embed", lambda text=text: len(verso.embed([text])) == 1)
-                stored = [Document(text, id=name)]
-                if self._ask("ingest", lambda stored=stored: not verso.ingest(stored).failed):
-                    self.stored[name] = text
                 early = f"c{self._number}-{max(0, turn - 5)}"
+                self._ask("embed", partial(_embeds, verso, text))
+                if self._ask("ingest", partial(_stores, verso, name, text)):
+                    self.stored[name] = text
                 if early in self.stored:
-                    wanted = self.stored[early]
-                    self._ask("read", lambda e=early, w=wanted: verso.get(e).text == w)
-                self._ask("search", lambda text=text: bool(verso.search(text, limit=1)))
+                    self._ask("read", partial(_reads, verso, early, self.stored[early]))
+                self._ask("search", partial(_finds, verso, text))
                 turn += 1
 
     def _ask(self, kind: str, call: Callable[[], bool]) -> bool:
@@ -77,6 +77,22 @@ class Caller(threading.Thread):
         if not right:
             self.failed[f"{kind}: wrong"] += 1
         return right
+
+
+def _embeds(verso: Client, text: str) -> bool:
+    return len(verso.embed([text])) == 1
+
+
+def _stores(verso: Client, name: str, text: str) -> bool:
+    return not verso.ingest([Document(text, id=name)]).failed
+
+
+def _reads(verso: Client, name: str, text: str) -> bool:
+    return verso.get(name).text == text
+
+
+def _finds(verso: Client, text: str) -> bool:
+    return bool(verso.search(text, limit=1))
 
 
 def wait(what: str, over: Callable[[], bool]) -> float:
@@ -95,21 +111,31 @@ def publish(verso: Client, models: Path, source: Path, *, number: int) -> float 
     before = registry.read(models).artifact.stable
     name = variant(source, models, number, spoil=corrupt)
 
-    def served(wanted: str) -> bool:
+    def serves(wanted: str | None) -> bool:
         workers = verso.registry().workers
         return bool(workers) and (workers[0]["artifact"]["stable"] or {}).get("name") == wanted
 
-    def refused() -> bool:
-        return bool(verso.registry().workers[0]["artifact"]["refused"])
+    def refuses() -> bool:
+        workers = verso.registry().workers
+        return bool(workers) and bool(workers[0]["artifact"]["refused"])
 
     registry.assign(models, Channel.STABLE, name)
-    seconds = (
-        wait(f"{name} to be refused", refused) if corrupt else wait(name, lambda: served(name))
-    )
+    over = refuses if corrupt else partial(serves, name)
+    seconds = wait(f"an answer to the publish of {name}", over)
     if corrupt or back:
         verso.rollback()
-        wait(f"{before} again", lambda: served(before) and not refused())
+        wait(f"{before} again", lambda: serves(before) and not refuses())
     return None if corrupt else seconds
+
+
+def read_back(verso: Client, stored: dict[str, str]) -> int:
+    """Count the documents that read back as they were, oldest first: each artifact starts once."""
+    names = sorted(stored, key=lambda name: int(name.partition("-")[2]))
+    exact = 0
+    for at in range(0, len(names), _READ_AT_ONCE):
+        found = verso.reconstruct(names[at : at + _READ_AT_ONCE])
+        exact += sum(one.text == stored[one.id] for one in found)
+    return exact
 
 
 def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -129,7 +155,7 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
                 caller.end()
             mib = {name: mb * 1e6 / 2**20 for name, mb in memory(stack).items()}
             stored = {name: text for caller in callers for name, text in caller.stored.items()}
-            exact = sum(verso.get(name).text == text for name, text in stored.items())
+            exact = read_back(verso, stored)
             codecs = next(c for c in verso.collections() if c.name == "default").artifacts
     finally:
         stack.stop()
