@@ -32,6 +32,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ SHOWN = (
 TIMED = ("brotli", "ppmd", "zstd+dict", "n-gram", "neural", "mixture")
 BATCH = 256
 FEWEST_TO_FIT = 20
-STORES = ("loghub: HDFS", "loghub: OpenSSH", "clinc150", "documentation")
+STORES = ("loghub: HDFS", "loghub: OpenSSH", "clinc150", "squad paragraphs")
+STORED_TEXTS = 1000
 _OF_NGRAM = ("ngram.npz",)
 _OF_DECODER = ("decoder.onnx", "memory.onnx", "decoder_tokenizer.json", "ranks.npz")
 
@@ -299,7 +301,11 @@ def main() -> None:
     service.close()
     stores = []
     if arguments.stores is not None:
-        chosen = {name: sets[name].test for name in arguments.stores or STORES if name in sets}
+        chosen = {
+            name: list(islice(record_sets.spread(sets[name].test, STORED_TEXTS), STORED_TEXTS))
+            for name in arguments.stores or STORES
+            if name in sets
+        }
         stores = real_stores.measure(folder, chosen, precision=arguments.precision)
     _print(rows, stores, artifact)
     paper.finish(

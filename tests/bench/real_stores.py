@@ -3,9 +3,11 @@
 Texts are taken in by a platform in processes of its own, verified and dropped. Then
 
 - Valkey says what the keys with the patches take (``MEMORY USAGE``, every field counted): names,
-  fields, lengths and the allocator's rounding included;
-- the files of each collection's vectors are counted, as the file system holds them and as they are
-  long, above what an empty collection takes;
+  fields, lengths and the allocator's rounding included. A collection has its buckets from the
+  start, so with few documents nearly every entry has a key of its own; the same entries, 64 to a
+  bucket, are what a collection of a million takes;
+- the files of each collection's vectors are counted, as the file system holds them, above what an
+  empty collection takes;
 - the same texts are put into the same Valkey as most would keep them, one plain key each, for
   comparison, and removed again.
 """
@@ -30,6 +32,7 @@ from verso_standalone.valkey import LOOPBACK
 _SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
 _WAIT_S = 1200.0
 _EMPTY = "empty"
+_FULL = 64  # entries of a bucket
 _SECTOR_BYTES = 512  # what stat(2) counts blocks in
 
 
@@ -62,10 +65,10 @@ def measure(
         finally:
             stack.stop()
         # The files have their last form when the store is closed.
-        empty = _files(data / "vectors" / _EMPTY)
+        empty = _on_disk(data / "vectors" / _EMPTY)
         for row, collection in zip(rows, names, strict=True):
-            for kind, size in _files(data / "vectors" / collection).items():
-                row[kind] = (size - empty[kind]) / row["records"]
+            taken = _on_disk(data / "vectors" / collection) - empty
+            row["vectors on disk"] = taken / row["records"]
         return rows
 
 
@@ -102,14 +105,36 @@ def _in_valkey(
         for kind in ("docs", "long", "text")
         for name in ledger.scan_iter(keys.key(kind, uid.decode(), "*"), count=1000)
     ]
+    entries = {
+        field: value
+        for name in owned
+        if ledger.type(name) == b"hash"
+        for field, value in _fields(ledger, name).items()
+    }
+    full = _filled(ledger, collection, entries)
     plain = [f"plain:{collection}:{number}" for number in range(len(texts))]
     for name, text in zip(plain, texts, strict=True):
         ledger.set(name, text)
     found = {
         "entries in Valkey": _usage(ledger, owned) / counts["records"],
+        "64 to a bucket": _usage(ledger, full) / counts["records"],
         "texts in Valkey": _usage(ledger, plain) / counts["records"],
     }
-    ledger.delete(*plain)
+    ledger.delete(*plain, *full)
+    return found
+
+
+def _filled(ledger: redis.Redis, collection: str, entries: Mapping[bytes, bytes]) -> list[str]:
+    """Write entries again into buckets that are as full as a large collection's."""
+    names = [f"full:{collection}:{at}" for at in range(-(-len(entries) // _FULL))]
+    for number, (field, value) in enumerate(entries.items()):
+        ledger.hset(names[number // _FULL], field, value)
+    return names
+
+
+def _fields(ledger: redis.Redis, name: str | bytes) -> dict[Any, Any]:
+    found = ledger.hgetall(name)
+    assert isinstance(found, dict)
     return found
 
 
@@ -117,10 +142,7 @@ def _usage(ledger: redis.Redis, names: Iterable[str | bytes]) -> int:
     return sum(ledger.memory_usage(name, samples=0) or 0 for name in names)
 
 
-def _files(folder: Path) -> dict[str, int]:
-    """Give the bytes that a folder's files take on the disk, and how long they are."""
-    stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
-    return {
-        "vectors on disk": sum(_SECTOR_BYTES * one.st_blocks for one in stats),
-        "vectors, length": sum(one.st_size for one in stats),
-    }
+def _on_disk(folder: Path) -> int:
+    """Give the bytes that a folder's files take on the disk; many are longer, with holes."""
+    found = (path.stat() for path in folder.rglob("*") if path.is_file())
+    return sum(_SECTOR_BYTES * one.st_blocks for one in found)
