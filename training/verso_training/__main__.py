@@ -141,29 +141,34 @@ def _fit(options: argparse.Namespace) -> None:
 def _quality(options: argparse.Namespace) -> None:
     from verso_training.quality.classification import Bench
     from verso_training.quality.report import page
+    from verso_training.tasks import missed, studies
     from verso_training.tasks import page as tasks
-    from verso_training.tasks import studies
 
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
     old = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
     text = page(bench, models=options.models, command="make evaluate")
     # The studies take hours: where none is at hand their section stays as it was.
-    text = tasks.replaced(text, tasks.section(studies.found(bench)) or tasks.kept(old))
+    found = studies.found(bench)
+    text = tasks.replaced(text, tasks.section(found) or tasks.kept(old))
+    options.out.write_text(text, encoding="utf-8")
+    causes = missed.section(found, options.out.parent) or tasks.kept(old, missed.TITLE)
+    text = tasks.replaced(text, causes)
     options.out.write_text(text, encoding="utf-8")
     print(text)
 
 
 def _tasks(options: argparse.Namespace) -> None:
     from verso_training.quality.classification import Bench
-    from verso_training.tasks import page, studies
+    from verso_training.tasks import missed, page, studies
 
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
     found = studies.run(bench, options.only or studies.STUDIES)
     if options.out is not None:
-        text = options.out.read_text(encoding="utf-8")
-        options.out.write_text(page.replaced(text, page.section(found)), encoding="utf-8")
+        text = page.replaced(options.out.read_text(encoding="utf-8"), page.section(found))
+        causes = missed.section(found, options.out.parent)
+        options.out.write_text(page.replaced(text, causes), encoding="utf-8")
 
 
 def _compare(options: argparse.Namespace) -> None:

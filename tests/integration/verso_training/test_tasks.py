@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verso_training.__main__ import main
-from verso_training.tasks import page, studies
+from verso_training.tasks import missed, page, studies
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 PARTS = ("worker", "gateway", "queue", "keeper", "engine")
@@ -69,7 +69,7 @@ def data(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.timeout(600)  # fifteen trainings; seconds each on a quiet machine
+@pytest.mark.timeout(600)  # two dozen trainings; seconds each on a quiet machine
 def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Path) -> None:
     told = tmp_path / "quality.md"
     told.write_text("# Page\n", encoding="utf-8")
@@ -79,7 +79,8 @@ def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Pat
     assert kept.keys() == studies.STUDIES.keys()
     first = told.read_text(encoding="utf-8")
     assert first.startswith(f"# Page\n\n{page.TITLE}\n")
-    assert first.count("\n### ") == 4
+    assert first.count("\n### ") == 5
+    assert first.count(f"\n{missed.TITLE}\n") == 1
     assert main(["tasks", *options, "--out", str(told)]) == 0
     again = {
         path.stem: path.stat().st_mtime_ns for path in (tmp_path / "work/tasks").glob("*.json")

@@ -109,6 +109,25 @@ def cosine_mse(u: Tensor, v: Tensor, score: Tensor) -> Tensor:
     return F.mse_loss(F.cosine_similarity(u, v), score)
 
 
+def ranked(u: Tensor, v: Tensor, score: Tensor, *, temperature: float = 0.05) -> Tensor:
+    """No pair of a batch shall be closer than one that is more alike.
+
+        L = log(1 + sum over l_i < l_j of exp((cos(u_i, v_i) - cos(u_j, v_j)) / t))
+
+    Only the order of the scores l counts, which is what a rank correlation measures (Su 2022,
+    "CoSENT"; Huang et al. 2024, eq. 4).
+
+    Args:
+        u: Shape: (B, D).
+        v: Shape: (B, D).
+        score: Shape: (B,).
+        temperature: t.
+    """
+    cosine = F.cosine_similarity(u, v) / temperature
+    gaps = (cosine[:, None] - cosine[None])[score[:, None] < score[None]]
+    return torch.logsumexp(torch.cat([gaps.new_zeros(1), gaps]), 0)
+
+
 def pair_classes(u: Tensor, v: Tensor, layer: nn.Linear, label: Tensor) -> Tensor:
     """CE(W (u, v, |u - v|), label), the classification objective (Sentence-BERT; DSB, eq. 8).
 

@@ -96,7 +96,7 @@ def _taught(bench: Bench) -> NDArray[np.float32]:
     base = backbone.load(bench.artifact)
     bert = lora.adapt(base, rank=strategies.RANK, alpha=strategies.ALPHA)
     module = SequenceClassifier(bert, classes=sets.SENTIMENTS)
-    lora.restore(module, load_file(strategies.weights(bench, "sentiment")))
+    lora.restore(module, load_file(strategies.weights(bench, "lora-sentiment")))
     module.train(mode=False)
     return sequences.outputs(module, strategies.sentences(bench, base, "train"))[0]
 

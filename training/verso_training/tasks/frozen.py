@@ -8,6 +8,7 @@ there are none, choose layers, penalty, epoch and, by cosine, the threshold; thr
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,8 @@ from verso_training.tasks import sets
 from verso_training.tasks.outcome import Outcome
 
 SEEDS = (0, 1, 2)
+SHARES = (0.25, 0.5, 1.0)
+"""Of the training rows, for the learning curves."""
 _EPOCHS, _BATCH, _RATE = 12, 128, 1e-3
 Floats = NDArray[np.float32]
 
@@ -63,10 +66,31 @@ def duplicates(bench: Bench) -> Outcome:
     held_out, test = asked[RowSplit.VALIDATION], asked[RowSplit.TEST]
     figures = {"duplicates_cosine": _by_threshold(held_out, test)}
     truth = test.scores.numpy() >= 0.5
+    arrays: dict[str, NDArray[np.generic]] = {}
     for seed in SEEDS:
-        said = _scores(_fitted(asked[RowSplit.TRAIN], held_out, seed=seed), test) >= 0.5
-        figures[f"duplicates_layers_{seed}"] = 100 * float((said == truth).mean())
-    return Outcome("frozen-duplicates", figures, {})
+        found = _scores(_fitted(asked[RowSplit.TRAIN], held_out, seed=seed), test)
+        figures[f"duplicates_layers_{seed}"] = 100 * float(((found >= 0.5) == truth).mean())
+        arrays[f"duplicates_test_{seed}"] = found
+    return Outcome("frozen-duplicates", figures, arrays)
+
+
+def curves(bench: Bench) -> Outcome:
+    """Accuracies of sentiment and duplicates by share of the training rows and by seed."""
+    asked = {
+        split: _pairs(bench, rows, name=f"duplicates-{split}")
+        for split, rows in sets.duplicates(bench.data).items()
+    }
+    train, test = asked[RowSplit.TRAIN], asked[RowSplit.TEST]
+    truth = test.scores.numpy() >= 0.5
+    figures: dict[str, float] = {}
+    for share, seed in itertools.product(SHARES, SEEDS):
+        count = round(share * len(train.scores))
+        order = torch.randperm(len(train.scores), generator=torch.Generator().manual_seed(0))
+        layers = _fitted(train.rows(order[:count]), asked[RowSplit.VALIDATION], seed=seed)
+        said = _scores(layers, test) >= 0.5
+        figures[f"duplicates_{share}_{seed}"] = 100 * float((said == truth).mean())
+        figures[f"sentiment_{share}_{seed}"] = _sentiment(bench, seed=seed, share=share)
+    return Outcome("frozen-curves", figures, {})
 
 
 def similarity(bench: Bench) -> Outcome:
@@ -102,7 +126,7 @@ def _pairs(bench: Bench, rows: Sequence[Pair], *, name: str) -> Vectors:
     return Vectors(both[::2], both[1::2], torch.tensor([row.score for row in rows]))
 
 
-def _sentiment(bench: Bench, *, seed: int) -> float:
+def _sentiment(bench: Bench, *, seed: int, share: float = 1.0) -> float:
     """Accuracy on dev, in percent; layers and penalty come from a tenth of the training rows."""
     parts = {}
     for part in ("train", "dev"):
@@ -111,12 +135,13 @@ def _sentiment(bench: Bench, *, seed: int) -> float:
         parts[part] = Part(found, np.array([target for _, target in rows], np.int64))
     train, dev = parts["train"], parts["dev"]
     held = np.arange(len(train.targets)) % 10 == 9
+    shown = ~held & (np.random.default_rng(0).random(len(held)) < share)
     tried = []
     for hidden in (0, 64):
         config = replace(ClassifyConfig(), hidden=hidden, class_weights=ClassWeights.NONE)
         model = vectors.fit(
             config,
-            train=Part(train.vectors[~held], train.targets[~held]),
+            train=Part(train.vectors[shown], train.targets[shown]),
             validation=Part(train.vectors[held], train.targets[held]),
             classes=sets.SENTIMENTS,
             seed=seed,

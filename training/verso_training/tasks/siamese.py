@@ -1,7 +1,8 @@
 """Similarity of two texts that are encoded apart: the cosine of adapted vectors, stored as int8.
 
 Sentence-BERT's regression objective, (cos(u, v) - l)^2 (Reimers & Gurevych 2019, section 3), on an
-adapter of the encoder. The index vectors of the artifact stay as they are.
+adapter of the encoder, with or without a twentieth of the ranking one (``objectives.ranked``). The
+index vectors of the artifact stay as they are.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from verso_training.heads.modules import mean_pool
-from verso_training.heads.objectives import cosine_mse
+from verso_training.heads.objectives import cosine_mse, ranked
 from verso_training.heads.pairs import Pair
 
 _TOKENS_PER_BATCH = 8192
+_RANKING = 0.05
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,17 @@ def tokenised(pairs: Iterable[Pair], tokenizer: Tokenizer, *, max_tokens: int = 
     return [Apart(ids(pair.a), ids(pair.b), pair.score) for pair in pairs]
 
 
-def losses(module: Siamese) -> Callable[[Sequence[Apart]], Mapping[str, Tensor]]:
-    """The loss of a batch."""
+def losses(
+    module: Siamese, *, ranking: bool = False
+) -> Callable[[Sequence[Apart]], Mapping[str, Tensor]]:
+    """The loss of a batch; ``ranking`` adds a twentieth of the ranking objective."""
 
     def of(batch: Sequence[Apart]) -> Mapping[str, Tensor]:
         both = [pair.a for pair in batch] + [pair.b for pair in batch]
         u, v = module(*_padded(both)).chunk(2)
-        return {"cosine": cosine_mse(u, v, torch.tensor([pair.score for pair in batch]))}
+        score = torch.tensor([pair.score for pair in batch])
+        cost = cosine_mse(u, v, score)
+        return {"cosine": cost + _RANKING * ranked(u, v, score) if ranking else cost}
 
     return of
 

@@ -15,7 +15,9 @@ reported.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -54,20 +56,47 @@ class Strategy(StrEnum):
     SEQUENTIAL = "sequential"
 
 
-def alone(bench: Bench, strategy: Strategy, *, name: str, seed: int = 0) -> Outcome:
+@dataclass(frozen=True)
+class Alone:
+    """One task trained by itself.
+
+    Attributes:
+        name: Of the task.
+        seed: For the order of rows, and for layers that start anew.
+        share: Of the training rows, the first in an order that is shuffled once.
+    """
+
+    strategy: Strategy
+    name: str
+    seed: int = 0
+    share: float = 1.0
+
+    @property
+    def study(self) -> str:
+        """Its name: what differs from the usual stands behind it."""
+        odd = (
+            f"seed-{self.seed}" if self.seed else "",
+            f"rows-{self.share:.0%}".removesuffix("%") if self.share < 1.0 else "",
+        )
+        return "-".join([self.strategy, self.name, *filter(None, odd)])
+
+
+def alone(bench: Bench, one: Alone) -> Outcome:
     """Train one task by itself and measure it; its own weights are kept beside the outcome."""
     base = backbone.load(bench.artifact)
-    task = _task(bench, base, _encoder(base, strategy), name=name, seed=seed)
-    rates = steps.LORA if strategy is Strategy.LORA else steps.FULL
-    order = steps.one_task(task)
-    study = f"{strategy}-{name}"
-    spent = steps.train(order, rates=rates, seed=seed, title=study)
+    torch.manual_seed(one.seed)
+    task = _task(bench, base, _encoder(base, one.strategy), name=one.name, seed=one.seed)
+    shuffled = random.Random(0).sample(task.examples, round(one.share * len(task.examples)))
+    shown = task.examples if one.share == 1.0 else shuffled
+    task = replace(task, examples=shown)
+    rates = steps.LORA if one.strategy is Strategy.LORA else steps.FULL
+    spent = steps.train(steps.one_task(task), rates=rates, seed=one.seed, title=one.study)
     arrays = _measured(bench, base, task)
-    if strategy is Strategy.LORA:
-        path = weights(bench, name)
+    if one.strategy is Strategy.LORA:
+        path = weights(bench, one.study)
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(lora.state(task.module), path)
-    return Outcome(study, figures(arrays), arrays, {name: spent})
+    return Outcome(one.study, figures(arrays), arrays, {one.name: spent})
 
 
 def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
@@ -89,9 +118,9 @@ def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
     return Outcome(str(strategy), figures(arrays), arrays, spent)
 
 
-def weights(bench: Bench, name: str) -> Path:
-    """Where the adapter of a task is kept."""
-    return bench.work / "tasks" / f"lora-{name}.safetensors"
+def weights(bench: Bench, study: str) -> Path:
+    """Where a study's adapter is kept."""
+    return bench.work / "tasks" / f"{study}.safetensors"
 
 
 def joined(strategy: Strategy, found: Mapping[str, Outcome]) -> Outcome | None:

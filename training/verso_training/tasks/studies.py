@@ -6,31 +6,39 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from verso_training.quality.classification import Bench
-from verso_training.tasks import apart, distillation, frozen, intents, outcome, strategies
+from verso_training.tasks import (
+    apart,
+    curves,
+    distillation,
+    frozen,
+    intents,
+    outcome,
+    strategies,
+)
 from verso_training.tasks.outcome import Outcome
-from verso_training.tasks.strategies import Strategy
+from verso_training.tasks.strategies import Alone, Strategy
 
 
-def _alone(strategy: Strategy) -> dict[str, Callable[[Bench], Outcome]]:
-    return {
-        f"{strategy}-{name}": partial(strategies.alone, strategy=strategy, name=name)
-        for name in strategies.EPOCHS
-    }
+def _alone(*recipes: Alone) -> dict[str, Callable[[Bench], Outcome]]:
+    return {one.study: partial(strategies.alone, one=one) for one in recipes}
 
 
 STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "frozen-sentiment": frozen.sentiment,
     "frozen-duplicates": frozen.duplicates,
     "frozen-similarity": frozen.similarity,
+    "frozen-curves": frozen.curves,
     "frozen-intent_banking77": partial(intents.from_vectors, name="intent_banking77"),
-    **_alone(Strategy.LORA),
+    **_alone(*(Alone(Strategy.LORA, name) for name in strategies.EPOCHS)),
     "intent_clinc150": partial(intents.run, name="intent_clinc150"),
-    "apart": apart.run,
-    **_alone(Strategy.FULL),
+    "apart": partial(apart.run, recipe=apart.COSINE),
+    "apart-ranked": partial(apart.run, recipe=apart.RANKED),
+    **_alone(*(Alone(Strategy.FULL, name) for name in strategies.EPOCHS)),
     "round_robin": partial(strategies.together, strategy=Strategy.ROUND_ROBIN),
     "intent_banking77": partial(intents.run, name="intent_banking77"),
     "distillation": distillation.run,
     "sequential": partial(strategies.together, strategy=Strategy.SEQUENTIAL),
+    **_alone(*curves.ADAPTERS),
 }
 
 

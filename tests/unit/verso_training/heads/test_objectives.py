@@ -1,5 +1,7 @@
 """Objectives against the formulas written out in numpy."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -66,6 +68,19 @@ def test_cosine_mse_is_the_squared_distance_to_the_score() -> None:
     cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
     expected = ((cosine - score.numpy()) ** 2).mean()
     assert value(objectives.cosine_mse(u, v, score)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_ranking_counts_only_pairs_in_the_wrong_order() -> None:
+    u = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    angles = torch.tensor([0.2, 1.0, 0.6])
+    v = torch.stack([angles.cos(), angles.sin()], -1)
+    score = torch.tensor([0.9, 0.5, 0.5])
+    cosine = [math.cos(a) for a in angles.tolist()]
+    expected = math.log(1 + sum(math.exp((cosine[i] - cosine[0]) / 0.1) for i in (1, 2)))
+    found = value(objectives.ranked(u, v, score, temperature=0.1))
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert value(objectives.ranked(u, v, torch.full((3,), 0.5))) == 0.0
+    assert value(objectives.ranked(u, v, 1.0 - score)) > 10 * found
 
 
 def test_pair_classes_read_both_vectors_and_their_distance() -> None:
