@@ -61,6 +61,7 @@ class Row:
     p99_ms: float | None
     cpu_s_per_1000: float
     memory_mb: float
+    refused: int
 
 
 class Bench:
@@ -130,6 +131,7 @@ class Bench:
                 p99_ms=traffic.quantile_ms(0.99) if timed else None,
                 cpu_s_per_1000=1000 * cpu_s / traffic.requests,
                 memory_mb=memory / 1e6,
+                refused=traffic.refused,
             )
         )
 
@@ -251,7 +253,7 @@ def main() -> None:
         missing = compare(bench, folder, arguments)
     sheet.table(
         f"{len(strings)} texts of {sum(map(len, strings)) / len(strings):.0f} characters",
-        ["way", "callers", "texts/s", "p50 ms", "p99 ms", "CPU s/1,000", "MB"],
+        ["way", "callers", "texts/s", "p50 ms", "p99 ms", "CPU s/1,000", "MB", "refused"],
         [[getattr(row, name) for name in Row.__slots__] for row in bench.rows],
     )
     for name, reason in missing.items():

@@ -90,7 +90,7 @@ def load(stack: Stack, strings: Sequence[str], *, callers: int, over: threading.
     )
     answered = 0
     while not over.is_set():
-        answered += send(route, strings, concurrency=callers).requests
+        answered += send(route, strings, concurrency=callers).answered
     return answered
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+_REFUSALS = (429, 503)
 _CHUNKED = b"transfer-encoding: chunked"
 
 
@@ -39,16 +40,22 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a run of requests gave. Times in seconds."""
+    """What a run of requests gave. Times in seconds; latencies are of those that were answered."""
 
     requests: int
     seconds: float
     latencies: list[float]
+    refused: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Requests that were not refused."""
+        return self.requests - self.refused
 
     @property
     def per_s(self) -> float:
-        """Requests a second."""
-        return self.requests / self.seconds
+        """Requests answered a second."""
+        return self.answered / self.seconds
 
     def quantile_ms(self, share: float) -> float:
         """Give the latency that this share of the requests did not pass, ms."""
@@ -59,8 +66,10 @@ class Traffic:
 def send(route: Route, texts: Sequence[str], *, concurrency: int) -> Traffic:
     """Send each text alone, with so many callers at once, and check that every vector came.
 
+    A server that says it has too much to do is counted as refusing, and not asked again.
+
     Raises:
-        RuntimeError: an answer was no vector.
+        RuntimeError: an answer was neither a vector nor such a refusal.
     """
     return asyncio.run(_send(route, [route.request(text) for text in texts], concurrency))
 
@@ -69,13 +78,18 @@ async def _send(route: Route, requests: Sequence[bytes], concurrency: int) -> Tr
     parts = urlsplit(route.url)
     waiting = iter(requests)
     latencies: list[float] = []
+    refused = 0
 
     async def caller() -> None:
+        nonlocal refused
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         for request in waiting:
             started = time.perf_counter()
             writer.write(request)
             status, body = await _answer(reader)
+            if status in _REFUSALS:
+                refused += 1
+                continue
             latencies.append(time.perf_counter() - started)
             if status != 200 or route.dim(body) < 1:
                 raise RuntimeError(f"expected a vector, got {status}: {body[:200]!r}")
@@ -83,7 +97,7 @@ async def _send(route: Route, requests: Sequence[bytes], concurrency: int) -> Tr
 
     started = time.perf_counter()
     await asyncio.gather(*(caller() for _ in range(concurrency)))
-    return Traffic(len(requests), time.perf_counter() - started, latencies)
+    return Traffic(len(requests), time.perf_counter() - started, latencies, refused)
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:

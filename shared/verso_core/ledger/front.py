@@ -37,17 +37,21 @@ from verso_core.ledger.terms import (
 from verso_core.migration import Migration
 
 _EVENTS_PAGE = 1000
+_TURNS = 4
+"""How often the slowest answer a caller waits in line for a connection. Once was not enough for 256
+callers on a busy machine: some were told that the ledger did not answer, though it did."""
 
 
-def connect(url: str, *, timeout_s: float = 1.5, connections: int = 64) -> Redis:
+def connect(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
     """Open a client that gives up within ``timeout_s``, so that a caller soon gets an answer.
 
     Only a connection that was already closed is tried again: a slow server is not asked twice.
+    Whoever finds all connections in use waits longer for one, since the server does answer then.
     """
     pool = BlockingConnectionPool.from_url(
         url,
         max_connections=connections,
-        timeout=timeout_s,
+        timeout=_TURNS * timeout_s,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         **keepalive(url),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -13,6 +13,7 @@ import pytest_asyncio
 from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable, QueueFull
 from verso_core.jobs import Collection, Queue, Status
 from verso_core.ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
+from verso_core.ledger.front import connect
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -42,6 +43,14 @@ async def test_wait_returns_as_soon_as_the_job_has_ended(
     await asyncio.to_thread(_work_off, ledger, 1)
     assert (await waiting).status is Status.SUCCEEDED
     assert time.monotonic() - started < 2
+
+
+async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: str) -> None:
+    """Each answer takes 0.6 of the second allowed, so the third comes after more than it."""
+    client = connect(valkey_url, timeout_s=1.0, connections=1)
+    asked = [cast("Any", client.blpop(["nothing"], timeout=0.6)) for _ in range(3)]
+    assert await asyncio.gather(*asked) == [None] * 3
+    await client.aclose()
 
 
 async def test_wait_gives_the_job_as_it_is_when_the_time_is_over(
