@@ -20,6 +20,7 @@ from verso_worker.grouping import ALONE, Labels, central
 from verso_worker.ports import Documents, Tell, Vectors
 from verso_worker.reader import Chunk, Reader
 from verso_worker.space import Space, Stored, Vector
+from verso_worker.statements import joined
 from verso_worker.templates import Miner
 
 if TYPE_CHECKING:
@@ -173,7 +174,14 @@ class Clusters:
             for member, text in zip(self._members(collection, page), texts, strict=True):
                 if isinstance(text, bytes):
                     read.append((member, miner.add(text.decode("utf-8", "replace"))))
-        templates = miner.templates()
+        found = miner.templates()
+
+        def encode(texts: Sequence[str]) -> Vector:
+            engine = self.reader.models.writing(collection).recorder.engine
+            return engine.encode([text.encode() for text in texts]).vectors
+
+        statement = joined(list(dict.fromkeys(found)), encode)
+        templates = [statement[template] for template in found]
         own: dict[str, list[_Member]] = defaultdict(list)
         for member, shape in read:
             own[templates[shape]].append(member)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import redis
@@ -24,11 +25,13 @@ from prometheus_client import CollectorRegistry
 
 from verso_core import heads, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
+from verso_core.heads import Reads
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import AsyncLedger, Ear, Ledger, NewJob
 from verso_core.ledger.keys import key
 from verso_core.registry import Channel
 from verso_core.training import Labelled, pack_rows
+from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
 from verso_training.service.__main__ import _serve
 from verso_training.service.desk import Trainer
@@ -310,3 +313,25 @@ def test_other_labels_than_those_of_the_stable_version_are_refused(bench: Bench)
     registry.assign(bench.models, Channel.STABLE, known.version, head="mood")
     with pytest.raises(LabelsChanged, match="new are"):
         training_job.train(_folder(bench, some_rows(labels=("disk", "a-new-label"))))
+
+
+def test_a_classifier_of_tokens_is_trained_on_texts_and_on_nothing_else(bench: Bench) -> None:
+    settings = {"epochs": 20, "rate": 4e-3, "rank": 8, "dropout": 0.0, "tokens_per_step": 400}
+    recipe = {"reads": "tokens", "classify": settings | {"max_tokens": 48}}
+    source = {"collection": None}
+    folder = _folder(bench, some_rows(60), recipe=recipe, licence="CC0-1.0", source=source)
+    result = training_job.train(folder)
+    head = heads.load(bench.models / "heads" / "mood" / result["version"]).head
+    assert (head.reads, head.max_tokens, head.labels) == (Reads.TOKENS, 48, ("disk", "login"))
+    assert result["metrics"]["accuracy"] > 0.8
+    assert (folder / training_job.RUN_NAME / "state.pt").exists()
+    (folder / "rows.jsonl").unlink()
+    np.zeros((24, 384), "<f4").tofile(folder / "rows.f32")
+    about = {
+        "labels": ["disk", "login"] * 12,
+        "documents": [f"d{n}" for n in range(24)],
+        "dim": 384,
+    }
+    (folder / "rows.json").write_text(json.dumps(about))
+    with pytest.raises(RecipeInvalid, match="a collection gives vectors"):
+        training_job.train(folder)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from verso_core.errors import Cancelled, DiskFull
 from verso_training.heads import lora
-from verso_training.heads.recipe import AnswerConfig, ScoreConfig
+from verso_training.heads.recipe import AnswerConfig, ClassifyConfig, ScoreConfig
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -73,7 +73,7 @@ class Budget:
     seed: int = 0
 
     @classmethod
-    def of(cls, settings: AnswerConfig | ScoreConfig, *, seed: int) -> Self:
+    def of(cls, settings: ClassifyConfig | AnswerConfig | ScoreConfig, *, seed: int) -> Self:
         """Give the budget that a head's settings name."""
         return cls(
             settings.minutes,

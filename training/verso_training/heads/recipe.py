@@ -45,10 +45,10 @@ class ClassifyConfig:
         hidden: Width of a hidden layer; 0 for one linear layer. Vectors only.
         l2: Penalties tried; validation decides. Vectors only.
         iterations: Of L-BFGS, for each penalty. Vectors only.
-        patience: Rounds of ten iterations, or epochs, without a better validation loss.
+        patience: Rounds of ten iterations without a better validation loss. Vectors only.
         epochs: Over the rows. Tokens only.
         minutes: Of processor time at most. Tokens only.
-        max_tokens: Of a text. Tokens only.
+        max_tokens: Of a text; a longer one is read by its beginning. Tokens only.
         chunk: Which chunks of stored documents it is trained on and, where a request does not say,
             reads. Rows of a collection only: a text that comes as a row has one vector.
     """
@@ -66,7 +66,11 @@ class ClassifyConfig:
     dropout: float = 0.1
     tokens_per_step: int = 2048
     max_tokens: int = 128
+    checkpoint_minutes: float = 1.0
     chunk: Portion | None = None
+
+    def __post_init__(self) -> None:
+        _check_steps(self)
 
 
 @with_config(_STRICT)
@@ -106,7 +110,7 @@ class AnswerConfig:
             raise RecipeInvalid("answer: expected stride >= 1 and made_up in [0, 1]")
 
 
-def _check_steps(config: AnswerConfig | ScoreConfig) -> None:
+def _check_steps(config: ClassifyConfig | AnswerConfig | ScoreConfig) -> None:
     """Refuse settings that no training by steps can follow."""
     for name in ("epochs", "minutes", "rate", "rank", "alpha"):
         if not 0 < getattr(config, name) < math.inf:

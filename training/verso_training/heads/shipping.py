@@ -74,7 +74,7 @@ class Trained:
     outputs: tuple[str, ...]
     samples: Sequence[Mapping[str, NDArray[np.generic]]]
     provenance: Provenance
-    card: str
+    card: str = ""
     labels: tuple[str, ...] = ()
     calibration: Calibration = field(default_factory=Calibration)
     metrics: Mapping[str, float] = field(default_factory=dict)

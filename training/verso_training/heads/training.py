@@ -101,15 +101,7 @@ def train_head(
         on_progress=on_progress,
         should_stop=should_stop,
     )
-    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
-    on_progress(Progress(1.0, dict(trained.metrics)))
-    return HeadReport(
-        folder,
-        heads.load(folder).head,
-        {str(split): len(checked.of(split)) for split in RowSplit},
-        checked.dropped_labels,
-        checked.contradicted,
-    )
+    return published(trained, checked, out_dir, artifact=artifact, on_progress=on_progress)
 
 
 def as_stored(
@@ -158,29 +150,72 @@ def classifier(
         on_progress=on_progress,
         should_stop=should_stop,
     )
-    found = {s: vectors.outputs(model, part[s].vectors) for s in RowSplit}
+    return measured(
+        Trained(
+            recipe=recipe,
+            module=model,
+            outputs=("logits", "feature") if recipe.classify.hidden else ("logits",),
+            samples=[{"vector": row} for row in _samples(part)],
+            provenance=provenance,
+        ),
+        checked,
+        {s: vectors.outputs(model, part[s].vectors) for s in RowSplit},
+    )
+
+
+def measured(
+    trained: Trained,
+    checked: Checked,
+    found: Mapping[RowSplit, tuple[NDArray[np.float32], NDArray[np.float32]]],
+) -> Trained:
+    """Calibrate a classifier on validation rows and measure it on test rows.
+
+    Args:
+        trained: Without card, labels, calibration and figures.
+        checked: The rows.
+        found: Logits and features of each split. Shape: (N, C) and (N, F).
+    """
+    targets = {split: checked.targets(split) for split in RowSplit}
+    seed = trained.recipe.seed
     fitted = signals.fit(
-        found[RowSplit.TRAIN][1],
-        part[RowSplit.TRAIN].targets,
-        classes=len(checked.labels),
-        seed=recipe.seed,
+        found[RowSplit.TRAIN][1], targets[RowSplit.TRAIN], classes=len(checked.labels), seed=seed
     )
     held_out, test = (
-        confidence.Outputs(*found[s], part[s].targets) for s in (RowSplit.VALIDATION, RowSplit.TEST)
+        confidence.Outputs(*found[s], targets[s]) for s in (RowSplit.VALIDATION, RowSplit.TEST)
     )
-    calibration = confidence.calibrate(held_out, fitted, seed=recipe.seed)
+    calibration = confidence.calibrate(held_out, fitted, seed=seed)
     report = confidence.report(test, calibration, fitted)
-    return Trained(
-        recipe=recipe,
-        module=model,
-        outputs=("logits", "feature") if recipe.classify.hidden else ("logits",),
-        samples=[{"vector": row} for row in _samples(part)],
-        provenance=provenance,
+    return dataclasses.replace(
+        trained,
         card=cards.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
         labels=checked.labels,
         calibration=calibration,
         metrics=metrics(report, calibration.temperature),
         fitted=fitted,
+    )
+
+
+def published(
+    trained: Trained,
+    checked: Checked,
+    out_dir: Path,
+    *,
+    artifact: Path,
+    on_progress: OnProgress,
+) -> HeadReport:
+    """Write a measured classifier, and tell what came out.
+
+    Raises:
+        HeadInvalid, DiskFull: as :func:`shipping.publish` says.
+    """
+    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
+    on_progress(Progress(1.0, dict(trained.metrics)))
+    return HeadReport(
+        folder,
+        heads.load(folder).head,
+        {str(split): len(checked.of(split)) for split in RowSplit},
+        checked.dropped_labels,
+        checked.contradicted,
     )
 
 

@@ -114,18 +114,22 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
     if known is not None:
         _expect_labels(known, {row.label for row in rows}, name)
     # Torch takes seconds to load, and what was wrong with the rows has been said by now.
+    from verso_training.heads.token_classifier import train_token_classifier
     from verso_training.heads.training import train_head
 
     telemetry.adopt("torch")
-    report = train_head(
-        _recipe(request),
-        rows,
-        Path(request["models"]) / registry.HEADS,
-        artifact=Path(request["artifact"]),
-        provenance=_provenance(params),
-        on_progress=_tell,
-        should_stop=lambda: False,  # the process is ended instead
-    )
+    recipe, out = _recipe(request), Path(request["models"]) / registry.HEADS
+    options: dict[str, Any] = {
+        "artifact": Path(request["artifact"]),
+        "provenance": _provenance(params),
+        "on_progress": _tell,
+        "should_stop": lambda: False,  # the process is ended instead
+    }
+    if recipe.reads is Reads.TOKENS:
+        run = folder / RUN_NAME
+        report = train_token_classifier(recipe, rows, out, run=run, **options)
+    else:
+        report = train_head(recipe, rows, out, **options)
     if known is not None:
         _expect_labels(known, set(report.head.labels), name)
     return report
