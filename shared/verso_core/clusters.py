@@ -8,11 +8,8 @@ from pydantic import Field
 
 from verso_core.jobs import Name, Wire
 
-MAX_RECORDS = 200_000
-"""Most records grouped by their vectors."""
-
-MAX_LINES = 100_000
-"""Most records grouped by template: each is decoded."""
+MAX_RECORDS = 100_000
+"""Most records that are grouped: of each its vector is held, or its text decoded."""
 
 
 class Method(StrEnum):

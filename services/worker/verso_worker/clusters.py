@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 
-from verso_core.clusters import MAX_LINES, MAX_RECORDS, ClusterRequest, Method
+from verso_core.clusters import MAX_RECORDS, ClusterRequest, Method
 from verso_core.errors import PatchCorrupt, RequestInvalid
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.record import Entry, Flag, point_ids
@@ -69,12 +69,11 @@ class Clusters:
         ``tell`` is told how far the grouping of a large collection is.
 
         Raises:
-            RequestInvalid: the collection has more records than the method takes.
+            RequestInvalid: the collection has more records than MAX_RECORDS.
             Cancelled: by ``tell``.
         """
         asked = ClusterRequest.model_validate(work.params)
-        most = MAX_LINES if asked.method is Method.TEMPLATES else MAX_RECORDS
-        chunks = list(self._live(collection, most=most))
+        chunks = list(self._live(collection))
         if asked.method is Method.TEMPLATES:
             groups, alone, unread = self._by_template(collection, chunks, asked)
         else:
@@ -96,7 +95,7 @@ class Clusters:
         )
         return result
 
-    def _live(self, collection: Collection, *, most: int) -> Iterator[Chunk]:
+    def _live(self, collection: Collection) -> Iterator[Chunk]:
         seen = count(1)
         for document, data in self.documents.entries(collection.name):
             try:
@@ -106,9 +105,9 @@ class Clusters:
             if entry.flags & Flag.DELETED:
                 continue
             for index in range(len(entry.records)):
-                if next(seen) > most:
+                if next(seen) > MAX_RECORDS:
                     raise RequestInvalid(
-                        f"expected at most {most} records in {collection.name} for this method"
+                        f"expected at most {MAX_RECORDS} records in {collection.name}, got more"
                     )
                 yield Chunk(document, entry, index)
 
