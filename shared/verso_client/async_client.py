@@ -125,8 +125,14 @@ class AsyncClient:
         mode: SearchMode | None = None,
         filter: Filter | None = None,  # noqa: A002 - the API's own word
         with_text: bool = True,
+        rerank: str | None = None,
+        rerank_from: int = 30,
     ) -> Found:
-        """Find the records nearest to a text, a vector, or a stored document or record."""
+        """Find the records nearest to a text, a vector, or a stored document or record.
+
+        Args:
+            rerank: a head that scores pairs; it orders the nearest ``rerank_from`` anew.
+        """
         query = Query(
             text=text,
             vector=vector,
@@ -136,6 +142,8 @@ class AsyncClient:
             mode=mode,
             filter=filter,
             with_text=with_text,
+            rerank=rerank,
+            rerank_from=rerank_from,
         )
         return await self._run(operations.search(query, self._retries))
 

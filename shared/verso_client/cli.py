@@ -48,6 +48,12 @@ app.add_typer(train_app, name="train")
 app.add_typer(models_app, name="models")
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
+Reranker = Annotated[
+    str | None, typer.Option("--rerank", help="Head that orders the first hits anew, as pairs.")
+]
+RerankFrom = Annotated[
+    int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it orders.")
+]
 
 
 @app.callback()
@@ -124,6 +130,8 @@ def search(
         typer.Option(help="Compare vectors, words, or both; default: what the collection keeps."),
     ] = None,
     text: Annotated[bool, typer.Option(help="Read the hits' texts back.")] = True,
+    rerank: Reranker = None,
+    rerank_from: RerankFrom = 30,
     as_json: AsJson = False,
 ) -> None:
     """Find the records nearest to a text."""
@@ -131,7 +139,14 @@ def search(
     with _client(context) as client:
         started = time.monotonic()
         found = client.search(
-            query, collection=collection, limit=limit, mode=mode, filter=chosen, with_text=text
+            query,
+            collection=collection,
+            limit=limit,
+            mode=mode,
+            filter=chosen,
+            with_text=text,
+            rerank=rerank,
+            rerank_from=rerank_from,
         )
         took_ms = (time.monotonic() - started) * 1000
     if as_json:
@@ -291,6 +306,8 @@ def evaluate_retrieval(
     patience: Annotated[
         float, typer.Option(min=1, help="Longest wait for all texts to be verified, seconds.")
     ] = 7200.0,
+    rerank: Reranker = None,
+    rerank_from: RerankFrom = 30,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a fresh collection finds what it should; the collection is deleted."""
@@ -303,6 +320,7 @@ def evaluate_retrieval(
             split=split,
             precision=precision,
             patience_s=patience,
+            reranker=None if rerank is None else retrieval.Reranker(rerank, rerank_from),
             tell=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)

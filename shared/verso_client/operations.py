@@ -77,6 +77,8 @@ class Query:
     mode: SearchMode | None = None
     filter: Filter | None = None
     with_text: bool = True
+    rerank: str | None = None
+    rerank_from: int = 30
 
     def body(self) -> dict[str, Any]:
         """Give the JSON body."""
@@ -95,6 +97,8 @@ class Query:
             body["mode"] = self.mode.value
         if self.filter is not None:
             body["filter"] = self.filter.model_dump(exclude_none=True)
+        if self.rerank is not None:
+            body |= {"rerank": self.rerank, "rerank_from": self.rerank_from}
         return body
 
 

@@ -121,7 +121,8 @@ def retrieval(console: Console, found: Report) -> None:
     )
     for row in found.rows:
         table.add_row(
-            *(row.mode, row.texts, f"{100 * row.ndcg:.2f}", f"{100 * row.recall_10:.1f}"),
+            row.mode if row.reranked_by is None else f"{row.mode}, then {row.reranked_by}",
+            *(row.texts, f"{100 * row.ndcg:.2f}", f"{100 * row.recall_10:.1f}"),
             *(f"{100 * row.recall_100:.1f}", f"{row.ms:.0f}"),
         )
     console.print(table)

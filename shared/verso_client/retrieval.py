@@ -3,7 +3,8 @@
 A folder in the layout of BEIR (Thakur et al. 2021) holds ``corpus.jsonl``, ``queries.jsonl`` and
 ``qrels/SPLIT.tsv``; files may end in ``.xz`` or ``.gz``. Its documents are taken in by a new
 collection, its questions are searched for once when the documents are in and once more when every
-text has been verified and dropped, and the collection is deleted.
+text has been verified and dropped, by vectors, by words and by both, if asked to then reranked by
+a head. The collection is deleted.
 
 A document's rank is that of its best record. Figures are means over the questions that the split
 judges: nDCG@10 with gains 2^relevance - 1 (Burges et al. 2005; for relevance 0 and 1 the same as
@@ -52,10 +53,19 @@ class Set:
     relevant: Judgements
 
 
+@dataclass(frozen=True, slots=True)
+class Reranker:
+    """A head that scores pairs, and how many of the nearest records it orders anew."""
+
+    head: str
+    scored: int
+
+
 class Row(BaseModel):
     """What one mode of search reached; ``ms`` is the median time of a search."""
 
     mode: SearchMode
+    reranked_by: str | None
     texts: str
     ndcg: float
     recall_10: float
@@ -120,9 +130,13 @@ def evaluate(
     split: str,
     precision: Precision,
     patience_s: float,
+    reranker: Reranker | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Measure a set on the platform; the collection made for it is deleted whatever happens.
+
+    Args:
+        reranker: measured too, on what the search by both finds.
 
     Raises:
         VersoError: the platform failed, a document was refused, or the texts were not all
@@ -138,9 +152,9 @@ def evaluate(
             if failed.error is not None:
                 raise failed.error.exception()
         before = client.stats(name)
-        first, found = _measure(client, given, collection=name, texts="held")
+        first, found = _measure(client, given, reranker, collection=name, texts="held")
         after = _verified(client, name, count=len(documents), patience_s=patience_s)
-        second, again = _measure(client, given, collection=name, texts="dropped")
+        second, again = _measure(client, given, reranker, collection=name, texts="dropped")
     finally:
         client.delete_collection(name)
     return Report(
@@ -178,15 +192,24 @@ def _gain(grades: Sequence[int]) -> float:
 
 
 def _measure(
-    client: Client, given: Set, *, collection: str, texts: str
+    client: Client, given: Set, reranker: Reranker | None, *, collection: str, texts: str
 ) -> tuple[list[Row], list[list[str]]]:
     rows, found = [], []
-    for mode in SearchMode:
+    ways: list[tuple[SearchMode, Reranker | None]] = [(mode, None) for mode in SearchMode]
+    if reranker is not None:
+        ways.append((SearchMode.HYBRID, reranker))
+    for mode, again in ways:
         ranked, spent = [], []
         for question in given.questions.values():
             start = time.monotonic()
             hits = client.search(
-                question, collection=collection, limit=_HITS, mode=mode, with_text=False
+                question,
+                collection=collection,
+                limit=_HITS,
+                mode=mode,
+                with_text=False,
+                rerank=None if again is None else again.head,
+                rerank_from=1 if again is None else again.scored,
             ).hits
             spent.append(1000 * (time.monotonic() - start))
             ranked.append(list(dict.fromkeys(hit.document for hit in hits)))
@@ -195,6 +218,7 @@ def _measure(
         rows.append(
             Row(
                 mode=mode,
+                reranked_by=None if again is None else again.head,
                 texts=texts,
                 ndcg=_mean([ndcg(*pair) for pair in pairs]),
                 recall_10=_mean([recall(*pair, cut=CUT) for pair in pairs]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ import pytest
 import redis
 
 from verso_client import Client, Document, Retries
+from verso_core import registry
 from verso_core.errors import Unavailable
+from verso_core.registry import Channel
 from verso_standalone.valkey import find_program, free_port
 
 ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
+HEADS = Path(__file__).parents[1] / "data" / "heads-tiny" / "heads"
 READY_TIMEOUT_S = 240.0  # imports alone take a minute where other suites share the cores
 
 _PARTS = {
@@ -205,6 +209,22 @@ def platform(new_platform: Callable[..., Platform]) -> Platform:
     shared = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
     shared.start()
     return shared
+
+
+@pytest.fixture(scope="session")
+def headed(platform: Platform) -> Platform:
+    """The shared platform, with heads that were published to it while it was running."""
+    models = platform.data / "models"
+    published = list(HEADS.glob("*/*"))
+    for folder in published:
+        shutil.copytree(folder, models / "heads" / folder.parent.name / folder.name)
+        registry.assign(models, Channel.STABLE, folder.name, head=folder.parent.name)
+    deadline = time.monotonic() + 30
+    with platform.client() as client:
+        while len(client.heads()) < len(published):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    return platform
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -20,7 +19,6 @@ from verso_core.registry import Channel
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
 
-HEADS = Path(__file__).parents[1] / "data" / "heads-tiny" / "heads"
 LINES = {
     "request": "2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
     "retry": "2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
@@ -31,17 +29,9 @@ QUESTION = "what was the fault"
 
 
 @pytest.fixture(scope="module")
-def http(platform: Platform) -> Iterator[httpx2.Client]:
-    """A client of a platform that heads were published to while it was running."""
-    models = platform.data / "models"
-    for folder in HEADS.glob("*/*"):
-        shutil.copytree(folder, models / "heads" / folder.parent.name / folder.name)
-        registry.assign(models, Channel.STABLE, folder.name, head=folder.parent.name)
-    with httpx2.Client(base_url=platform.url, timeout=60.0) as client:
-        deadline = time.monotonic() + 30
-        while len(client.get("/v1/heads").json().get("heads", [])) < 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+def http(headed: Platform) -> Iterator[httpx2.Client]:
+    """A client of a platform with heads."""
+    with httpx2.Client(base_url=headed.url, timeout=60.0) as client:
         yield client
 
 
@@ -56,7 +46,7 @@ def ask(http: httpx2.Client, path: str, /, **body: Any) -> dict[str, Any]:
 def reads_the_end(http: httpx2.Client, platform: Platform) -> str:
     """The head ``kinds`` as one that reads the last chunk where a request does not say."""
     models = platform.data / "models"
-    [source] = (HEADS / "kinds").iterdir()
+    [source] = (models / "heads" / "kinds").iterdir()
     head = heads.load(source).head.model_copy(update={"name": "at-the-end", "chunk": Portion.LAST})
     head = heads.named(head)
     folder = shutil.copytree(source, models / "heads" / head.name / head.version)
@@ -210,6 +200,8 @@ def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:
     assert len(scores) == 2
     assert scores == sorted(scores, reverse=True)
     assert found["hits"][0]["text"] is not None
+    few = ask(http, "/v1/search", **query | {"limit": 9}, rerank="pairs", rerank_from=1)
+    assert [hit.get("rerank_score") is None for hit in few["hits"][:2]] == [False, True]
 
 
 @pytest.mark.parametrize(

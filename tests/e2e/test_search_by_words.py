@@ -87,7 +87,7 @@ def test_words_are_refused_where_there_are_none(
 
 
 def test_retrieval_is_measured_on_what_is_served(
-    platform: Platform, tmp_path: Path, lines: Callable[[int], list[Document]]
+    headed: Platform, tmp_path: Path, lines: Callable[[int], list[Document]]
 ) -> None:
     """Every question is a line's own words, so each finds it; the collection is gone afterwards."""
     (tmp_path / "qrels").mkdir()
@@ -99,9 +99,9 @@ def test_retrieval_is_measured_on_what_is_served(
     )
     judged = "".join(f"{n}\tline/{n}\t1\n" for n in asked)
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    command = [sys.executable, "-m", "verso_client.cli", "--url", platform.url]
+    command = [sys.executable, "-m", "verso_client.cli", "--url", headed.url]
     ran = subprocess.run(
-        [*command, "eval", "retrieval", str(tmp_path), "--json"],
+        [*command, "eval", "retrieval", str(tmp_path), "--rerank", "pairs", "--json"],
         check=True,
         capture_output=True,
         text=True,
@@ -109,7 +109,10 @@ def test_retrieval_is_measured_on_what_is_served(
     report = json.loads(ran.stdout)
     assert (report["documents"], report["questions"], report["verified_after"]) == (30, 3, 30)
     assert report["same_before_and_after"] is True
-    assert [row["mode"] for row in report["rows"]] == ["dense", "sparse", "hybrid"] * 2
-    assert all(row["ndcg"] == 1.0 for row in report["rows"] if row["mode"] != "dense")
-    with platform.client() as client:
+    ways = [(row["mode"], row.get("reranked_by")) for row in report["rows"]]
+    plain = [(mode, None) for mode in ("dense", "sparse", "hybrid")]
+    assert ways == [*plain, ("hybrid", "pairs")] * 2
+    by_words = [row for row, way in zip(report["rows"], ways, strict=True) if way in plain[1:]]
+    assert all(row["ndcg"] == 1.0 for row in by_words)
+    with headed.client() as client:
         assert not [one for one in client.collections() if one.name.startswith("eval-")]

@@ -55,21 +55,24 @@ class Search:
                 items[row] = {"ok": False, "error": error_body(error)}
                 continue
             limit, rerank = int(work.params["limit"]), work.params.get("rerank")
+            scored = int(work.params["rerank_from"]) if rerank else 0
             with timings.phase("store"):
                 hits = self.hits(
                     collection,
                     query,
                     terms=terms,
-                    limit=max(limit, int(work.params["rerank_from"])) if rerank else limit,
+                    limit=max(limit, scored),
                     where=None if where is None else Filter.model_validate(where),
                 )
             ranked = [Ranked(hit, chunk) for hit, chunk in hits]
-            if work.params["with_text"] or rerank:
+            wanted = ranked if work.params["with_text"] else ranked[:scored]
+            if wanted:
                 with timings.phase("restore"):
-                    self._read(collection, ranked)
+                    self._read(collection, wanted)
             if rerank:
                 with timings.phase("infer"):
-                    self._rerank(str(rerank), item.blob or b"", ranked, job=job)
+                    first = self._rerank(str(rerank), item.blob or b"", ranked[:scored], job=job)
+                    ranked[:scored] = first
             if not work.params["with_text"]:
                 for one in ranked:
                     one.text = None
@@ -89,14 +92,18 @@ class Search:
         for one, text in zip(ranked, texts, strict=True):
             one.text = text
 
-    def _rerank(self, head: str, query: bytes, ranked: list[Ranked], *, job: str | None) -> None:
+    def _rerank(
+        self, head: str, query: bytes, ranked: list[Ranked], *, job: str | None
+    ) -> list[Ranked]:
         """Order hits by the head's score of query and text; what cannot be read comes last."""
         readable = [one for one in ranked if isinstance(one.text, bytes)]
         texts = [one.text for one in readable if isinstance(one.text, bytes)]
         scores = self.pairing.order(head, query, texts, job=job)
         for one, score in zip(readable, scores, strict=True):
             one.rerank_score = float(score)
-        ranked.sort(key=lambda one: np.inf if one.rerank_score is None else -one.rerank_score)
+        return sorted(
+            ranked, key=lambda one: np.inf if one.rerank_score is None else -one.rerank_score
+        )
 
     def query(self, collection: Collection, item: Item) -> Vector:
         """Give an item's query vector. Shape: (dim,), unit length."""
