@@ -10,6 +10,7 @@ import pytest
 
 from verso_core import manifest
 from verso_worker.engine.loading import load_service
+from verso_worker.engine.sessions import Device, open_session
 
 TESTS = Path(__file__).parents[2]
 ARTIFACT = TESTS / "data" / "artifact-tiny"
@@ -19,7 +20,7 @@ ARTIFACT = TESTS / "data" / "artifact-tiny"
 def benches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let modules of the benches be imported, as a bench that is run does."""
     monkeypatch.syspath_prepend(str(TESTS / "bench"))
-    for name in ("scoring", "rival_server"):
+    for name in ("halves", "scoring", "rival_server"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -71,3 +72,28 @@ def test_bleu_is_that_of_the_paper() -> None:
     assert bench_guess.bleu([guess], [wanted]) == pytest.approx(expected)
     assert bench_guess.bleu([wanted], [wanted]) == pytest.approx(100)
     assert bench_guess.bleu([["full"]], [wanted]) == 0.0
+
+
+def test_a_rounded_graph_gives_numbers_of_float16_near_those_served() -> None:
+    import halves
+
+    artifact = manifest.load(ARTIFACT)
+    feeds = {"input_ids": np.arange(5, 17)[None], "attention_mask": np.ones((1, 12), np.int64)}
+    exact, rounded = (
+        open_session(graph, "encoder", threads=1, device=Device.CPU, optimisation="basic").run(
+            ["vector"], feeds
+        )[0]
+        for graph in (artifact.data["encoder.onnx"], halves.rounded(artifact.data["encoder.onnx"]))
+    )
+    assert np.array_equal(rounded, rounded.astype(np.float16))
+    assert not np.array_equal(exact, exact.astype(np.float16))
+    assert rounded == pytest.approx(exact, abs=1e-3)
+
+
+def test_shapes_are_counted_as_the_engine_batches() -> None:
+    import halves
+
+    found = halves.shapes([20] * 40 + [100])
+    assert (found["alone"], found["alone_few"]) == (2, 2)
+    assert (found["batches"], found["batches_few"]) == (3, 3)  # 1 x 100, 25 x 20, 15 x 20
+    assert found["alone_padding"] == (40 * 32 + 128) / (40 * 20 + 100)
