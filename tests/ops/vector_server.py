@@ -71,6 +71,9 @@ def points_call(client: QdrantClient, call: str, name: str, body: dict[str, Any]
                 with_vectors=True,
                 with_payload=True,
             )
+        case "POST query batch":
+            asked = [models.QueryRequest.model_validate(one) for one in body["searches"]]
+            return client.query_batch_points(name, asked)
         case "PUT index":
             return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
         case _:
