@@ -31,6 +31,22 @@ class Mean:
     together: Interval
 
 
+def vectors(found: Found) -> Mean | None:
+    """Spearman on STS-B test of two adapters' vectors, side by side: 768 bytes a text.
+
+    The cosine of two pairs of unit vectors, each pair laid end to end, is the mean of the cosines.
+    """
+    titles = {
+        apart.COSINE.name: "adapter, cosine objective",
+        apart.RANKED.name: "adapter, ranking objective too",
+    }
+    if not titles.keys() <= found.keys():
+        return None
+    gold = np.asarray(found[apart.COSINE.name].arrays["test_gold"], np.float64)
+    kinds = {title: [found[name].arrays["test"]] for name, title in titles.items()}
+    return _mean(kinds, lambda said, rows: 100 * pairs.spearman(said[rows], gold[rows]))
+
+
 def similarity(found: Found) -> Mean | None:
     """Spearman on STS-B dev: the adapter that reads both texts, and the cosine of adapted vectors.
 

@@ -45,6 +45,18 @@ def test_similarity_takes_the_mean_of_both_scores() -> None:
     assert made.together.value == pytest.approx(100.0)
 
 
+def test_vectors_side_by_side_have_the_mean_of_the_cosines() -> None:
+    gold, one, other = (np.tile(rows, 9) for rows in ([0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]))
+    found = {
+        apart.COSINE.name: answers(apart.COSINE.name, "test", one, gold),
+        apart.RANKED.name: answers(apart.RANKED.name, "test", 0.9 * other, gold),
+    }
+    made = means.vectors(found)
+    assert made is not None
+    assert made.together.value == pytest.approx(100.0)
+    assert means.vectors({apart.COSINE.name: found[apart.COSINE.name]}) is None
+
+
 def test_sentiment_takes_the_mean_of_probabilities() -> None:
     sure, unsure = np.eye(5)[[0, 1]] * 9.0, np.eye(5)[[1, 1]] * 0.1
     found = {"lora-sentiment": answers("lora-sentiment", "sentiment_dev", unsure, [0, 1])}
