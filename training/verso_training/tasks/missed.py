@@ -185,7 +185,8 @@ def _rows_needed(found: Found) -> str:
     head = page.wrapped(
         "**Rows.** The same recipe on a share of the training rows. A doubling is worth the slope "
         "of a straight line over log2 of the rows; the last column tells by how much the rows "
-        "would have to be multiplied, were it to go on as straight."
+        "would have to be multiplied, were it to go on as straight. An adapter reads fewer rows "
+        "as often, so in fewer steps: part of its slope is what more steps would give."
     )
     titled = "| accuracy, % | 25 % | 50 % | 100 % | a doubling | rows for the goal |"
     return "\n".join([head, "", titled, "|---|---:|---:|---:|---:|---:|", *rows])
