@@ -4,8 +4,8 @@ Texts are taken in by a platform in processes of its own, verified and dropped. 
 
 - Valkey says what the keys with the patches take (``MEMORY USAGE``, every field counted): names,
   fields, lengths and the allocator's rounding included. A collection has its buckets from the
-  start, so with few documents nearly every entry has a key of its own; the same entries, 64 to a
-  bucket, are what a collection of a million takes;
+  start (4,096), so with few documents most entries have a key of their own; the same entries, 64
+  to a bucket, are what a collection of a quarter of a million takes, and 244 one of a million;
 - the files of each collection's vectors are counted, as the file system holds them, above what an
   empty collection takes;
 - the same texts are put into the same Valkey as most would keep them, one plain key each, for
@@ -14,6 +14,7 @@ Texts are taken in by a platform in processes of its own, verified and dropped. 
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ from verso_standalone.valkey import LOOPBACK
 _SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
 _WAIT_S = 1200.0
 _EMPTY = "empty"
-_FULL = 64  # entries of a bucket
+_FULL = (64, 244)  # entries of a bucket; above 128 it is no listpack any more
 _SECTOR_BYTES = 512  # what stat(2) counts blocks in
 
 
@@ -111,24 +112,29 @@ def _in_valkey(
         if ledger.type(name) == b"hash"
         for field, value in _fields(ledger, name).items()
     }
-    full = _filled(ledger, collection, entries)
+    full = {share: _filled(ledger, collection, entries, share) for share in _FULL}
     plain = [f"plain:{collection}:{number}" for number in range(len(texts))]
     for name, text in zip(plain, texts, strict=True):
         ledger.set(name, text)
     found = {
         "entries in Valkey": _usage(ledger, owned) / counts["records"],
-        "64 to a bucket": _usage(ledger, full) / counts["records"],
+        **{
+            f"{share} to a bucket": _usage(ledger, names) / counts["records"]
+            for share, names in full.items()
+        },
         "texts in Valkey": _usage(ledger, plain) / counts["records"],
     }
-    ledger.delete(*plain, *full)
+    ledger.delete(*plain, *itertools.chain.from_iterable(full.values()))
     return found
 
 
-def _filled(ledger: redis.Redis, collection: str, entries: Mapping[bytes, bytes]) -> list[str]:
+def _filled(
+    ledger: redis.Redis, collection: str, entries: Mapping[bytes, bytes], share: int
+) -> list[str]:
     """Write entries again into buckets that are as full as a large collection's."""
-    names = [f"full:{collection}:{at}" for at in range(-(-len(entries) // _FULL))]
+    names = [f"full:{share}:{collection}:{at}" for at in range(-(-len(entries) // share))]
     for number, (field, value) in enumerate(entries.items()):
-        ledger.hset(names[number // _FULL], field, value)
+        ledger.hset(names[number // share], field, value)
     return names
 
 
