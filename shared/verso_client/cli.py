@@ -163,6 +163,12 @@ def cluster(
         Method, typer.Option(help="By vectors, or log lines by their templates.")
     ] = Method.DBSCAN,
     eps: Annotated[float, typer.Option(help="dbscan: cosine distance of neighbours.")] = 0.15,
+    min_samples: Annotated[
+        int, typer.Option(min=1, max=1000, help="Neighbours, itself included, that make a core.")
+    ] = 2,
+    min_size: Annotated[
+        int, typer.Option(min=2, max=1000, help="hdbscan: records of the smallest group.")
+    ] = 2,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 20,
     since: Annotated[
         datetime | None, typer.Option(help="Mark groups first seen from this time on (UTC).")
@@ -171,7 +177,13 @@ def cluster(
 ) -> None:
     """Group the records of a collection."""
     request = ClusterRequest(
-        collection=collection, method=method, eps=eps, limit=limit, since=arguments.unix(since)
+        collection=collection,
+        method=method,
+        eps=eps,
+        min_samples=min_samples,
+        min_size=min_size,
+        limit=limit,
+        since=arguments.unix(since),
     )
     with _client(context) as client:
         found = client.cluster(request)
