@@ -20,8 +20,6 @@ from verso_training.tasks.strategies import Alone, Strategy
 ADAPTERS = tuple(
     Alone(Strategy.LORA, name, share=frozen.SHARES[0]) for name in ("sentiment", "duplicates")
 )
-SEEDED = (Alone(Strategy.LORA, "sentiment", seed=1),)
-"""For what a seed alone changes."""
 Found = Mapping[str, Outcome]
 
 

@@ -208,8 +208,4 @@ def _spread(found: Found) -> str:
             f"{seeds[1]:.1f} with two seeds, 6 layers {whole:.1f}: {whole - mean(seeds):+.1f} for "
             "twice the depth. The paper's encoder has 12 layers of twice the width."
         )
-    seeded = ("lora-sentiment", *(one.study for one in curves.SEEDED))
-    if all(name in found for name in seeded):
-        listed = " and ".join(f"{found[name].figures['sentiment']:.1f}" for name in seeded)
-        told.append(f"The adapter reaches {listed} with two seeds.")
     return page.wrapped(" ".join(told)) if told else ""

@@ -87,8 +87,10 @@ def wrapped(text: str) -> str:
 def _opening(found: Found) -> str:
     one = next(iter(found.values()))
     minutes = sum(part.minutes for part in found.values())
+    days = sorted(part.date for part in found.values())
+    dates = " to ".join(sorted({days[0], days[-1]}))
     return f"{TITLE}\n\n" + wrapped(
-        f"`{COMMAND}`, on {one.machine}, one thread, {one.date}: {minutes:.0f} minutes of "
+        f"`{COMMAND}`, on {one.machine}, one thread, {dates}: {minutes:.0f} minutes of "
         "training. "
         "Products in bfloat16, weights in float32; embeddings frozen; one seed unless several are "
         "given. Recipes are fixed; layers, thresholds and signals are chosen on validation rows. "

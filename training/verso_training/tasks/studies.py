@@ -38,7 +38,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "intent_banking77": partial(intents.run, name="intent_banking77"),
     "distillation": distillation.run,
     "sequential": partial(strategies.together, strategy=Strategy.SEQUENTIAL),
-    **_alone(*curves.ADAPTERS, *curves.SEEDED),
+    **_alone(*curves.ADAPTERS),
 }
 
 
