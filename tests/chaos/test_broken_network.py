@@ -101,6 +101,7 @@ def apart(valkey_server: Callable[..., Any], tmp_path: Path) -> Iterator[Apart]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_broken_network_costs_time_and_nothing_else(apart: Apart) -> None:
+    before = apart.deaths()  # an engine may take too long to start on a busy machine
     with apart.client() as client:
         client.create_collection(COLLECTION)
     journal, dice = Journal(), random.Random(5)
@@ -124,4 +125,5 @@ def test_a_broken_network_costs_time_and_nothing_else(apart: Apart) -> None:
     verdict = judge(apart, journal)
     assert (verdict["lost"], verdict["twice"], verdict["broken"]) == (0, 0, [])
     assert verdict["documents"] > 1
-    assert apart.deaths() == 0
+    assert apart.deaths() == before
+    assert "never retrieved" not in (apart.data / "gateway.log").read_text()

@@ -108,7 +108,7 @@ def test_an_artifact_with_one_flipped_bit_is_refused(
     path.write_bytes(data)
     argv = [sys.executable, "-m", "verso_standalone", "up", "--port", "0"]
     argv += ["--data", str(tmp_path / "data"), "--artifact", str(broken)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
     assert done.stdout.startswith("artifact_invalid: worker: ")
     assert "decoder.onnx" in done.stdout

@@ -15,7 +15,9 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Status
+from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
 
 _log = logging.getLogger(__name__)
@@ -98,10 +100,11 @@ class News:
     async def _listen(self) -> None:
         while not self._over:
             try:
-                await self._subscription()
-            except (RedisError, OSError) as exc:
+                with translated():
+                    await self._subscription()
+            except (LedgerUnavailable, OSError) as exc:
                 if self._connected:
-                    _log.warning("news are lost", extra={"error": type(exc).__name__})
+                    _log.warning("news are lost", extra={"error": str(exc)})
                 self._connected = False
                 with self._rest():
                     await asyncio.sleep(_BACKOFF_S)
