@@ -155,11 +155,11 @@ def _means(found: Found) -> str:
         wrapped(
             "The mean of what readers say that other studies here trained, none weighed: scores "
             "of pairs on STS-B, log odds on Quora, probabilities on SST-5. Two adapters' vectors "
-            "of a text lie side by side, 768 bytes, and their cosine is the mean of both. One mean was "
-            "tried for each goal. Which readers it takes was settled before it was measured, but "
-            "for vectors apart, where either alone had fallen short on the reported rows, and for "
-            "STS-B dev, after a look at that very mean. Brackets are 95 % bootstrap intervals over "
-            "the rows."
+            "of a text lie side by side, 768 bytes, and their cosine is the mean of both. One mean "
+            "was tried for each goal. Which readers it takes was settled before it was measured, "
+            "but for vectors apart, where either alone had fallen short on the reported rows, and "
+            "for STS-B dev, after a look at that very mean. Brackets are 95 % bootstrap intervals "
+            "over the rows."
         ),
         "",
         "| goal | each alone | together |",
