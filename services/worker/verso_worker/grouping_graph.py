@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+from scipy.spatial.distance import cdist
 
 from verso_worker.grouping import ALONE, Labels
 from verso_worker.neighbours import TINY, Graph, symmetric
@@ -157,7 +158,7 @@ def _bridges(graph: Graph, *, tell: Tell) -> csr_array:
     parts, part = connected_components(graph.edges, directed=False)
     members = np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part))[:-1])
     means = np.stack([unit[own].mean(axis=0, dtype=np.float64) for own in members])
-    apart = ((means[:, None] - means[None]) ** 2).sum(axis=2) if parts > 1 else np.zeros((1, 1))
+    apart = cdist(means, means, "sqeuclidean")
     tree = minimum_spanning_tree(np.maximum(apart, TINY) * ~np.eye(parts, dtype=bool)).tocoo()
     rows, columns, far = [], [], []
     for done, (a, b) in enumerate(zip(tree.row.tolist(), tree.col.tolist(), strict=True)):
