@@ -1,9 +1,8 @@
 """The power goes while a platform works, and what was not synced is gone, in every store.
 
-A library under every process copies each file whenever it is synced (``synced.c``). At a random
-moment all processes are stopped and killed, and each file becomes what it was at its last sync,
-with a random piece of what was appended since: nothing at all where it was never synced. Names are
-as they were at the cut, as after a journal's commit. Then the platform starts on what is left.
+At a random moment all processes are stopped and killed, and their files become what a disk would
+have held (`tests.chaos.disks`). Then the platform starts on what is left, and everything that was
+acknowledged must be there.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import httpx2
 import pytest
+from tests.chaos.disks import LoopFile, SyncedFiles
 from tests.chaos.load import text_of
 from tests.e2e.conftest import ARTIFACT, Platform
 
@@ -34,25 +33,29 @@ COLLECTION = "cut"
 _LOST_S = 120.0
 
 
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A folder on tmpfs: inodes are not used twice there, and syncs cost nothing."""
+class Disk(Protocol):
+    """Holds a data folder whose power can be cut."""
+
+    data: Path
+    settings: dict[str, str]
+
+    def lose(self, dice: random.Random) -> int:
+        """Lose what was not synced, with nobody running; gives how many files lost something."""
+
+
+@pytest.fixture(params=[SyncedFiles, LoopFile])
+def disk(request: pytest.FixtureRequest) -> Iterator[Disk]:
+    """Give a disk in memory, where syncs cost nothing."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
         refuse("expected 1 GiB of /dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as name:
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("synced") / "synced.so"
-    if shutil.which("cc") is None:
-        refuse("expected a C compiler")
-    source = Path(__file__).with_name("synced.c")
-    flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror"]
-    subprocess.run(["cc", *flags, "-o", str(made), str(source), "-ldl"], check=True)
-    return made
+    if (lacks := request.param.lacks()) is not None:
+        refuse(lacks)
+    with (
+        tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder,
+        request.param(Path(folder)) as made,
+    ):
+        yield made
 
 
 def refuse(what: str) -> NoReturn:
@@ -115,39 +118,21 @@ class Caller:
                     self.over.wait(0.1)
 
 
-def cut_power(platform: Platform, copies: Path, dice: random.Random) -> int:
-    """Stop everything dead, leave of each file what was synced; gives how many lost something."""
+def cut_power(platform: Platform) -> None:
+    """End everything at one moment."""
     platform.supervisor.suspend()
     for member in platform.supervisor.children(recursive=True):
         member.suspend()
     platform.stop(signal.SIGKILL)
-    lost = 0
-    for path in platform.data.rglob("*"):
-        if path.is_symlink() or not path.is_file():
-            continue
-        copy = copies / str(path.stat().st_ino)
-        synced = copy.read_bytes() if copy.exists() else b""
-        now = path.read_bytes()
-        if now == synced:
-            continue
-        lost += 1
-        if now.startswith(synced):  # appended to: some of it may have reached the disk
-            synced += now[len(synced) :][: dice.randrange(len(now) - len(synced) + 1)]
-        path.write_bytes(synced)
-    return lost
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 300 * CUTS)
-def test_what_was_acknowledged_is_there_after_a_power_cut(folder: Path, library: Path) -> None:
-    copies = folder / "copies"
-    copies.mkdir()
+def test_what_was_acknowledged_is_there_after_a_power_cut(disk: Disk) -> None:
     platform = Platform(
-        folder / "data",
+        disk.data,
         ARTIFACT,
-        LD_PRELOAD=str(library),
-        SYNCED_ROOT=str(folder / "data"),
-        SYNCED_COPIES=str(copies),
+        **disk.settings,
         VERSO_SETTLE_S="0.1",
         VERSO_RAW_GRACE_S="0",
         VERSO_RESULT_INLINE_BYTES="1000",
@@ -165,9 +150,9 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(folder: Path, library:
                 while client.stats(COLLECTION).verified < 30 * (number + 1) or not told.gone:
                     caller.over.wait(0.1)
             caller.over.wait(dice.uniform(0.0, 1.0))
-            lost = cut_power(platform, copies, dice)
+            cut_power(platform)
             caller.stop()
-            assert lost, "the cut took nothing: this has shown nothing"
+            assert disk.lose(dice), "the cut took nothing: this has shown nothing"
             platform.start()
             check(platform, told)
         platform.stop()
