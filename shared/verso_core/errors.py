@@ -6,6 +6,7 @@
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
     │   ├── SpaceMismatch              ├── QuestionTooLong     └── TrainingDataInvalid
+    ├── MethodNotAllowed
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
     │   ├── HeadUnknown                └── WebhookUnknown
@@ -137,6 +138,12 @@ class NotFound(VersoError):
     """Raised when a named thing does not exist."""
 
     code = "not_found"
+
+
+class MethodNotAllowed(VersoError):
+    """Raised when a path exists and does not answer the method of the request."""
+
+    code = "method_not_allowed"
 
 
 class CollectionUnknown(NotFound):

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from verso_core.errors import NotFound, RequestInvalid, VersoError
+from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoError
 from verso_core.ledger import AsyncLedger, Limits
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
@@ -175,10 +175,12 @@ async def _answer(request: Request, error: Exception) -> Response:
             return problems.answer(request.scope, invalid)
         case HTTPException(status_code=404):
             return problems.answer(request.scope, NotFound(f"nothing at {request.url.path!a}"))
-        case HTTPException():
-            response = problems.answer(request.scope, RequestInvalid(error.detail))
-            response.status_code = error.status_code
-            response.headers.update(error.headers or {})
+        case HTTPException(status_code=405, headers=headers):
+            wrong = MethodNotAllowed(f"{request.url.path!a} does not answer {request.method}")
+            response = problems.answer(request.scope, wrong)
+            response.headers.update(headers or {})
             return response
+        case HTTPException():
+            return problems.answer(request.scope, RequestInvalid(error.detail))
         case _:
             raise error

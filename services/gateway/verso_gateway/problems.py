@@ -39,6 +39,7 @@ STATUSES: dict[str, int] = {
     "training_data_invalid": 422,
     "unauthorized": 401,
     "not_found": 404,
+    "method_not_allowed": 405,
     "collection_unknown": 404,
     "document_unknown": 404,
     "job_unknown": 404,

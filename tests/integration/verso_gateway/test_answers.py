@@ -163,8 +163,9 @@ def test_a_wrong_path_method_or_query_is_a_problem_too(client: httpx2.Client) ->
         ("GET", "/docs/errors/nothing", 404),
     ]:
         answer = client.request(method, path)
-        assert answer.status_code == status
+        assert (answer.status_code, answer.json()["status"]) == (status, status)
         assert answer.headers["content-type"] == "application/problem+json"
+    assert client.get("/v1/embed").headers["Allow"] == "POST"
 
 
 def test_a_body_over_the_limit_is_413(
