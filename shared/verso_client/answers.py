@@ -217,13 +217,27 @@ class Damaged(Answer):
     id: str
 
 
+class RecentWalk(Answer):
+    """How far the walk over recent documents is, which goes first after an unclean start."""
+
+    progress: float
+    buckets_done: int
+    buckets: int
+    documents: int
+
+
 class ScrubState(Answer):
-    """The newest pass over all stored documents; ``bytes`` of text read back well."""
+    """The newest pass over all stored documents; ``bytes`` of text read back well.
+
+    ``state`` is ``none``, ``recent``, ``running`` or ``ended``; "" from an older gateway.
+    """
 
     number: int
+    state: str = ""
     running: bool
     asked: bool
     progress: float
+    recent: RecentWalk | None = None
     started: datetime | None = None
     ended: datetime | None = None
     documents: int

@@ -187,6 +187,12 @@ def scrub(console: Console, found: ScrubState) -> None:
     for name in ("documents", "sound", "repaired", "damaged", "bytes", "unread"):
         table.add_row(name, f"{getattr(found, name):,}")
     console.print(table)
+    if found.recent is not None:
+        console.print(
+            f"recent documents are read first: {found.recent.buckets_done:,} of "
+            f"{found.recent.buckets:,} buckets, {found.recent.documents:,} documents",
+            highlight=False,
+        )
     for one in found.damaged_documents:
         console.print(f"damaged: {one.collection} {one.id}", style="red", markup=False)
 

@@ -15,18 +15,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
-import tempfile
 import time
-from pathlib import Path
 
 import psutil
 import sheet
 import texts
+from ledger_server import server_s, serving
 
 from verso_core.jobs import Item, Kind, Queue, cut
 from verso_core.ledger import AsyncLedger, NewJob
-from verso_standalone.process import Process
-from verso_standalone.valkey import Valkey, find_program, free_port
 
 _CALLERS = 64
 _JOINED = 16
@@ -51,10 +48,10 @@ async def measure(url: str, server: psutil.Process, strings: list[bytes]) -> lis
     rows: list[list[object]] = []
     await accept(ledger, strings[:_CALLERS], joined=1)  # warm
     for way, joined in (("one by one", 1), (f"{_JOINED} together", _JOINED)):
-        own, far, started = _cpu_s(), _server_s(server), time.perf_counter()
+        own, far, started = _cpu_s(), server_s(server), time.perf_counter()
         await accept(ledger, strings, joined=joined)
         spent = time.perf_counter() - started
-        costs = [1000 * (_cpu_s() - own), 1000 * (_server_s(server) - far)]
+        costs = [1000 * (_cpu_s() - own), 1000 * (server_s(server) - far)]
         rows.append([way, *(cost / len(strings) for cost in costs), len(strings) / spent])
     await ledger.close()
     return rows
@@ -65,11 +62,6 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _server_s(server: psutil.Process) -> float:
-    times = server.cpu_times()
-    return float(times.user + times.system)
-
-
 def main() -> None:
     """Start a Valkey, measure, show."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -78,17 +70,8 @@ def main() -> None:
     report = sheet.Sheet("join")
     short = [text for text in texts.corpus() if len(text) <= 160]
     strings = (short * (1 + options.texts // len(short)))[: options.texts]
-    with tempfile.TemporaryDirectory(prefix="verso-bench-") as name:
-        valkey = Valkey(find_program(), Path(name), port=free_port(), password="bench")
-        process = Process("valkey", valkey.argv(), log_path=Path(name) / "log", environment={})
-        process.start()
-        try:
-            while not valkey.answers():
-                time.sleep(0.05)
-            server = psutil.Process(process.pid)
-            rows = asyncio.run(measure(valkey.url(0), server, strings))
-        finally:
-            process.stop(grace_s=10)
+    with serving() as (url, server):
+        rows = asyncio.run(measure(url, server, strings))
     columns = ("accepted", "client CPU ms a text", "Valkey CPU ms a text", "texts/s")
     sheet.table("accepting embeds", columns, rows)
     report.finish({"rows": [dict(zip(columns, row, strict=True)) for row in rows]})

@@ -308,13 +308,24 @@ class MigrationView(BaseModel):
     ended: datetime | None
 
 
+class RecentWalkView(BaseModel):
+    """The walk over documents written in the hour before an unclean start; goes before a pass."""
+
+    progress: float = Field(ge=0, le=1)
+    buckets_done: int
+    buckets: int
+    documents: int = Field(description="read so far")
+
+
 class ScrubView(BaseModel):
     """The newest pass over all stored documents."""
 
     number: int = Field(description="of passes so far; 0 before the first")
-    running: bool
+    state: str = Field(description="none, recent (goes before a pass), running or ended")
+    running: bool = Field(description="a pass has begun and not ended")
     asked: bool = Field(description="a pass was asked for and has not begun")
     progress: float = Field(ge=0, le=1)
+    recent: RecentWalkView | None
     started: datetime | None
     ended: datetime | None
     documents: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -101,19 +101,33 @@ def migration(state: Migration) -> dict[str, Any]:
     }
 
 
-def scrub(state: Scrub, *, progress: float) -> dict[str, Any]:
-    """Describe the newest pass of the scrub. ``progress`` is in [0, 1]."""
+def scrub(state: Scrub, collections: Mapping[str, Collection]) -> dict[str, Any]:
+    """Describe the newest pass of the scrub, and the walk over recent documents before it."""
     return {
         "number": state.number,
+        "state": state.stage,
         "running": state.running,
         "asked": state.asked,
-        "progress": round(progress, 4),
+        "progress": round(state.progress(collections), 4),
+        "recent": _recent(state, collections),
         "started": _moment(state.started),
         "ended": _moment(state.ended),
         **state.counts,
         "damaged_documents": [
             {"collection": one.collection, "id": one.document} for one in state.damaged
         ],
+    }
+
+
+def _recent(state: Scrub, collections: Mapping[str, Collection]) -> dict[str, Any] | None:
+    walked = state.recent_walked(collections)
+    if walked is None or state.recent is None:
+        return None
+    return {
+        "progress": round(walked.part, 4),
+        "buckets_done": walked.done,
+        "buckets": walked.total,
+        "documents": state.recent.documents,
     }
 
 

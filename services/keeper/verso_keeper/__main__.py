@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: eight duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: nine duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 ring      every second   a door-bell for every queue with due work
@@ -8,6 +8,7 @@ sweep     every second   remove large results of jobs that have expired, a part 
 tell      every second   send webhooks what has become of jobs
 scrub     every second   have stored records read again, a few buckets at a time
 migrate   every second   bring migrations of collections forward
+count     every second   count what collections hold anew, after each pass of the scrub
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from verso_keeper.herald import Herald
 from verso_keeper.migrator import Migrator
 from verso_keeper.prober import Prober
 from verso_keeper.reaper import Reaper
+from verso_keeper.recounter import Recounter
 from verso_keeper.rounds import Rounds
 from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
@@ -87,7 +89,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             pass_s=settings.scrub_pass_s,
         )
         migrator = Migrator(ledger, clock=time.time)
-
+        recounter = Recounter(ledger)
         sweeper = Sweeper(ResultFiles(settings.results), ledger.known_jobs)
         herald = Herald(ledger, allowed=networks(settings.webhook_allow))
         stack.callback(herald.close)
@@ -105,6 +107,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Rounds("tell", herald.step, every_s=_EVERY_S),
             Rounds("scrub", scrubber.step, every_s=_EVERY_S),
             Rounds("migrate", migrator.step, every_s=_EVERY_S),
+            Rounds("count", recounter.step, every_s=_EVERY_S),
         ):
             rounds.start()
             stack.callback(rounds.stop, timeout_s=_STOP_S)

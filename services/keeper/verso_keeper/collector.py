@@ -184,6 +184,11 @@ def _scrub(
         "Points removed since no entry named them",
         value=totals.get("scrub:orphans", 0),
     )
+    yield CounterMetricFamily(
+        "verso_counts_mended",
+        "Collections whose counts were put right by a count of all entries",
+        value=totals.get("counts:mended", 0),
+    )
     yield GaugeMetricFamily(
         "verso_records_damaged",
         "Documents that the newest pass found damaged",
@@ -193,6 +198,12 @@ def _scrub(
         "verso_scrub_pass_progress_ratio",
         "Part of all buckets that the newest pass is done with",
         value=scrub.progress(collections),
+    )
+    recent = scrub.recent_walked(collections)
+    yield GaugeMetricFamily(
+        "verso_scrub_recent_progress_ratio",
+        "Part of all buckets that the walk over recent documents is done with; 1 without one",
+        value=1.0 if recent is None else recent.part,
     )
     if scrub.age_s is not None:
         yield GaugeMetricFamily(

@@ -29,6 +29,7 @@ from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, 
 TENANT = "verso"
 SPEND_S = 2.0
 """How long one job reads, about: short, since verifying shares its queue."""
+_RECENT = ("recent", "recent_collection", "recent_bucket", "recent_documents")
 _COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 _MAX_TRIES = 5
 _RETRY_S = 60.0
@@ -128,7 +129,7 @@ class Scrubber:
         collections = self._ledger.collections()
         place = _next(recent.collection, recent.bucket, collections)
         if place is None:
-            over = dict.fromkeys(("recent", "recent_collection", "recent_bucket"))
+            over = dict.fromkeys(_RECENT)
             if self._ledger.scrub_move(state.turn, Move(set=over)):
                 _log.info("recent documents have been read", extra={"seq": recent.since})
             return
@@ -182,10 +183,12 @@ class Scrubber:
         collection, bucket, field = _cursor(state)
         # A recent document is counted by the pass that comes by it; but harm is told at once.
         counted = ("repaired", "damaged") if state.of_recent else _COUNTED
+        read = int(found.get("documents", 0))
         moved = self._ledger.scrub_move(
             state.turn,
             Move(
                 set=_ended(state)
+                | _recent_read(state, read)
                 | {
                     "tries": 0,
                     field: bucket + int(found["buckets"]),
@@ -221,6 +224,13 @@ class Scrubber:
 def _ended(state: Scrub) -> dict[str, str | int | float | None]:
     """Give the change that a job's end makes in any case."""
     return {"job": None, "walk": None} if state.of_recent else {"job": None}
+
+
+def _recent_read(state: Scrub, documents: int) -> dict[str, int]:
+    """Give the change that tells how many recent documents have been read, if the job's were."""
+    if not state.of_recent or state.recent is None:
+        return {}
+    return {"recent_documents": state.recent.documents + documents}
 
 
 def _cursor(state: Scrub) -> tuple[str, int, str]:

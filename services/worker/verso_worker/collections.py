@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from verso_core.errors import CollectionExists, CollectionUnknown, PatchCorrupt
+from verso_core.errors import CollectionExists, CollectionUnknown
 from verso_core.jobs import Collection, CollectionRequest, Result, SearchMode
-from verso_core.record import Entry, Flag
 from verso_worker.ports import Documents, Models, Vectors
 
 
@@ -97,39 +95,26 @@ class Collections:
         )
 
     def stats(self, collection: Collection) -> Result:
-        """Count what a collection holds, in its stores."""
-        counts: Counter[str] = Counter()
-        records: Counter[str] = Counter()
-        sizes: Counter[str] = Counter()
-        for _, data in self.documents.entries(collection.name):
-            try:
-                entry = Entry.unpack(data)
-            except PatchCorrupt:
-                counts["unreadable"] += 1
-                continue
-            if entry.flags & Flag.DELETED:
-                continue
-            counts["documents"] += 1
-            counts["chunks"] += len(entry.records)
-            counts["bytes_text"] += entry.size_bytes
-            counts["bytes_entries"] += len(data)
-            counts["verified"] += bool(entry.flags & Flag.VERIFIED)
-            for record in entry.records:
-                records[record.codec.name.lower()] += 1
-                sizes[record.codec.name.lower()] += 1 + len(record.payload)
+        """Tell what a collection holds, in its stores."""
+        held = self.documents.holdings(collection.name)
         item = public(collection) | {
             "ok": True,
-            **{name: counts[name] for name in _COUNTS},
-            "bytes_patches": sizes.total(),
+            "documents": held.documents,
+            "chunks": held.chunks,
+            "bytes_text": held.bytes_text,
+            "bytes_entries": held.bytes_entries,
+            "verified": held.verified,
+            "unreadable": held.unreadable,
+            "bytes_patches": sum(share.size_bytes for share in held.codecs.values()),
             "bytes_vectors": self.vectors.size_bytes(collection.name),
             "bytes_terms": self.vectors.terms_bytes(collection.name),
             "points": self.vectors.count(collection.name),
-            "codecs": {name: {"records": records[name], "bytes": sizes[name]} for name in records},
+            "codecs": {
+                codec.name.lower(): {"records": share.records, "bytes": share.size_bytes}
+                for codec, share in held.codecs.items()
+            },
         }
         return Result([item])
-
-
-_COUNTS = ("documents", "chunks", "bytes_text", "bytes_entries", "verified", "unreadable")
 
 
 def public(collection: Collection) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
+from verso_core.holdings import Holdings
 from verso_core.jobs import Collection, Filter, Precision, Result
 from verso_worker.engine.outputs import Classified, Found
 from verso_worker.neural import Vector
@@ -227,6 +228,10 @@ class Documents(Protocol):
         self, collection: str, *, first: int = 0, count: int | None = None
     ) -> Iterable[tuple[str, bytes]]:
         """Go through the entries in ``count`` buckets (all) of a collection from ``first`` on."""
+        ...
+
+    def holdings(self, collection: str) -> Holdings:
+        """Tell what a collection's entries say in sum."""
         ...
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:

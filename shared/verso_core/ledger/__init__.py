@@ -19,12 +19,13 @@ does nothing the second time it is run: a client whose reply was lost may simply
 """
 
 from verso_core.ledger.contents import DocumentRow
+from verso_core.ledger.counts import Counting
 from verso_core.ledger.durability import await_ledger, check_durability
 from verso_core.ledger.ear import Ear
 from verso_core.ledger.front import AsyncLedger, Watch
 from verso_core.ledger.hooks import Message, Webhook
 from verso_core.ledger.listing import Page
-from verso_core.ledger.scrub import Damage, Move, Recent, Scrub
+from verso_core.ledger.scrub import Damage, Move, Recent, Scrub, ScrubStage, Walked
 from verso_core.ledger.server import Server
 from verso_core.ledger.terms import (
     URGENCY,
@@ -57,6 +58,7 @@ __all__ = [
     "AsyncLedger",
     "Backlog",
     "Commit",
+    "Counting",
     "Damage",
     "DeadLetter",
     "Depth",
@@ -81,7 +83,9 @@ __all__ = [
     "Policy",
     "Recent",
     "Scrub",
+    "ScrubStage",
     "Server",
+    "Walked",
     "Watch",
     "Webhook",
     "await_ledger",

@@ -9,8 +9,10 @@ from uuid import UUID
 import redis
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
+from verso_core.holdings import Holdings
 from verso_core.jobs import Collection
-from verso_core.ledger import forms
+from verso_core.ledger import counts, forms
+from verso_core.ledger.counts import Counting
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
 from verso_core.ledger.steps import Steps
@@ -190,6 +192,36 @@ class Documents(Steps):
                 heads = {forms.text(d): row for page in pipe.execute() for d, row in page.items()}
                 whole = self._whole(place, heads)
             yield from whole.items()
+
+    def holdings(self, collection: str) -> Holdings:
+        """Tell what a collection holds, as of this moment. What was never counted is counted now.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        while True:
+            uid, _ = self._place(collection, fresh=True)
+            with translated():
+                row = cast("dict[bytes, bytes]", self._redis.hgetall(key("counts", uid)))
+            found = counts.read(row)
+            if found is not None:
+                return found
+            self.count(collection)
+
+    def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
+        """Count a part of what a collection holds, if any is to be counted: some milliseconds.
+
+        Args:
+            collection: own name.
+            scrubbed: number of the scrub's newest pass that has ended. All is counted anew once for
+                each; None counts only what was never counted.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = self._place(collection, fresh=True)
+        number = "" if scrubbed is None else scrubbed
+        return Counting(forms.text(self._run("count", [collection, uid, buckets, number])))
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Give the texts that a collection with policy ``both`` keeps; a missing one is left out.

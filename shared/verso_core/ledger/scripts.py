@@ -12,19 +12,21 @@ from verso_core.ledger.terms import Policy
 _MAY_GROW = frozenset({"accept", "collection_put"})
 """Steps that are refused once the server's memory is full; all others only let work drain."""
 
+SHARED = ("prelude", "entries")
+"""What stands before every step."""
+
 
 @cache
 def source(step: str, policy: Policy) -> str:
-    """Give the whole text of one step: header, shared prelude, body.
+    """Give the whole text of one step: header, what is shared, body.
 
     A script with the ``allow-oom`` flag runs above ``maxmemory`` too: a full ledger must be able to
     finish the work it holds, or it would stay full.
     """
     flags = "" if step in _MAY_GROW else " flags=allow-oom"
     folder = files(__package__) / "lua"
-    prelude = (folder / "prelude.lua").read_text(encoding="utf-8")
-    body = (folder / f"{step}.lua").read_text(encoding="utf-8")
-    return f"#!lua{flags}\n{lua_table()}{_policy_table(policy)}{prelude}\n{body}"
+    parts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in (*SHARED, step)]
+    return f"#!lua{flags}\n{lua_table()}{_policy_table(policy)}" + "\n".join(parts)
 
 
 def _policy_table(policy: Policy) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from verso_core.jobs import Collection
@@ -18,6 +19,15 @@ COUNTERS: Final = ("documents", "sound", "repaired", "damaged", "bytes", "unread
 scrub, ``orphans`` removed, and documents by what was found."""
 LISTED: Final = 256
 """Most damaged documents that a pass remembers by name."""
+
+
+class ScrubStage(StrEnum):
+    """What the scrub is at. ``recent`` goes before all else; a pass under way waits for it."""
+
+    NONE = "none"
+    RECENT = "recent"
+    RUNNING = "running"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +40,28 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """A walk before all others, over documents written after ``since``, and what comes next."""
+    """A walk before all others, over documents written after ``since``, and what comes next.
+
+    ``documents`` have been read so far.
+    """
 
     since: int
     collection: str
     bucket: int
+    documents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """How far a walk over all buckets of all collections is."""
+
+    done: int
+    total: int
+
+    @property
+    def part(self) -> float:
+        """Give the part that is done, in [0, 1]."""
+        return self.done / self.total if self.total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +97,15 @@ class Scrub:
         return self.started is not None and self.ended is None
 
     @property
+    def stage(self) -> ScrubStage:
+        """Tell what is being read now."""
+        if self.recent is not None:
+            return ScrubStage.RECENT
+        if self.running:
+            return ScrubStage.RUNNING
+        return ScrubStage.ENDED if self.number else ScrubStage.NONE
+
+    @property
     def age_s(self) -> float | None:
         """Give the time since the newest pass began, seconds; None before the first."""
         return None if self.started is None else max(0.0, self.now - self.started)
@@ -78,11 +114,13 @@ class Scrub:
         """Give the part of all buckets that the newest pass is done with, in [0, 1]."""
         if not self.running:
             return 1.0 if self.number else 0.0
-        total = sum(one.buckets for one in collections.values())
-        done = sum(one.buckets for name, one in collections.items() if name < self.collection)
-        if self.collection in collections:
-            done += min(self.bucket, collections[self.collection].buckets)
-        return done / total if total else 1.0
+        return _walked(self.collection, self.bucket, collections).part
+
+    def recent_walked(self, collections: Mapping[str, Collection]) -> Walked | None:
+        """Tell how far the walk over recent documents is; None where there is none."""
+        if self.recent is None:
+            return None
+        return _walked(self.recent.collection, self.recent.bucket, collections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +174,21 @@ def move_args(turn: int, move: Move) -> list[str | int | float]:
 def _recent(row: Mapping[str, str]) -> Recent | None:
     if "recent" not in row:
         return None
-    bucket = int(row.get("recent_bucket", 0))
-    return Recent(int(row["recent"]), row.get("recent_collection", ""), bucket)
+    return Recent(
+        since=int(row["recent"]),
+        collection=row.get("recent_collection", ""),
+        bucket=int(row.get("recent_bucket", 0)),
+        documents=int(row.get("recent_documents", 0)),
+    )
+
+
+def _walked(collection: str, bucket: int, collections: Mapping[str, Collection]) -> Walked:
+    """Count the buckets before a cursor that goes through the collections by name."""
+    total = sum(one.buckets for one in collections.values())
+    done = sum(one.buckets for name, one in collections.items() if name < collection)
+    if collection in collections:
+        done += min(bucket, collections[collection].buckets)
+    return Walked(done, total)
 
 
 def _seconds(ms: str | None) -> float | None:

@@ -40,6 +40,8 @@ class Policy:
     """Events kept for each job, about."""
     sweep_buckets: int = 256
     """Buckets of a deleted collection swept in one step."""
+    count_entries: int = 500
+    """Entries and buckets counted in one step."""
     turn_bytes: int = 128 * 1024
     """Payload bytes that make a slice's turn twice as long as that of an empty one."""
     mature: int = 64

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests.integration.verso_core.recount import recounted
 
 from verso_core.errors import EngineUnavailable, LedgerUnavailable, VersoError
 from verso_core.jobs import Collection, Kind, Queue, Status
@@ -240,6 +241,8 @@ def test_a_random_history_keeps_every_promise(
         assert entry.seq == history.standing[document][0]
         assert entry.flags & Flag.VERIFIED
 
+    assert hasty.holdings("c") == recounted(hasty.entries("c"))
+
     with redis.Redis.from_url(valkey_url) as raw:
         _check_slices(history, raw)
         load = {k: int(v) for k, v in raw.hgetall(key("load")).items() if v.isdigit()}
@@ -276,4 +279,5 @@ def test_the_ledger_keeps_its_promises_while_its_server_is_killed(
     assert set(history.ended) == set(history.jobs)
     expected = {d for d, (_, word) in history.standing.items() if word == "there"}
     assert set(dict(ledger.entries("c"))) == expected
+    assert ledger.holdings("c") == recounted(ledger.entries("c"))
     ledger.close()

@@ -243,3 +243,18 @@ def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, hand: Hand) -> 
     assert (state["sound"], state["damaged"], state["ended"]) == (2, 1, None)
     assert 0 < state["progress"] < 1
     assert state["damaged_documents"] == [{"collection": "default", "id": "\u00fc"}]
+    assert (state["state"], state["recent"]) == ("running", None)
+    hand.ledger.scrub_recent(0)  # an unclean start
+    where: dict[str, str | int | float | None] = {
+        "recent_collection": "default",
+        "recent_bucket": 4,
+    }
+    hand.ledger.scrub_move(3, Move(set=where | {"recent_documents": 7}))
+    state = client.get("/v1/scrub").json()
+    assert (state["state"], state["running"]) == ("recent", True)
+    assert state["recent"].pop("progress") == pytest.approx(4 / state["recent"]["buckets"], 1e-3)
+    assert state["recent"] == {
+        "buckets_done": 4,
+        "buckets": state["recent"]["buckets"],
+        "documents": 7,
+    }

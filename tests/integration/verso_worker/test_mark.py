@@ -17,7 +17,7 @@ from tests.integration.verso_worker.test_desk import ARTIFACT, Bench
 
 from verso_core.errors import LedgerBehind
 from verso_core.jobs import Item, Kind, Queue, Status, cut
-from verso_core.ledger import Ledger, NewJob
+from verso_core.ledger import Ledger, NewJob, ScrubStage
 from verso_core.ledger.guard import Guard, Life
 from verso_core.ledger.work import connect
 from verso_core.record import bucket_of
@@ -263,6 +263,7 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     scrubber.step()
     assert machine.ledger.scrub().running
     machine.ledger.scrub_recent(since)
+    assert machine.ledger.scrub().stage is ScrubStage.RECENT
     machine.ledger.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
     for _ in range(20):
         scrubber.step()

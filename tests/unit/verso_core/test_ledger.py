@@ -23,11 +23,11 @@ from verso_core.ledger import (
 )
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import NAMES, key
-from verso_core.ledger.scripts import source
+from verso_core.ledger.scripts import SHARED, source
 from verso_core.record import Codec, Entry, Flag, Record
 
 LUA = Path(verso_core.ledger.__file__).parent / "lua"
-STEPS = sorted(path.stem for path in LUA.glob("*.lua") if path.stem != "prelude")
+STEPS = sorted(path.stem for path in LUA.glob("*.lua") if path.stem not in SHARED)
 
 
 def _names(pattern: str) -> set[str]:

@@ -20,7 +20,18 @@ from verso_core.jobs import (
     TextPolicy,
     read_slice,
 )
-from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Scrub
+from verso_core.ledger import (
+    Accepted,
+    Damage,
+    Depth,
+    JobRecord,
+    Move,
+    NewJob,
+    Recent,
+    Scrub,
+    ScrubStage,
+    Walked,
+)
 from verso_keeper.scrubber import Scrubber
 
 START = Scrub(
@@ -260,3 +271,25 @@ def test_a_failed_job_is_tried_again_with_one_bucket_and_then_left_out(status: S
     book.state = replace(book.state, job_id="j", tries=4)
     _step(book)
     assert book.moves[-1] == Move(set={"job": None, "tries": 0, "bucket": 4}, add={"unread": 1})
+
+
+def test_recent_documents_are_counted_by_their_own_walk_and_harm_by_the_pass() -> None:
+    book = Book(replace(START, recent=Recent(5, "a", 2, 30), of_recent=True, job_id="j"))
+    book.record = _record(Status.SUCCEEDED)
+    _step(book)
+    assert book.moves[0].add == {"repaired": 1, "damaged": 1}
+    assert book.moves[0].set["recent_documents"] == 39
+    assert book.moves[0].set["recent_bucket"] == 8
+
+
+def test_what_the_scrub_is_at_is_told_with_how_far_it_is() -> None:
+    collections = {name: _collection(name) for name in "ab"}
+    assert START.stage is ScrubStage.RUNNING
+    assert START.recent_walked(collections) is None
+    assert replace(START, ended=1010.0).stage is ScrubStage.ENDED
+    assert replace(START, number=0, started=None).stage is ScrubStage.NONE
+    first = replace(START, recent=Recent(5, "b", 4))
+    assert first.stage is ScrubStage.RECENT
+    assert first.recent_walked(collections) == Walked(20, 32)
+    assert replace(START, recent=Recent(5, "", 0)).recent_walked({}) == Walked(0, 0)
+    assert Walked(0, 0).part == 1.0

@@ -5,7 +5,9 @@ local stored = redis.call('HGET', K.collections, redis.call('HGET', K.aliases, n
 if stored then return stored end
 if halted() then return 'halted' end
 if redis.call('HEXISTS', K.collections, own) == 1 or not take_room(ARGV[4]) then return 'moved' end
-redis.call('HSET', K.uids, own, redis.call('INCR', K.seq))
+local uid = redis.call('INCR', K.seq)
+redis.call('HSET', K.uids, own, uid)
+redis.call('HSET', K.counts .. uid, 'full', now)
 redis.call('HSET', K.collections, own, ARGV[2])
 if own ~= name then
   redis.call('HSET', K.aliases, name, own)

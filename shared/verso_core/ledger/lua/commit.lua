@@ -26,6 +26,7 @@ for _, w in ipairs(writes) do
   apply(w, s.seq)
   wrote = wrote or w.op == 'w'
 end
+keep_counts()
 redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
 redis.call('HSET', K.slice .. sid, 'cf', fence)
 redis.call('ZREM', K.leased .. s.q, sid)

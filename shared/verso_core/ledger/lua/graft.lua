@@ -12,5 +12,6 @@ if (head and tostring(entry_seq(head)) or '') ~= ARGV[5] then return 'stale' end
 local mine = w.long ~= '' and w.long or w.short
 local old = stored_entry(w.uid, w.bucket, w.document)
 if old and old ~= mine then discard(w.collection, w.document, old) end
-if w.op == 'w' then put_document(w) else take_document(w) end
+if w.op == 'w' then put_document(w, old) else take_document(w, old) end
+keep_counts()
 return 'done'

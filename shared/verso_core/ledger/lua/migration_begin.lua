@@ -9,7 +9,9 @@ if seen ~= ARGV[6] or redis.call('HGET', K.uids, ARGV[2]) ~= ARGV[3] then return
 if ARGV[4] ~= '' then
   if redis.call('HEXISTS', K.collections, ARGV[4]) == 1 or not take_room(ARGV[8]) then return 0 end
   local born = string.match(ARGV[3], '^%d+')
-  redis.call('HSET', K.uids, ARGV[4], born .. '.' .. redis.call('INCR', K.seq))
+  local uid = born .. '.' .. redis.call('INCR', K.seq)
+  redis.call('HSET', K.uids, ARGV[4], uid)
+  redis.call('HSET', K.counts .. uid, 'full', now)
   redis.call('HSET', K.collections, ARGV[4], ARGV[5])
   redis.call('SADD', K.hidden, ARGV[4])
 end

@@ -10,5 +10,6 @@ local stored = stored_entry(w.uid, w.bucket, w.document)
 if stored == mine and mine ~= judged then return 'done' end -- our own call, repeated
 if not stored or stored ~= judged then return 'stale' end
 if mine ~= judged then discard(w.collection, w.document, judged) end
-put_document(w)
+put_document(w, stored)
+keep_counts()
 return 'done'

@@ -17,7 +17,8 @@ redis.call('HINCRBY', K.scrub, 'turn', 1)
 if ARGV[2] == '1' then
   local number = redis.call('HINCRBY', K.scrub, 'number', 1)
   local old = redis.call('HMGET', K.scrub, 'started', 'floor')
-  local kept = redis.call('HMGET', K.scrub, 'recent', 'recent_collection', 'recent_bucket')
+  local kept = redis.call('HMGET', K.scrub, 'recent', 'recent_collection', 'recent_bucket',
+    'recent_documents')
   -- Every slice below the floor has ended: what no entry names yet, none of them will. A number of
   -- the pass's own parts what was noted before it from what is noted in it.
   local own = redis.call('INCR', K.seq)
@@ -26,7 +27,8 @@ if ARGV[2] == '1' then
   redis.call('HSET', K.scrub, 'turn', turn + 1, 'number', number, 'started', now, 'floor', floor,
     'prior', old[1] or '', 'prior_floor', old[2] or '')
   if kept[1] then
-    redis.call('HSET', K.scrub, 'recent', kept[1], 'recent_collection', kept[2], 'recent_bucket', kept[3])
+    redis.call('HSET', K.scrub, 'recent', kept[1], 'recent_collection', kept[2], 'recent_bucket', kept[3],
+      'recent_documents', kept[4] or 0)
   end
 end
 if ARGV[3] == '1' then redis.call('HSET', K.scrub, 'ended', now) end

@@ -2,6 +2,7 @@
 -- Of several such the earliest counts, and the walk begins anew.
 local old = tonumber(redis.call('HGET', K.scrub, 'recent'))
 local since = math.min(old or tonumber(ARGV[1]), tonumber(ARGV[1]))
-redis.call('HSET', K.scrub, 'recent', string.format('%.0f', since), 'recent_collection', '', 'recent_bucket', 0)
+redis.call('HSET', K.scrub, 'recent', string.format('%.0f', since), 'recent_collection', '', 'recent_bucket', 0,
+  'recent_documents', 0)
 redis.call('HINCRBY', K.scrub, 'turn', 1)
 return 1

@@ -20,6 +20,7 @@ for i = 0, right - 1 do
   local whole, head = stored_entry(uid, bucket, document)
   if head and entry_seq(head) == s.seq and not has_flag(head, VERIFIED) then
     redis.call('HSET', K.docs .. uid .. ':' .. bucket, document, marked(head) .. string.sub(head, 2))
+    if not has_flag(whole, VERIFIED + 64) then count_change(uid, bucket, { verified = 1 }, 1) end
     if has_flag(head, LONG) then
       redis.call('SETRANGE', K.long .. uid .. ':' .. document, 0, marked(whole))
     end
@@ -30,9 +31,10 @@ for i, w in ipairs(writes) do
   -- Its own entry, or damage: where this write was committed no earlier one stands. One that seems
   -- later is its own where the caller has proved so, and nobody has written it since.
   if head and (entry_seq(head) <= s.seq or whole == ARGV[6 + right * 4 + rewrites * 9 + i]) then
-    put_document(w)
+    put_document(w, whole)
   end
 end
+keep_counts()
 redis.call('HSET', K.slice .. sid, 'vf', fence)
 if rewrites > 0 then
   redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0)

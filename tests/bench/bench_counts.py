@@ -1,0 +1,136 @@
+"""What do the statistics of a large collection cost: to ask for, and to keep?
+
+    python tests/bench/bench_counts.py --documents 1000000
+
+Entries of one record go into a real Valkey through the ledger's own commits, 64 at a time, with
+counts and without. Then they are counted three ways: by reading every entry, as the statistics once
+were; by counting anew in slices, as the keeper does after each pass of the scrub; and by asking for
+what is kept. Bounded by one core: Valkey's, or the reader's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import psutil
+import redis
+import sheet
+from ledger_server import server_s, serving
+
+from verso_core.jobs import Collection, Item, Kind, Precision, Queue, TextPolicy, cut
+from verso_core.ledger import Counting, DocumentWrite, Ledger, NewJob
+from verso_core.ledger.keys import key
+from verso_core.record import Codec, Entry, Record
+
+_SLICE = 64
+_PATCH = bytes(60)  # about what a line of a log takes
+_ASKED = 200
+
+
+def fill(ledger: Ledger, server: psutil.Process, *, name: str, documents: int) -> float:
+    """Commit new documents; give the server's CPU microseconds a document."""
+    record = Record(Codec.NGRAM, 0, b"hashhash", b"sums", _PATCH)
+    before = server_s(server)
+    for start in range(0, documents, _SLICE):
+        items = [Item({"id": f"line-{start + n}"}) for n in range(min(_SLICE, documents - start))]
+        [part] = cut(Kind.INGEST, {"collection": name}, items)
+        ledger.accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=[part]))
+        [lease] = ledger.claim(Queue.BULK, owner="bench")
+        entry = Entry(lease.seq, 150, (record,)).pack()
+        writes = [DocumentWrite(name, item.header["id"], entry) for item in items]
+        ledger.commit(lease, b"", ok=len(items), errors=0, documents=writes, settle_s=86400)
+    return 1e6 * (server_s(server) - before) / documents
+
+
+def read_all(ledger: Ledger, name: str) -> int:
+    """Count by reading every entry."""
+    return sum(len(Entry.unpack(data).records) for _, data in ledger.entries(name))
+
+
+def count_anew(ledger: Ledger, name: str, number: int) -> list[float]:
+    """Count in slices; give the seconds of each."""
+    spent = []
+    step = Counting.MORE
+    while step is Counting.MORE:
+        started = time.perf_counter()
+        step = ledger.count(name, scrubbed=number)
+        spent.append(time.perf_counter() - started)
+    return spent
+
+
+def _timed(do: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    do()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Fill, count, show."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--buckets", type=int, default=4096)
+    options = parser.parse_args()
+    report = sheet.Sheet("counts")
+    with serving() as (url, server), redis.Redis.from_url(url) as raw:
+        raw.config_set("appendfsync", "no")  # the disk's time is not asked for here
+        ledger = Ledger.from_url(url)
+        for name in ("counted", "uncounted"):
+            ledger.collection_put(_collection(name, options.buckets))
+        raw.unlink(key("counts", ledger._place("uncounted")[0]))
+        few = min(20_000, options.documents)
+        without = fill(ledger, server, name="uncounted", documents=few)
+        kept = fill(ledger, server, name="counted", documents=few)
+        fill(ledger, server, name="counted", documents=options.documents)
+        reading_s = _timed(lambda: read_all(ledger, "counted"))
+        slices = count_anew(ledger, "counted", 1)
+        asking_s = _timed(lambda: [ledger.holdings("counted") for _ in range(_ASKED)]) / _ASKED
+        found = ledger.holdings("counted")
+        ledger.close()
+    if found.documents != options.documents:
+        raise SystemExit(f"expected {options.documents} documents counted, got {found.documents}")
+    result = {
+        "documents": options.documents,
+        "reading_every_entry_s": reading_s,
+        "counting_anew_s": sum(slices),
+        "slices": len(slices),
+        "longest_slice_ms": 1000 * max(slices),
+        "asking_ms": 1000 * asking_s,
+        "cpu_us_a_document": {"without counts": without, "with counts": kept},
+    }
+    sheet.table(
+        "statistics of one collection",
+        ("way", "s", "longest hold of the ledger, ms"),
+        [
+            ("every entry read", reading_s, "-"),
+            (f"counted anew in {len(slices)} slices", sum(slices), 1000 * max(slices)),
+            ("asked for what is kept", asking_s, 1000 * asking_s),
+        ],
+    )
+    sheet.table(
+        "Valkey's CPU, accept to commit",
+        ("way", "us a document"),
+        list(result["cpu_us_a_document"].items()),
+    )
+    report.finish(result)
+
+
+def _collection(name: str, buckets: int) -> Collection:
+    return Collection(
+        name=name,
+        precision=Precision.INT8,
+        text_policy=TextPolicy.PATCH,
+        space="0123456789abcdef",
+        dim=384,
+        int8_scale=1.0,
+        artifacts=(),
+        buckets=buckets,
+        checksum_key="00",
+        created=datetime.now(UTC),
+    )
+
+
+if __name__ == "__main__":
+    main()
