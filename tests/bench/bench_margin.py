@@ -192,7 +192,6 @@ def cost_of(
 
 def _samples(artifact: Artifact, data: Path | None, *, count: int) -> list[Sample]:
     """Choose records that the decoder can code, some of each set."""
-    codec, settings = artifact.manifest.codec, artifact.manifest.space
     cut = cutter(artifact)
     sets = {"corpus": texts.corpus()} | (texts.public(data) if data is not None else {})
     parts: list[bytes] = []
@@ -200,6 +199,12 @@ def _samples(artifact: Artifact, data: Path | None, *, count: int) -> list[Sampl
         few = texts.chosen(given, count if number == 0 else max(1, count // 8))
         found = [part for text in few for chunk in cut.cut(text) for part in cut.segments(chunk)]
         parts += texts.chosen(found, len(few))
+    return samples_of(artifact, parts)
+
+
+def samples_of(artifact: Artifact, parts: Sequence[bytes]) -> list[Sample]:
+    """Give those texts that the decoder can code, with their vectors as a store keeps them."""
+    codec, settings = artifact.manifest.codec, artifact.manifest.space
     vocabulary = Vocabulary(
         artifact.data["decoder_tokenizer.json"], size=codec.vocab, max_tokens=codec.max_tokens
     )
