@@ -31,6 +31,7 @@ from verso_core import manifest, questions, registry
 from verso_core.questions import Paragraph
 from verso_training.heads import reading, recipe, start
 from verso_training.heads.shipping import Provenance
+from verso_training.heads.workplace import Workplace
 
 _SMALL = {"epochs": 1e-3, "rate": 1e-12}
 """One step that changes nothing: the head as it is."""
@@ -81,13 +82,15 @@ def main() -> int:
                     }
                 ),
                 paragraphs,
-                Path(out),
-                artifact=artifact,
-                provenance=Provenance(("qa_squad",), "CC BY-SA 4.0", "bench_reader"),
-                run=Path(out) / "run",
-                start=begin,
-                on_progress=lambda _: None,
-                should_stop=lambda: False,
+                Workplace(
+                    artifact=artifact,
+                    out_dir=Path(out),
+                    provenance=Provenance(("qa_squad",), "CC BY-SA 4.0", "bench_reader"),
+                    run=Path(out) / "run",
+                    on_progress=lambda _: None,
+                    should_stop=lambda: False,
+                    start=begin,
+                ),
             )
         found[name] = dict(made.head.metrics) | {"cpu_s": time.process_time() - began}
     columns = ("test_f1", "test_f1_answerable", "test_refused", "test_auroc_answerable", "cpu_s")

@@ -8,7 +8,10 @@ Steps:
 3. the rate rises over the first steps, then falls linearly to zero with the share of the work
    done: of the budget or of the epochs, whichever is further. The budget is processor time, not
    wall time: a busy machine does not shorten the training;
-4. a checkpoint every few minutes, from which a run in the same folder goes on.
+4. after every epoch, where there are held-out examples: their loss. The weights of the epoch where
+   it is lowest are those that stay, and some epochs without a lower one end the training
+   (Prechelt 1998);
+5. a checkpoint every few minutes, from which a run in the same folder goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
@@ -37,6 +42,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a write for which there is no room."""
 _WEIGHTS = "adapter.safetensors"
 _STATE = "state.pt"
+_BEST = "best.safetensors"
 
 
 class Example(Protocol):
@@ -59,6 +65,8 @@ class Budget:
         minutes: Of processor time, at most.
         epochs: Over the main examples, at most.
         warm_share: Of the minutes, for the first phase.
+        patience: Epochs without a lower loss of the held-out examples that end the training; 0
+            looks at none of these.
     """
 
     minutes: float
@@ -71,6 +79,7 @@ class Budget:
     warmup_steps: int = 40
     checkpoint_minutes: float = 5.0
     seed: int = 0
+    patience: int = 0
 
     @classmethod
     def of(cls, settings: ClassifyConfig | AnswerConfig | ScoreConfig, *, seed: int) -> Self:
@@ -82,17 +91,21 @@ class Budget:
             settings.tokens_per_step,
             checkpoint_minutes=settings.checkpoint_minutes,
             seed=seed,
+            patience=settings.patience,
         )
 
 
 @dataclass
 class _Place:
-    """Where a run stands."""
+    """Where a run stands; ``waited`` are epochs without a lower loss of the held-out examples."""
 
     step: int = 0
     spent_s: float = 0.0
     warm: tuple[int, int] = (0, 0)
     main: tuple[int, int] = (0, 0)
+    lowest: float = math.inf
+    waited: int = 0
+    judged: int = 0
 
 
 class AdapterRun(Generic[_E]):
@@ -106,6 +119,7 @@ class AdapterRun(Generic[_E]):
         main: Sequence[_E],
         losses: Callable[[Sequence[_E]], Mapping[str, Tensor]],
         warm: Sequence[_E] = (),
+        held_out: Sequence[_E] = (),
         folder: Path | None = None,
     ) -> None:
         """Prepare a run, from its last checkpoint where ``folder`` holds one.
@@ -116,10 +130,13 @@ class AdapterRun(Generic[_E]):
             main: Examples.
             losses: Of one batch, by name; their mean is minimised.
             warm: Examples of the first phase.
+            held_out: Examples that end the training when it no longer helps.
             folder: For checkpoints; None keeps none.
         """
         self.module, self.budget, self.folder = module, budget, folder
         self._main, self._warm, self._losses = list(main), list(warm), losses
+        self._held_out = list(held_out) if budget.patience else []
+        self._best: dict[str, Tensor] = {}
         self._trained = [p for p in module.parameters() if p.requires_grad]
         self._optimiser = torch.optim.AdamW(
             self._trained, lr=budget.rate, weight_decay=budget.weight_decay
@@ -143,12 +160,22 @@ class AdapterRun(Generic[_E]):
             found = self._step(batch, share)
             self._place.spent_s = time.process_time() - began_s
             if self._place.step % 10 == 0:
-                on_progress(Progress(min(share, 1.0), found | {"step": float(self._place.step)}))
+                on_progress(Progress(min(share, 1.0), found | self._standing()))
             if self._place.spent_s - saved_s > self.budget.checkpoint_minutes * 60:
                 self.save()
                 saved_s = self._place.spent_s
+        if self._place.judged < self._place.step:  # the budget ended it amid an epoch
+            self._judge()
         self.save()
+        if self._best:
+            lora.restore(self.module, self._best)
         self.module.eval()
+
+    def _standing(self) -> dict[str, float]:
+        told = {"step": float(self._place.step)}
+        if math.isfinite(self._place.lowest):
+            told["validation_loss"] = self._place.lowest
+        return told
 
     def save(self) -> None:
         """Write the module's own weights, the optimiser and the place, each file whole.
@@ -164,16 +191,12 @@ class AdapterRun(Generic[_E]):
             "place": json.dumps(asdict(self._place)),
         }
         torch.save(state, held)
-        try:
+        with _room():
             self.folder.mkdir(parents=True, exist_ok=True)
             # Killed between the two, a run goes on with weights that are some steps ahead of
             # their place: those steps are done again, and nothing is lost.
             _write(self.folder / _WEIGHTS, save(lora.state(self.module)))
             _write(self.folder / _STATE, held.getvalue())
-        except OSError as exc:
-            if exc.errno in NO_ROOM:
-                raise DiskFull(f"no room for a checkpoint: {exc.strerror}") from exc
-            raise
 
     def _restore(self, folder: Path) -> None:
         lora.restore(self.module, load_file(folder / _WEIGHTS))
@@ -182,6 +205,37 @@ class AdapterRun(Generic[_E]):
         place = json.loads(state["place"])
         place |= {"warm": tuple(place["warm"]), "main": tuple(place["main"])}
         self._place = _Place(**place)
+        if (folder / _BEST).exists():
+            self._best = load_file(folder / _BEST)
+
+    def _judge(self) -> None:
+        """Measure the held-out examples, and keep the weights that do best on them."""
+        if not self._held_out:
+            return
+        place = self._place
+        loss = self._held_out_loss()
+        place.judged, place.waited = place.step, place.waited + 1
+        if loss < place.lowest:
+            place.lowest, place.waited = loss, 0
+            self._best = {name: held.clone() for name, held in lora.state(self.module).items()}
+            if self.folder is not None:
+                with _room():
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    _write(self.folder / _BEST, save(self._best))
+
+    @torch.no_grad()
+    def _held_out_loss(self) -> float:
+        self.module.eval()
+        total = 0.0
+        for chosen in _plan(self._held_out, self.budget, epoch=0):
+            found = self._losses([self._held_out[i] for i in chosen])
+            total += len(chosen) * float(torch.stack(list(found.values())).mean())
+        self.module.train()
+        return total / len(self._held_out)
+
+    def _over(self) -> bool:
+        """Tell whether more epochs do not help."""
+        return bool(self._held_out) and self._place.waited >= self.budget.patience
 
     def _batches(self) -> Iterator[tuple[list[_E], float]]:
         """Batches with the share of the work that is done before each."""
@@ -195,7 +249,7 @@ class AdapterRun(Generic[_E]):
                     break
             else:
                 place.warm = (place.warm[0] + 1, 0)
-        while True:
+        while not self._over():
             planned = _plan(self._main, budget, epoch=place.main[0])
             for number in range(place.main[1], len(planned)):
                 batch = [self._main[i] for i in planned[number]]
@@ -206,6 +260,7 @@ class AdapterRun(Generic[_E]):
                 place.main = (place.main[0], number + 1)
                 yield batch, share
             place.main = (place.main[0] + 1, 0)
+            self._judge()
             if place.main[0] >= budget.epochs:
                 return
 
@@ -250,6 +305,17 @@ def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[lis
         batches[-1].append(index)
     rng.shuffle(batches)
     return batches
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Say ``DiskFull`` where there is no room for what is written."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in NO_ROOM:
+            raise DiskFull(f"no room for a checkpoint: {exc.strerror}") from exc
+        raise
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -10,37 +10,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Calibration
 from verso_core.questions import Paragraph
-from verso_training.heads import (
-    backbone,
-    cards,
-    fitting,
-    graph,
-    marking,
-    questions,
-    reader,
-    shipping,
-    squad,
-)
+from verso_training.heads import cards, graph, marking, questions, reader, squad
 from verso_training.heads.backbone import Backbone
+from verso_training.heads.fitting import Budget
 from verso_training.heads.marking import Marks
 from verso_training.heads.modules import SpanReader
 from verso_training.heads.questions import Parts
 from verso_training.heads.reader import Answer
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import RowSplit
-from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.shipping import Trained
 from verso_training.heads.squad import Question, Window
 from verso_training.heads.start import Start, shaped
 from verso_training.heads.training import HeadReport
-from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+from verso_training.heads.workplace import Workplace
 
 _TRAINED = 0.85
 """Share of the work that is training; the rest is reading what is measured."""
@@ -66,41 +58,26 @@ class Figures:
 
 
 def train_reader(
-    recipe: HeadRecipe,
-    paragraphs: Sequence[Paragraph],
-    out_dir: Path,
-    *,
-    artifact: Path,
-    provenance: Provenance,
-    run: Path,
-    start: Start | None,
-    on_progress: OnProgress,
-    should_stop: ShouldStop,
+    recipe: HeadRecipe, paragraphs: Sequence[Paragraph], place: Workplace
 ) -> HeadReport:
     """Train, set the threshold, measure and write one reader.
 
     Args:
         recipe: Its ``answer`` settings count.
         paragraphs: With their questions.
-        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
-        artifact: Whose encoder the head reads.
-        provenance: Names and licence of the data; the hash of the questions is filled in.
-        run: Folder for checkpoints; one that is there is gone on from.
-        start: A head to go on from, None to begin afresh.
-        on_progress: Called several times a second at most.
-        should_stop: Asked between steps.
+        place: Where.
 
     Raises:
         RecipeInvalid: windows longer than the encoder reads.
         TrainingDataInvalid: questions that cannot be trained on.
         QuestionTooLong: one leaves no room for its context.
         HeadInvalid: what was written does not do what was trained, or ``start`` is no such head.
-        Cancelled: ``should_stop`` said so.
+        Cancelled: ``place.should_stop`` said so.
         DiskFull: no room for a checkpoint or the new folder.
     """
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    config = shaped(recipe.answer, start)
+    config = shaped(recipe.answer, place.start)
     recipe = dataclasses.replace(recipe, answer=config)
     parts = questions.parts(
         paragraphs,
@@ -109,55 +86,50 @@ def train_reader(
         made_up=config.made_up,
         seed=recipe.seed,
     )
-    base = backbone.load(artifact)
-    base.check_window(config.max_tokens)
+    base = place.encoder(window=config.max_tokens)
     shown = _shown(parts, base, config)
-    module = reader.Reader(base, config)
-    only = module.only(config.layers)
-    if start is not None:
-        start.restore(only)
-    fitting.AdapterRun(
-        module,
-        fitting.Budget.of(config, seed=recipe.seed),
-        main=shown[RowSplit.TRAIN],
-        losses=module.losses,
-        folder=run,
-    ).train(
-        on_progress=lambda p: on_progress(
-            Progress(_TRAINED * p.share, {"loss": p.metrics[f"loss/{config.layers}"]})
-        ),
-        should_stop=should_stop,
-    )
+    only = _trained(recipe, base, shown, place)
     figures = measured(
-        only.eval(),
+        only,
         base,
         config,
         validation=parts.of[RowSplit.VALIDATION],
         test=parts.of[RowSplit.TEST],
     )
+    counts = {str(part): len(parts.of[part]) for part in RowSplit}
     trained = Trained(
         recipe=recipe,
         module=only,
         outputs=("start", "end"),
-        samples=graph.golden_pairs(
-            (window.ids, window.context_from) for part in shown.values() for window in part
-        ),
-        provenance=dataclasses.replace(provenance, data_sha256=parts.digest()),
-        card=_card(figures, parts, shown=shown, start=start),
+        samples=_samples(shown),
+        provenance=place.of(parts.digest()),
+        card=_card(figures, parts, shown=shown, start=place.start),
         calibration=Calibration(null_threshold=figures.threshold),
         metrics=_metrics(figures, parts),
         sources=base.sources,
         max_tokens=config.max_tokens,
         stride=config.stride,
     )
-    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
-    on_progress(Progress(1.0, dict(trained.metrics)))
-    return HeadReport(
-        folder,
-        heads.load(folder).head,
-        {str(part): len(parts.of[part]) for part in RowSplit},
-        contradicted=parts.contradicted,
-    )
+    return place.published(trained, counts, contradicted=parts.contradicted)
+
+
+def _trained(
+    recipe: HeadRecipe, base: Backbone, shown: Mapping[RowSplit, list[Window]], place: Workplace
+) -> SpanReader:
+    config = recipe.answer
+    module = reader.Reader(base, config)
+    only = module.only(config.layers)
+    if place.start is not None:
+        place.start.restore(only)
+    budget = Budget.of(config, seed=recipe.seed)
+    told = str(config.layers)
+    place.train(module, budget, shown, losses=module.losses, told=told, share=_TRAINED)
+    return only.eval()
+
+
+def _samples(shown: Mapping[RowSplit, list[Window]]) -> list[dict[str, NDArray[np.generic]]]:
+    windows = (window for part in shown.values() for window in part)
+    return graph.golden_pairs((window.ids, window.context_from) for window in windows)
 
 
 def measured(

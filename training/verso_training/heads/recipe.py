@@ -45,7 +45,8 @@ class ClassifyConfig:
         hidden: Width of a hidden layer; 0 for one linear layer. Vectors only.
         l2: Penalties tried; validation decides. Vectors only.
         iterations: Of L-BFGS, for each penalty. Vectors only.
-        patience: Rounds of ten iterations without a better validation loss. Vectors only.
+        patience: Rounds of ten iterations (vectors) or epochs (tokens) without a better
+            validation loss.
         epochs: Over the rows. Tokens only.
         minutes: Of processor time at most. Tokens only.
         max_tokens: Of a text; a longer one is read by its beginning. Tokens only.
@@ -87,6 +88,8 @@ class AnswerConfig:
         stride: Tokens that two windows share.
         made_up: Questions without an answer that are made of questions with one, by giving them
             another paragraph; a share of those with one.
+        patience: Epochs without a better validation loss that end the training; 0: none do, and
+            the last weights stay.
     """
 
     layers: SpanLayers = SpanLayers.GELU_4_SKIP
@@ -103,6 +106,7 @@ class AnswerConfig:
     stride: int = 96
     made_up: float = 0.3
     checkpoint_minutes: float = 1.0
+    patience: int = 2
 
     def __post_init__(self) -> None:
         _check_steps(self)
@@ -115,6 +119,8 @@ def _check_steps(config: ClassifyConfig | AnswerConfig | ScoreConfig) -> None:
     for name in ("epochs", "minutes", "rate", "rank", "alpha"):
         if not 0 < getattr(config, name) < math.inf:
             raise RecipeInvalid(f"{name}: expected a number > 0, got {getattr(config, name)}")
+    if config.patience < 0:
+        raise RecipeInvalid(f"patience: expected a number >= 0, got {config.patience}")
     if not 0 <= config.dropout < 1:
         raise RecipeInvalid(f"dropout: expected a number in [0, 1), got {config.dropout}")
     if not config.tokens_per_step >= config.max_tokens >= _FEWEST_TOKENS:
@@ -127,7 +133,12 @@ def _check_steps(config: ClassifyConfig | AnswerConfig | ScoreConfig) -> None:
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class ScoreConfig:
-    """A scorer of pairs read together; ``start`` names a head to go on from, in the service."""
+    """A scorer of pairs read together.
+
+    Attributes:
+        start: Name of a head to go on from, in the service.
+        patience: As in :class:`AnswerConfig`.
+    """
 
     start: str = ""
     epochs: int = 4
@@ -139,6 +150,7 @@ class ScoreConfig:
     tokens_per_step: int = 2048
     max_tokens: int = 128
     checkpoint_minutes: float = 1.0
+    patience: int = 2
 
     def __post_init__(self) -> None:
         _check_steps(self)

@@ -11,87 +11,60 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
 from verso_core.training import Scored, check_pairs
-from verso_training.heads import backbone, cards, fitting, graph, lora, pairs, selective, shipping
+from verso_training.heads import cards, graph, lora, pairs, selective
+from verso_training.heads.fitting import Budget
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.pairs import Pair, PairTokens
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import RowSplit, portions
-from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.shipping import Trained
 from verso_training.heads.start import Start, shaped
 from verso_training.heads.training import HeadReport
-from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+from verso_training.heads.workplace import Workplace
 
 _FIT = 0.5
 """A score from here on says that two texts fit."""
 
 
-def train_scorer(
-    recipe: HeadRecipe,
-    scored: Sequence[Scored],
-    out_dir: Path,
-    *,
-    artifact: Path,
-    provenance: Provenance,
-    run: Path,
-    start: Start | None,
-    on_progress: OnProgress,
-    should_stop: ShouldStop,
-) -> HeadReport:
+def train_scorer(recipe: HeadRecipe, scored: Sequence[Scored], place: Workplace) -> HeadReport:
     """Train, measure and write one scorer of pairs that are read together.
 
     Args:
         recipe: Its ``score`` settings count.
         scored: Pairs as :func:`verso_core.training.check_pairs` lets them pass.
-        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
-        artifact: Whose encoder the head reads.
-        provenance: Names and licence of the data; the hash of the pairs is filled in.
-        run: Folder for checkpoints; one that is there is gone on from.
-        start: A head to go on from, None to begin afresh.
-        on_progress: Called several times a second at most.
-        should_stop: Asked between steps.
+        place: Where.
 
     Raises:
         RecipeInvalid: windows longer than the encoder reads.
         TrainingDataInvalid: pairs that cannot be trained on.
         HeadInvalid: what was written does not do what was trained, or ``start`` is no such head.
-        Cancelled: ``should_stop`` said so.
+        Cancelled: ``place.should_stop`` said so.
         DiskFull: no room for a checkpoint or the new folder.
     """
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    config = shaped(recipe.score, start)
+    config = shaped(recipe.score, place.start)
     recipe = dataclasses.replace(recipe, score=config)
     kept, contradicted = _distinct(scored)
     parts = _parts(kept, recipe)
-    base = backbone.load(artifact)
-    base.check_window(config.max_tokens)
+    base = place.encoder(window=config.max_tokens)
     module = CrossEncoder(
         lora.adapt(base, rank=config.rank, alpha=config.alpha), dropout=config.dropout
     )
-    if start is not None:
-        start.restore(module)
+    if place.start is not None:
+        place.start.restore(module)
     tokens = {
         part: pairs.tokenised(rows, base.tokenizer, max_tokens=config.max_tokens)
         for part, rows in parts.items()
     }
-    fitting.AdapterRun(
-        module,
-        fitting.Budget.of(config, seed=recipe.seed),
-        main=tokens[RowSplit.TRAIN],
-        losses=pairs.losses(module),
-        folder=run,
-    ).train(
-        on_progress=lambda p: on_progress(Progress(p.share, {"loss": p.metrics["loss/score"]})),
-        should_stop=should_stop,
-    )
+    budget = Budget.of(config, seed=recipe.seed)
+    place.train(module, budget, tokens, losses=pairs.losses(module), told="score")
     figures = {
         f"{part}_{name}": value
         for part in (RowSplit.VALIDATION, RowSplit.TEST)
@@ -105,15 +78,13 @@ def train_scorer(
         samples=graph.golden_pairs(
             (pair.ids, pair.second) for part in reversed(RowSplit) for pair in tokens[part]
         ),
-        provenance=dataclasses.replace(provenance, data_sha256=_digest(parts)),
-        card=cards.scorer(figures, notes=_notes(counts, start, contradicted=contradicted)),
+        provenance=place.of(_digest(parts)),
+        card=cards.scorer(figures, notes=_notes(counts, place.start, contradicted=contradicted)),
         metrics=figures | {"test_pairs": float(counts["test"])},
         sources=base.sources,
         max_tokens=config.max_tokens,
     )
-    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
-    on_progress(Progress(1.0, dict(trained.metrics)))
-    return HeadReport(folder, heads.load(folder).head, counts, contradicted=contradicted)
+    return place.published(trained, counts, contradicted=contradicted)
 
 
 def _distinct(scored: Sequence[Scored]) -> tuple[list[Scored], int]:

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from verso_training.heads.start import Start
     from verso_training.heads.training import HeadReport
     from verso_training.heads.vectors import Progress
+    from verso_training.heads.workplace import Workplace
 
 RUN_NAME = "run"
 """Checkpoints of a training of an adapter, in the job's folder."""
@@ -118,18 +120,19 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
     from verso_training.heads.training import train_head
 
     telemetry.adopt("torch")
-    recipe, out = _recipe(request), Path(request["models"]) / registry.HEADS
-    options: dict[str, Any] = {
-        "artifact": Path(request["artifact"]),
-        "provenance": _provenance(params),
-        "on_progress": _tell,
-        "should_stop": lambda: False,  # the process is ended instead
-    }
+    recipe, place = _recipe(request), _place(request, folder)
     if recipe.reads is Reads.TOKENS:
-        run = folder / RUN_NAME
-        report = train_token_classifier(recipe, rows, out, run=run, **options)
+        report = train_token_classifier(recipe, rows, place)
     else:
-        report = train_head(recipe, rows, out, **options)
+        report = train_head(
+            recipe,
+            rows,
+            place.out_dir,
+            artifact=place.artifact,
+            provenance=place.provenance,
+            on_progress=place.on_progress,
+            should_stop=place.should_stop,
+        )
     if known is not None:
         _expect_labels(known, set(report.head.labels), name)
     return report
@@ -144,18 +147,23 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     telemetry.adopt("torch")
     recipe = _recipe(request)
     begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
-    options: dict[str, Any] = {
-        "artifact": Path(request["artifact"]),
-        "provenance": _provenance(request["params"]),
-        "run": folder / RUN_NAME,
-        "start": _start(request, begin, task),
-        "on_progress": _tell,
-        "should_stop": lambda: False,
-    }
-    out = Path(request["models"]) / registry.HEADS
+    place = replace(_place(request, folder), start=_start(request, begin, task))
     if task is Task.ANSWER:
-        return train_reader(recipe, questions.unpack(data), out, **options)
-    return train_scorer(recipe, unpack_pairs(data), out, **options)
+        return train_reader(recipe, questions.unpack(data), place)
+    return train_scorer(recipe, unpack_pairs(data), place)
+
+
+def _place(request: Mapping[str, Any], folder: Path) -> Workplace:
+    from verso_training.heads.workplace import Workplace
+
+    return Workplace(
+        artifact=Path(request["artifact"]),
+        out_dir=Path(request["models"]) / registry.HEADS,
+        provenance=_provenance(request["params"]),
+        run=folder / RUN_NAME,
+        on_progress=_tell,
+        should_stop=lambda: False,  # the process is ended instead
+    )
 
 
 def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
