@@ -138,6 +138,27 @@ def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> 
     assert first[0].heads[0].label == first[1].heads[0].label
 
 
+def test_a_head_that_reads_tokens_is_trained_on_texts_rebuilt_from_a_collection(
+    verso: Client, collection: str
+) -> None:
+    assert not verso.ingest(labelled(80), collection=collection).failed
+    settings = {"epochs": 20, "rate": 4e-3, "rank": 8, "dropout": 0.0, "tokens_per_step": 400}
+    recipe = {"reads": "tokens", "classify": settings | {"max_tokens": 48, "patience": 2}}
+    training = Training("words", collection=collection, label_key="kind", recipe=recipe)
+    job = verso.wait(verso.train(training).id)
+    assert job.status is Status.SUCCEEDED, job.error
+    [result] = verso.results(job.id)
+    rows, history = result["rows"], result["history"]
+    assert isinstance(rows, dict)
+    assert isinstance(history, list)
+    assert sum(rows.values()) == 80
+    assert any("validation_loss" in row.get("metrics", {}) for row in history)
+    verso.promote("words")
+    ids = [f"{kind}/{n}" for n, kind in ((40, "disk"), (41, "login"))]
+    found = verso.classify("words", ids=ids, collection=collection)
+    assert [one.heads[0].label for one in found] == ["disk", "login"]
+
+
 def test_a_head_is_trained_on_questions_promoted_and_asked(verso: Client, collection: str) -> None:
     """A file as SQuAD is goes in; answers out of new logs come out, and "no answer" where so."""
     recipe = {"answer": made_up.SETTINGS}

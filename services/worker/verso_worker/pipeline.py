@@ -81,8 +81,8 @@ class Pipeline:
         self._vectors = vectors
         self._documents = documents
         self._releases = releases
-        self._labelled = Labelled(vectors, documents)
         self._reader = Reader(models, vectors, documents)
+        self._labelled = Labelled(vectors, documents, self._reader)
         reads = replace(self._reader, hot=hot)
         self._collections = Collections(models, vectors, documents, buckets)
         self._clusters = Clusters(vectors, documents, reads)

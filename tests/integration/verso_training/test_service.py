@@ -333,5 +333,5 @@ def test_a_classifier_of_tokens_is_trained_on_texts_and_on_nothing_else(bench: B
         "dim": 384,
     }
     (folder / "rows.json").write_text(json.dumps(about))
-    with pytest.raises(RecipeInvalid, match="a collection gives vectors"):
+    with pytest.raises(RecipeInvalid, match="got vectors"):
         training_job.train(folder)

@@ -3,7 +3,7 @@
 What a job needs lies in a folder of its own, ``training/JOB`` in the data folder, until it ends:
 
     request.json   what was asked for
-    rows.jsonl     labelled texts, questions or pairs, or
+    rows.jsonl     labelled texts (of a collection: rebuilt), questions or pairs, or
     rows.json      labels, documents and the dimension, with
     rows.f32       the vectors
     run/           checkpoints, of a training by steps
@@ -37,7 +37,7 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
-from verso_core.heads import Portion
+from verso_core.heads import Portion, Reads
 from verso_core.jobs import Queue, Result, Slice, read_slice
 from verso_core.ledger import Commit, Lease, Ledger
 from verso_core.manifest import MANIFEST_NAME, Manifest
@@ -197,11 +197,12 @@ class Trainer:
         if item.blob is not None:
             _write(folder / "rows.jsonl", item.blob)
             return
-        if (folder / "rows.json").exists():
+        if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
         collection = self._ledger.collection(str(source["collection"]))
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
-        if collection.space != space:
+        texts = work.params["recipe"].get("reads") == Reads.TOKENS
+        if collection.space != space and not texts:
             raise SpaceMismatch(
                 f"expected a collection of space {space}, got {collection.name} of "
                 f"{collection.space}"
@@ -212,6 +213,7 @@ class Trainer:
             collection,
             label_key=str(source["label_key"]),
             chunk=_chunk(work.params["recipe"]),
+            texts=texts,
             limit=int(source["limit"]),
             job_id=lease.job_id,
             stopped=stopped,
@@ -221,7 +223,10 @@ class Trainer:
                 f"expected records of {collection.name} with {source['label_key']!r} in their "
                 "metadata, got none"
             )
-        _write(folder / "rows.f32", bytes(found.vectors))
+        if texts:
+            _write(folder / "rows.jsonl", bytes(found.data))
+            return
+        _write(folder / "rows.f32", bytes(found.data))
         about = {"labels": found.labels, "documents": found.documents, "dim": collection.dim}
         _write(folder / "rows.json", json.dumps(about).encode())
 

@@ -1,7 +1,8 @@
 """Fetch a collection's labelled records: jobs of kind ``rows``, done by the workers.
 
 The worker owns the stores, so the trainer asks it as everybody does, through the ledger. What comes
-back are the vectors as stored, which is what a classifier will read; nothing is decoded.
+back are the vectors as stored, which is what a classifier will read, and nothing is decoded; for a
+classifier that reads tokens it is the documents' texts, rebuilt.
 """
 
 from __future__ import annotations
@@ -42,11 +43,16 @@ class Book(Protocol):
 
 @dataclass(slots=True)
 class Harvest:
-    """Rows: whose they are, labels, vectors of shape (rows, dim), float32, little endian."""
+    """Rows: whose they are, labels, and what the workers gave of them.
+
+    Attributes:
+        data: Vectors of shape (rows, dim), float32, little endian; or texts and labels as
+            :func:`verso_core.training.pack_rows` writes them.
+    """
 
     documents: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    vectors: bytearray = field(default_factory=bytearray)
+    data: bytearray = field(default_factory=bytearray)
 
 
 def fetch(
@@ -55,6 +61,7 @@ def fetch(
     *,
     label_key: str,
     chunk: Portion | None,
+    texts: bool,
     limit: int,
     job_id: str,
     stopped: Callable[[], bool],
@@ -63,6 +70,7 @@ def fetch(
 
     Args:
         chunk: which chunks of a document are its rows; None for all.
+        texts: a document is one row, its text.
         job_id: of the train job; whoever asks again for it finds the same answer.
 
     Raises:
@@ -75,7 +83,12 @@ def fetch(
         Item({"first": first, "count": min(step, collection.buckets - first), "most": most})
         for first in range(0, collection.buckets, step)
     ]
-    params = {"collection": collection.name, "label_key": label_key, "chunk": chunk}
+    params = {
+        "collection": collection.name,
+        "label_key": label_key,
+        "chunk": chunk,
+        "texts": texts,
+    }
     slices = list(cut(Kind.ROWS, params, items, max_items=1))
     accepted = ledger.accept(
         NewJob(
@@ -90,7 +103,6 @@ def fetch(
     )
     _await(ledger, accepted.job_id, stopped)
     harvest = Harvest()
-    row_bytes = 4 * collection.dim
     for number in range(len(slices)):
         frame = ledger.result(accepted.job_id, number)
         result = Result.unpack(frame or b"")
@@ -98,7 +110,11 @@ def fetch(
         wanted = limit - len(harvest.labels)
         harvest.documents += item["ids"][:wanted]
         harvest.labels += item["labels"][:wanted]
-        harvest.vectors += result.blobs[item["blob"]][: wanted * row_bytes]
+        blob = result.blobs[item["blob"]]
+        if texts:
+            harvest.data += b"".join(blob.splitlines(keepends=True)[:wanted])
+        else:
+            harvest.data += blob[: wanted * 4 * collection.dim]
     return harvest
 
 
