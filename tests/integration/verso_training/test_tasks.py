@@ -1,6 +1,7 @@
 """All studies from a small data folder to the page, on the artifact for tests."""
 
 import csv
+import itertools
 import json
 import lzma
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from verso_training.__main__ import main
+from verso_training.quality import sets as labelled
 from verso_training.tasks import missed, page, studies
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -64,6 +66,9 @@ def data(tmp_path: Path) -> Path:
     clinc |= {f"oos_{name}": other for name in ("train", "val", "test")}
     lines(root / "intent_clinc150" / "data_full.json.xz", [json.dumps(clinc)])
     bank = [f"{text},{label}" for text, label in meant]
+    failures = [json.dumps({"text": text, "label": label}) for text, label in meant[:4]]
+    for name, part in itertools.product(labelled.LOG_SETS, ("train", "dev", "test")):
+        lines(root / name / f"{part}.jsonl.xz", failures)
     for name in ("train.csv.xz", "test.csv"):
         lines(root / "intent_banking77" / name, ["text,category", *bank])
     return root
@@ -79,7 +84,7 @@ def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Pat
     assert kept.keys() == studies.STUDIES.keys()
     first = told.read_text(encoding="utf-8")
     assert first.startswith(f"# Page\n\n{page.TITLE}\n")
-    assert first.count("\n### ") == 5
+    assert first.count("\n### ") == 6
     assert first.count(f"\n{missed.TITLE}\n") == 1
     assert main(["tasks", *options, "--out", str(told)]) == 0
     again = {

@@ -1,51 +1,76 @@
-"""Intents by an adapter beside the head on stored vectors: CLINC150 and BANKING77.
+"""Intents by adapters beside heads on stored vectors: CLINC150 and BANKING77.
 
-Both give probabilities; the third classifier takes their geometric mean. Scope is told by the
-energy, Mahalanobis and neighbour signals of both (``heads.signals``) and by sums of two of them,
-each in units of its deviation on validation rows in scope. Which layers the vector head has, and
-which of these signals counts, validation decides; test rows are looked at once.
+Each gives probabilities, and what tells scope (``scope``). A study holds what one adapter gives, by
+seed, share of the training rows and depth; the first of a set holds the heads on vectors too. What
+they say together is told by ``intent_means``.
 """
 
 from __future__ import annotations
 
-import itertools
+import random
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verso_core.heads import SignalName
-from verso_training.heads import backbone, lora, selective, sequences, signals, vectors
+from verso_training.heads import backbone, lora, sequences, vectors
+from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
 from verso_training.heads.rows import RowSplit
+from verso_training.heads.sequences import TextTokens
 from verso_training.heads.vectors import Part
 from verso_training.quality import sets
 from verso_training.quality.classification import Bench
 from verso_training.quality.sets import LabelledSet
-from verso_training.tasks import steps
+from verso_training.tasks import distillation, scope, steps
 from verso_training.tasks.outcome import Outcome
+from verso_training.tasks.scope import Floats, Given
 from verso_training.tasks.steps import Spent, Task
 
 _EPOCHS = {"intent_clinc150": 3, "intent_banking77": 4}
 SEEDS = (0, 1, 2)
+SHARES = (0.25, 0.5)
+"""Of the training rows, beside all of them."""
 SETS = {"intent_clinc150": sets.clinc, "intent_banking77": sets.banking}
-_USED = (SignalName.SOFTMAX, SignalName.ENERGY, SignalName.MAHALANOBIS, SignalName.KNN)
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a classifier gives for the rows of each split.
+class Adapter:
+    """One training of an adapter.
 
     Attributes:
-        logits: Shape: (N, C).
-        features: Shape: (N, F).
+        name: Of the set.
+        seed: For the order of rows and for weights that start anew.
+        share: Of the training rows, the first in an order that is shuffled once.
+        half: On every second layer of the encoder.
     """
 
-    logits: dict[RowSplit, Floats]
-    features: dict[RowSplit, Floats]
+    name: str
+    seed: int = 0
+    share: float = 1.0
+    half: bool = False
+
+    @property
+    def study(self) -> str:
+        """Its name: what differs from the usual stands behind it."""
+        odd = (
+            f"seed-{self.seed}" if self.seed else "",
+            f"rows-{self.share:.0%}".removesuffix("%") if self.share < 1.0 else "",
+            "half" if self.half else "",
+        )
+        return "-".join([self.name, *filter(None, odd)])
+
+
+CLINC = Adapter("intent_clinc150")
+HALF = replace(CLINC, half=True)
+MORE = (
+    *(replace(CLINC, seed=seed) for seed in SEEDS[1:]),
+    *(replace(CLINC, share=share) for share in SHARES),
+    HALF,
+)
+"""Adapters of CLINC150 beside the first."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +106,9 @@ def from_vectors(bench: Bench, name: str) -> Outcome:
     labels = Labels.of(group)
     figures: dict[str, float] = {}
     for seed in SEEDS:
-        given = _vector_head(bench, group, labels, seed=seed)
-        figures |= _vector_figures(given, labels, seed=seed)
+        figures |= _accuracies(
+            _vector_head(bench, group, labels, seed=seed), labels, f"vector_{seed}"
+        )
     return Outcome(f"frozen-{name}", figures, {})
 
 
@@ -90,60 +116,76 @@ def run(bench: Bench, name: str) -> Outcome:
     """Train both classifiers on a set and measure them, together too."""
     group = SETS[name](bench.data)
     labels = Labels.of(group)
-    adapted, spent = _adapter(bench, group, labels)
-    heads = [_vector_head(bench, group, labels, seed=seed) for seed in SEEDS]
-    given = {"adapter": adapted, "vector": heads[0]}
+    adapted, spent = _adapter(bench, group, labels, one=Adapter(name))
+    heads = {f"vector_{seed}": _vector_head(bench, group, labels, seed=seed) for seed in SEEDS}
     both = {
-        split: _log_softmax(logits) + _log_softmax(heads[0].logits[split])
+        split: scope.log_softmax(logits) + scope.log_softmax(heads["vector_0"].logits[split])
         for split, logits in adapted.logits.items()
     }
-    held_out, test = RowSplit.VALIDATION, RowSplit.TEST
-    figures = {
-        "accuracy_adapter": accuracy(adapted.logits[test], labels, test),
-        "accuracy_both": accuracy(both[test], labels, test),
-        "validation_adapter": accuracy(adapted.logits[held_out], labels, held_out),
-        "validation_both": accuracy(both[held_out], labels, held_out),
-    }
-    for seed, head in zip(SEEDS, heads, strict=True):
-        figures |= _vector_figures(head, labels, seed=seed)
-    if labels.outside is not None:
-        figures |= _scope(given, labels)
-    arrays: dict[str, NDArray[np.generic]] = {
-        f"{kind}_{split}": logits
-        for kind, part in given.items()
-        for split, logits in part.logits.items()
-    }
-    arrays |= {f"gold_{split}": labels.targets[split] for split in RowSplit}
+    figures = _accuracies(Given(both, {}), labels, "both")
+    arrays = _known(labels)
+    for reader, given in {"adapter": adapted, **heads}.items():
+        figures |= _accuracies(given, labels, reader)
+        arrays |= _told(given, labels, reader)
     return Outcome(name, figures, arrays, {"adapter": spent})
 
 
-def _vector_figures(given: Given, labels: Labels, *, seed: int) -> dict[str, float]:
+def alone(bench: Bench, one: Adapter) -> Outcome:
+    """Train and measure one adapter."""
+    group = SETS[one.name](bench.data)
+    labels = Labels.of(group)
+    given, spent = _adapter(bench, group, labels, one=one)
+    arrays = _known(labels) | _told(given, labels, "adapter")
+    return Outcome(one.study, _accuracies(given, labels, "adapter"), arrays, {"adapter": spent})
+
+
+def _accuracies(given: Given, labels: Labels, reader: str) -> dict[str, float]:
     parts = {"accuracy": RowSplit.TEST, "validation": RowSplit.VALIDATION}
     return {
-        f"{name}_vector_{seed}": accuracy(given.logits[split], labels, split)
+        f"{name}_{reader}": accuracy(given.logits[split], labels, split)
         for name, split in parts.items()
     }
 
 
-def _adapter(bench: Bench, group: LabelledSet, labels: Labels) -> tuple[Given, Spent]:
-    base = backbone.load(bench.artifact)
-    torch.manual_seed(0)
-    module = SequenceClassifier(lora.adapt(base, rank=16, alpha=32.0), classes=len(labels.names))
-    rows = {
-        split: sequences.tokenised(
-            [(str(row.text), int(target)) for row, target in
-             zip(group.of(split), labels.targets[split], strict=True)],
-            base.tokenizer,
-            max_tokens=128,
+def _known(labels: Labels) -> dict[str, NDArray[np.generic]]:
+    """What is known of the rows that are not trained on."""
+    arrays: dict[str, NDArray[np.generic]] = {"labels": np.array(labels.names)}
+    for split in scope.MEASURED:
+        arrays |= {f"gold_{split}": labels.targets[split], f"inside_{split}": labels.inside(split)}
+    return arrays
+
+
+def _told(given: Given, labels: Labels, reader: str) -> dict[str, NDArray[np.generic]]:
+    """What a reader gives for the rows that are not trained on: probabilities, signals of scope."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        f"{reader}_{split}": scope.log_softmax(given.logits[split]) for split in scope.MEASURED
+    }
+    if labels.outside is not None:
+        told = scope.measured(
+            given, labels.targets[RowSplit.TRAIN], classes=len(labels.names), outside=labels.outside
         )
-        for split in RowSplit
-    }  # fmt: skip
+        arrays |= {f"{reader}:{key}": values for key, values in told.items()}
+    return arrays
+
+
+def _adapter(
+    bench: Bench, group: LabelledSet, labels: Labels, *, one: Adapter
+) -> tuple[Given, Spent]:
+    base = backbone.load(bench.artifact)
+    if one.half:
+        distillation.halved(base.bert).requires_grad_(requires_grad=False)
+    torch.manual_seed(one.seed)
+    module = SequenceClassifier(lora.adapt(base, rank=16, alpha=32.0), classes=len(labels.names))
+    rows = _tokenised(base, group, labels)
+    train = rows[RowSplit.TRAIN]
+    shuffled = random.Random(0).sample(train, round(one.share * len(train)))
+    shown = train if one.share == 1.0 else shuffled
     losses = sequences.losses(module, torch.ones(len(labels.names)))
     task = Task(
-        group.name, module, rows[RowSplit.TRAIN], losses, len(labels.names), _EPOCHS[group.name],
+        group.name, module, shown, losses, len(labels.names), _EPOCHS[group.name],
         tokens_per_step=768,
     )  # fmt: skip
-    spent = steps.train(steps.one_task(task), rates=steps.LORA, seed=0, title=group.name)
+    spent = steps.train(steps.one_task(task), rates=steps.LORA, seed=one.seed, title=one.study)
     # Features of training rows are what the signals of scope are fitted on.
     read = [s for s in RowSplit if s is not RowSplit.TRAIN or labels.outside is not None]
     found = {split: sequences.outputs(module, rows[split]) for split in read}
@@ -151,6 +193,22 @@ def _adapter(bench: Bench, group: LabelledSet, labels: Labels) -> tuple[Given, S
         Given({s: f[0] for s, f in found.items()}, {s: f[1] for s, f in found.items()}),
         spent,
     )
+
+
+def _tokenised(
+    base: Backbone, group: LabelledSet, labels: Labels
+) -> dict[RowSplit, list[TextTokens]]:
+    return {
+        split: sequences.tokenised(
+            [
+                (str(row.text), int(target))
+                for row, target in zip(group.of(split), labels.targets[split], strict=True)
+            ],
+            base.tokenizer,
+            max_tokens=128,
+        )
+        for split in RowSplit
+    }
 
 
 def _vector_head(bench: Bench, group: LabelledSet, labels: Labels, *, seed: int) -> Given:
@@ -184,44 +242,3 @@ def accuracy(logits: Floats, labels: Labels, split: RowSplit) -> float:
         logits[:, labels.outside] = -np.inf
     inside = labels.inside(split)
     return 100 * float((logits.argmax(-1) == labels.targets[split])[inside].mean())
-
-
-def _scope(given: dict[str, Given], labels: Labels) -> dict[str, float]:
-    """AUROC and FPR95 of the signal that tells scope best on validation rows, and of all."""
-    found: dict[RowSplit, dict[str, Floats]] = {RowSplit.VALIDATION: {}, RowSplit.TEST: {}}
-    for kind, part in given.items():
-        fitted = signals.fit(
-            part.features[RowSplit.TRAIN],
-            labels.targets[RowSplit.TRAIN],
-            classes=len(labels.names),
-        )
-        for split, signals_of in found.items():
-            logits = np.delete(part.logits[split], labels.outside, axis=-1)  # type: ignore[arg-type]
-            measured = signals.measure(logits, part.features[split], temperature=1.0, fitted=fitted)
-            signals_of |= {f"{kind}_{name}": measured[name] for name in _USED}
-            signals_of[f"{kind}_label"] = -_log_softmax(part.logits[split])[:, labels.outside or 0]
-    held_out, test = found[RowSplit.VALIDATION], found[RowSplit.TEST]
-    seen, kept = labels.inside(RowSplit.VALIDATION), labels.inside(RowSplit.TEST)
-    deviation = {name: float(values[seen].std()) for name, values in held_out.items()}
-    for one, other in itertools.combinations(tuple(held_out), 2):
-        for signals_of in found.values():
-            signals_of[f"{one}+{other}"] = (
-                signals_of[one] / deviation[one] + signals_of[other] / deviation[other]
-            )
-    reached = {name: _auroc(values, seen) for name, values in held_out.items()}
-    chosen = max(reached, key=lambda name: reached[name])
-    figures = {}
-    for name, values in test.items():
-        if "+" not in name or name == chosen:
-            figures[f"auroc/{name}"] = _auroc(values, kept)
-            figures[f"fpr95/{name}"] = 100 * selective.fpr95(values[kept], values[~kept])
-    return figures | {f"chosen/{chosen}": reached[chosen]}
-
-
-def _auroc(values: Floats, inside: NDArray[np.bool_]) -> float:
-    return 100 * selective.auroc(values[inside], values[~inside])
-
-
-def _log_softmax(logits: Floats) -> Floats:
-    shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))  # type: ignore[no-any-return]

@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import mean
 
 from verso_training.quality.tables import figure
-from verso_training.tasks import curves, frozen, page, strategies
+from verso_training.tasks import curves, frozen, intent_tables, page, strategies
 from verso_training.tasks.curves import Curve
 from verso_training.tasks.outcome import Outcome
+from verso_training.tasks.paragraphs import wrapped
 from verso_training.tasks.strategies import Strategy
 
 TITLE = "## Where goals are missed, and why"
@@ -93,8 +94,6 @@ _REASONS = {
     "M6": "**Search.** A distance of a few tenths says nothing on the 52 questions of CACM or the "
     "300 of SciFact. Reranked by the `pairs` head, 75.5 and 60.0 were asked; `verso eval "
     "retrieval --rerank pairs` measures that.",
-    "M7": "**Scope.** What tells scope is chosen on the 100 validation questions that are out of "
-    "it; all single signals stand in the table above.",
     "M8": "**logs_rinstall.** Three of the six labels have two test rows each, and one such row is "
     "worth up to 5.6 points of macro-F1: words alone, right far more often, miss the goal too. The "
     "vector falls behind them because it holds a text's first 256 tokens.",
@@ -117,8 +116,9 @@ def section(found: Found, folder: Path) -> str:
         return ""
     goals = [*_cited(_BEFORE, folder), *_studied(found), *_cited(_AFTER, folder)]
     missed = {goal.name[:2] for goal in goals if goal.short > 0}
-    told = [page.wrapped(text) for number, text in _REASONS.items() if number in missed]
-    parts = [TITLE, _opening(goals), _table(goals), _rows_needed(found), _spread(found), *told]
+    told = [wrapped(text) for number, text in _REASONS.items() if number in missed]
+    parts = [TITLE, _opening(goals), _table(goals), _rows_needed(found), _spread(found)]
+    parts += [intent_tables.causes(found) if "M7" in missed else "", *told]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -147,7 +147,7 @@ def _studied(found: Found) -> Iterator[Goal]:
 
 def _opening(goals: list[Goal]) -> str:
     missed = sum(goal.short > 0 for goal in goals)
-    return page.wrapped(
+    return wrapped(
         f"Of {len(goals)} figures that were asked for, {len(goals) - missed} are reached. A figure "
         "of another page is read from that page's table."
     )
@@ -182,7 +182,7 @@ def _rows_needed(found: Found) -> str:
             rows.append(f"| {titles[name]}, {reader} | {cells} | {curve.slope:+.1f} | {needed} |")
     if not rows:
         return ""
-    head = page.wrapped(
+    head = wrapped(
         "**Rows.** The same recipe on a share of the training rows. A doubling is worth the slope "
         "of a straight line over log2 of the rows; the last column tells by how much the rows "
         "would have to be multiplied, were it to go on as straight. An adapter reads fewer rows "
@@ -208,4 +208,4 @@ def _spread(found: Found) -> str:
             f"{seeds[1]:.1f} with two seeds, 6 layers {whole:.1f}: {whole - mean(seeds):+.1f} for "
             "twice the depth. The paper's encoder has 12 layers of twice the width."
         )
-    return page.wrapped(" ".join(told)) if told else ""
+    return wrapped(" ".join(told)) if told else ""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import mean
 
-from verso_training.tasks import apart, distillation, frozen, means, strategies, studies
+from verso_training.tasks import (
+    aggregation,
+    apart,
+    distillation,
+    frozen,
+    intent_means,
+    intent_tables,
+    means,
+    strategies,
+    studies,
+)
 from verso_training.tasks.means import Mean
 from verso_training.tasks.outcome import Outcome
+from verso_training.tasks.paragraphs import wrapped
 from verso_training.tasks.strategies import Strategy
 
 TITLE = "## The papers' tasks, with adapters"
@@ -56,7 +66,16 @@ def section(found: Found) -> str:
     if not found:
         return ""
     parts = [_opening(found)]
-    makers = (_goals, _means, _strategies, _apart, _intents, _distillation, _missing)
+    makers = (
+        _goals,
+        _means,
+        _strategies,
+        _apart,
+        intent_tables.section,
+        _distillation,
+        aggregation.section,
+        _missing,
+    )
     parts += [made for made in (maker(found) for maker in makers) if made]
     return "\n\n".join(parts) + "\n"
 
@@ -77,11 +96,6 @@ def kept(page: str, title: str = TITLE) -> str:
 
 def _times(epochs: int) -> str:
     return "one epoch" if epochs == 1 else f"{epochs} epochs"
-
-
-def wrapped(text: str) -> str:
-    """A paragraph, as wide as those of the other pages."""
-    return textwrap.fill(text, 105, break_long_words=False, break_on_hyphens=False)
 
 
 def _opening(found: Found) -> str:
@@ -130,12 +144,13 @@ def reached(found: Found) -> dict[str, float]:
     if similar := found.get(apart.RANKED.name) or found.get(apart.COSINE.name):
         values["M2"] = similar.figures["test"]
     values |= {key: of.together.value for key, of in together(found).items()}
-    if (clinc := found.get("intent_clinc150")) is not None:
-        values["M7"] = clinc.figures[f"accuracy_{_classifier(clinc)}"]
-        values["M7b"] = clinc.figures[f"auroc/{_signal(clinc)}"]
-        values["M7c"] = clinc.figures[f"fpr95/{_signal(clinc)}"]
-    if (banking := _of_intents(found, "intent_banking77")) is not None:
-        values["Banking"] = banking.figures[f"accuracy_{_classifier(banking)}"]
+    if classifiers := intent_means.classifiers(found):
+        values["M7"] = classifiers[intent_means.chosen(classifiers)].test.value
+        told = intent_means.signals(found)
+        best = told[intent_means.chosen(told)]
+        values |= {"M7b": best.auroc.value, "M7c": best.fpr95.value}
+    if (banking := intent_tables.outcome_of(found, "intent_banking77")) is not None:
+        values["Banking"] = banking.figures[f"accuracy_{intent_tables.classifier(banking)}"]
     return values
 
 
@@ -291,65 +306,6 @@ def _apart(found: Found) -> str:
         lines.append(f"| adapter, {objective}, {_times(recipe.epochs)} | {cells} |")
     lines.append("| *minBERT, siamese cosine (Pearson, its own split)* | *53.0* | | |")
     return "\n".join(lines)
-
-
-def _classifier(part: Outcome) -> str:
-    """The classifier with the best validation accuracy."""
-    known = [name for name in ("adapter", "both", "vector_0") if f"accuracy_{name}" in part.figures]
-    return max(known, key=lambda name: part.figures.get(f"validation_{name}", 0.0))
-
-
-def _of_intents(found: Found, name: str) -> Outcome | None:
-    """With its adapter, or from stored vectors alone."""
-    return found.get(name) or found.get(f"frozen-{name}")
-
-
-def _signal(part: Outcome) -> str:
-    return next(key.removeprefix("chosen/") for key in part.figures if key.startswith("chosen/"))
-
-
-def _intents(found: Found) -> str:
-    named = {"intent_clinc150": "CLINC150", "intent_banking77": "BANKING77"}
-    parts = {
-        title: part
-        for name, title in named.items()
-        if (part := _of_intents(found, name)) is not None
-    }
-    if not parts:
-        return ""
-    lines = [
-        "### Intents: vectors and adapters",
-        "",
-        "| accuracy, % | " + " | ".join(parts) + " |",
-        "|---|" + "---:|" * len(parts),
-    ]
-    cells = [
-        mean(p.figures[f"accuracy_vector_{seed}"] for seed in range(3)) for p in parts.values()
-    ]
-    lines.append(_row("head on stored vectors, mean of 3 seeds", cells))
-    for key, title in (("adapter", "adapter"), ("both", "both, geometric mean")):
-        figures = [p.figures.get(f"accuracy_{key}") for p in parts.values()]
-        if any(value is not None for value in figures):
-            lines.append(_row(title, figures))
-    if clinc := found.get("intent_clinc150"):
-        chosen = _signal(clinc)
-        names = [key.removeprefix("auroc/") for key in clinc.figures if key.startswith("auroc/")]
-        lines += [
-            "",
-            "| CLINC150, in scope against out of scope | AUROC | FPR95 |",
-            "|---|---:|---:|",
-        ]
-        for name in names:
-            title = name.replace("_", ": ", 1).replace("+", " + ").replace("_", ": ")
-            title = f"**{title}**, chosen on validation" if name == chosen else title
-            values = (clinc.figures[f"{figure}/{name}"] for figure in ("auroc", "fpr95"))
-            lines.append(f"| {title} | " + " | ".join(f"{value:.1f}" for value in values) + " |")
-    return "\n".join(lines)
-
-
-def _row(title: str, cells: Sequence[float | None]) -> str:
-    told = ("" if value is None else f"{value:.1f}" for value in cells)
-    return f"| {title} | {' | '.join(told)} |"
 
 
 def _missing(found: Found) -> str:

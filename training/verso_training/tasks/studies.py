@@ -7,6 +7,7 @@ from functools import partial
 
 from verso_training.quality.classification import Bench
 from verso_training.tasks import (
+    aggregation,
     apart,
     curves,
     distillation,
@@ -24,6 +25,7 @@ def _alone(*recipes: Alone) -> dict[str, Callable[[Bench], Outcome]]:
 
 
 STUDIES: dict[str, Callable[[Bench], Outcome]] = {
+    aggregation.STUDY: aggregation.run,
     "frozen-sentiment": frozen.sentiment,
     "frozen-duplicates": frozen.duplicates,
     "frozen-similarity": frozen.similarity,
@@ -39,6 +41,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "distillation": distillation.run,
     "sequential": partial(strategies.together, strategy=Strategy.SEQUENTIAL),
     **_alone(*curves.ADAPTERS),
+    **{one.study: partial(intents.alone, one=one) for one in intents.MORE},
 }
 
 
