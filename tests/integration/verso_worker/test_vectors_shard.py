@@ -220,8 +220,10 @@ def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path
     query = SPACE.widen(left[7].stored[None])[0]
     hits = vectors.search("c", query, limit=3, where=Filter())
     assert hits[0].id == left[7].id
-    vectors.put("c", removed)
+    vectors.put("c", removed + left[:50])  # some are there, in a part that is indexed
     assert vectors.count("c") == 1500
+    vectors.remove("c", [point.id for point in left[:10]])
+    assert vectors.count("c") == 1490
     assert child.restarts == 0
 
 
