@@ -72,6 +72,7 @@ def _readers() -> dict[str, Callable[[Path], Parts]]:
         "failed tests": _parts("logs_defects4j"),
         "kernel crashes": _parts("logs_syzkaller"),
         "CI jobs": _parts("logs_ci_logdx", "dev", "stress"),
+        "failed builds": _halves(_builds),
         "kernel boots": _halves(texts.jsonl("logs_kernelci/cases.jsonl.xz")),
         "a test suite": _halves(_php),
         "clinc150": _clinc,
@@ -123,6 +124,11 @@ def _parts(name: str, first: str = "train", last: str = "test") -> Callable[[Pat
         return fit, test
 
     return parts
+
+
+def _builds(folder: Path) -> Iterator[str]:
+    with lzma.open(folder / "logs_ci_cidiff/cases.jsonl.xz", "rt", encoding="utf-8") as stream:
+        yield from (json.loads(line)["fail_log"] for line in stream)
 
 
 def _php(folder: Path) -> Iterator[str]:
