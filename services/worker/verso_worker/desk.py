@@ -6,7 +6,8 @@ all hands that are awake work, another is called, up to as many as the queue may
 many claims nothing; a bell too few is made good by the keeper's bells and by :meth:`Desk.drain`
 being called from time to time anyway.
 
-Embeds that wait together are claimed together, to run as one call of the engine.
+Embeds that wait together are claimed together, to run as one call of the engine. One that comes
+alone is shown to an idle hand before it is accepted; see :mod:`verso_worker.headstart`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from verso_core.jobs import Kind, Queue
-from verso_core.ledger import Ear, Lease, Ledger
+from verso_core.ledger import Ahead, Ear, Lease, Ledger
 from verso_core.result_files import ResultFiles
 from verso_worker.hands import Hands
 from verso_worker.heart import Heart
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.trials import Trials
-from verso_worker.workshop import Workshop
+from verso_worker.workshop import Stand, Workshop
 
 _GC_BATCH = 64
 _TOGETHER = 16  # embed slices of one engine call: more would make the first wait for the last
@@ -142,23 +144,46 @@ class Desk:
         Where several came at once the callers will be back at once as well: a hand in line would
         take the first of them alone, and a batch costs the engine less. So who did a batch claims.
         """
-        done, last = 0, 1
-        while not self._closing.is_set() and (
+        done, last, stands = 0, 1, False
+        while not (stands or self._closing.is_set()) and (
             leases := self._claim(queue, ear if last == 1 else None)
         ):
-            self._set_to(queue, leases, call)
+            work = partial(self._workshop.do, leases, stand=self._stand(ear))
+            stands = self._set_to(queue, work, call)
             last = len(leases)
             done += last
         return done
 
     def _set_to(
-        self, queue: Queue, leases: Sequence[Lease], call: Callable[[], None] | None
-    ) -> None:
-        """Work on slices, and call another hand if none is free."""
+        self, queue: Queue, work: Callable[[], bool], call: Callable[[], None] | None
+    ) -> bool:
+        """Be at work, and call another hand if none is free."""
         with self._hands[queue].busy() as alone:
             if alone and call is not None and not self._closing.is_set():
                 call()
-            self._workshop.do(leases)
+            return work()
+
+    def _take_up(
+        self, queue: Queue, given: Sequence[Lease | Ahead], call: Callable[[], None], *, ear: Ear
+    ) -> int:
+        """Do what was heard of, then what else is due, unless it is known that nothing is."""
+        done, known, stand = 0, False, self._stand(ear)
+        for one in given:
+            if isinstance(one, Ahead):
+                known = self._set_to(queue, partial(self._workshop.begin, one, stand=stand), call)
+                continue
+            done += 1
+            # who has begun it will look at the queue after it
+            known = self._workshop.leave(one) or self._set_to(
+                queue, partial(self._workshop.do, [one], stand=stand), call
+            )
+        return done if known else done + self._work_off(queue, call, ear)
+
+    def _stand(self, ear: Ear | None) -> Stand | None:
+        if ear is None:
+            return None
+        name = partial(ear.hand, owner=self._owner, lease_s=self._lease_s)
+        return Stand(name, self._linger_s + _HEED_S)
 
     def _listen(self, queue: Queue, ear: Ear, call: Callable[[], None]) -> int:
         """Wait for new work, until none came for a while."""
@@ -166,14 +191,12 @@ class Desk:
         try:
             done = self._work_off(queue, call, ear)  # what came before the ear was on
             while (given := self._hears(queue, ear)) is not None:
-                for lease in given:
-                    self._set_to(queue, [lease], call)
-                done += len(given) + self._work_off(queue, call, ear)
+                done += self._take_up(queue, given, call, ear=ear)
         finally:
             ear.leave()
         return done
 
-    def _hears(self, queue: Queue, ear: Ear) -> list[Lease] | None:
+    def _hears(self, queue: Queue, ear: Ear) -> list[Lease | Ahead] | None:
         """Wait to be given work or to hear of some; None when none came and the line was left."""
         end = time.monotonic() + self._linger_s
         while not self._closing.is_set() and ear.on and (left_s := end - time.monotonic()) > 0:
@@ -184,6 +207,7 @@ class Desk:
         return ear.hear(_HEED_S)  # on its way; what was lost on it comes back when its lease ends
 
     def _claim(self, queue: Queue, ear: Ear | None) -> list[Lease]:
+        stand = self._stand(ear)
         # Bulk slices are a whole engine batch each, and are claimed only when a hand is free.
         return self._ledger.claim(
             queue,
@@ -191,8 +215,8 @@ class Desk:
             n=_TOGETHER if queue is Queue.INTERACTIVE else 1,
             lease_s=self._lease_s,
             together=Kind.EMBED,
-            hand=ear.hand(owner=self._owner, lease_s=self._lease_s) if ear else "",
-            line_s=self._linger_s + _HEED_S,
+            hand=stand.name() if stand else "",
+            line_s=stand.line_s if stand else 0.0,
         )
 
     def _collect(self) -> None:

@@ -10,21 +10,32 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 
 from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
 from verso_core.jobs import Kind, Queue, Result, Slice, read_slice
-from verso_core.ledger import Commit, DocumentDelete, DocumentWrite, End, Lease, Ledger, Phase
+from verso_core.ledger import (
+    Ahead,
+    Commit,
+    DocumentDelete,
+    DocumentWrite,
+    End,
+    Lease,
+    Ledger,
+    Phase,
+)
 from verso_core.result_files import ResultFiles
 from verso_worker.following import Following
+from verso_worker.headstart import HeadStarts
 from verso_worker.heart import Heart
 from verso_worker.isolation import isolate, worth_isolating
 from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
-from verso_worker.ports import Outcome, Write
+from verso_worker.ports import Outcome, Tell, Write, nobody
 from verso_worker.trials import Trials
 
 _RETRY_S = 1.0
@@ -36,6 +47,19 @@ _READS = frozenset(
     {Kind.EMBED, Kind.RECONSTRUCT, Kind.SEARCH, Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE}
 )
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How a hand stands in line once it has done what it was given.
+
+    Args:
+        name: gives it a new name.
+        line_s: how long it stands there, seconds.
+    """
+
+    name: Callable[[], str]
+    line_s: float
 
 
 class Workshop:
@@ -72,16 +96,48 @@ class Workshop:
         self._raw_grace_s = raw_grace_s
         self._results = results
         self._trials = trials
+        self._starts = HeadStarts()
         self._noted = 0.0
 
-    def do(self, leases: Sequence[Lease]) -> None:
-        """Work on what was claimed: embeds together, and alone what that did not end."""
+    def do(self, leases: Sequence[Lease], *, stand: Stand | None = None) -> bool:
+        """Work on what was claimed: embeds together, and alone what that did not end.
+
+        With ``stand`` a hand that has ended a single slice stands in line where nothing else is
+        due. Gives whether it does.
+        """
         for lease in leases:
             self._metrics.claimed(lease.queue, waited_s=lease.waited_ms / 1e3)
         if len(leases) > 1:
+            stand = None
             leases = self._embed_together(leases)
+        stands = False
         for lease in leases:
-            self._hold(lease)
+            stands = self._hold(lease, stand=stand, begun=self._starts.take(lease.job_id))
+        return stands
+
+    def begin(self, ahead: Ahead, *, stand: Stand | None = None) -> bool:
+        """Do the work of a job that is not accepted yet; end its lease, if that comes meanwhile.
+
+        Gives whether the hand stands in line then.
+        """
+        self._starts.begin(ahead.job_id)
+        begun: Outcome | None = None
+        try:
+            with tracing.span("embed ahead", parent=ahead.trace):
+                begun = self._run(read_slice(ahead.payload), ahead.job_id, tell=nobody)
+        except Exception as error:  # noqa: BLE001  # it meets its fault again under its lease
+            _log.warning("an embed is begun again: %s", type(error).__name__)
+        finally:
+            lease = self._starts.end(ahead.job_id, begun)
+        return lease is not None and self._hold(lease, stand=stand, begun=begun)
+
+    def leave(self, lease: Lease) -> bool:
+        """Leave a slice to the hand that has begun it; False where none has."""
+        self._heart.hold(lease)  # before it is left: whoever ends it lets it go
+        if self._starts.left(lease):
+            self._metrics.claimed(lease.queue, waited_s=lease.waited_ms / 1e3)
+            return True
+        return False
 
     def _embed_together(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """Run embeds as one call of the engine; give back all of them if that fails."""
@@ -124,13 +180,14 @@ class Workshop:
             self._noted = now
             self._ledger.note_embed()
 
-    def _hold(self, lease: Lease) -> None:
+    def _hold(self, lease: Lease, *, stand: Stand | None, begun: Outcome | None) -> bool:
+        stands = False
         lost = self._heart.hold(lease)
         started = time.perf_counter()
         traced = tracing.span(_title(lease), parent=lease.trace, about=_about(lease))
         with telemetry.about(lease.slice_id), traced as span:
             try:
-                outcome = self._work(lease)
+                outcome, stands = self._work(lease, stand=stand, begun=begun)
             except VersoError as error:
                 outcome = self._give_back(lease, error)
             except Exception as error:  # noqa: BLE001  # one slice's fault must not end the worker
@@ -157,19 +214,25 @@ class Workshop:
             )
             if lost():
                 _log.warning("lease was lost while working", extra={"outcome": outcome})
+        return stands
 
-    def _work(self, lease: Lease) -> str:
-        """Run and commit a slice, and name what came of it."""
+    def _work(
+        self, lease: Lease, *, stand: Stand | None, begun: Outcome | None
+    ) -> tuple[str, bool]:
+        """Run and commit a slice; name what came of it, and whether the hand stands in line."""
         started = time.perf_counter()
         work = read_slice(lease.payload)
         if lease.phase is Phase.VERIFY:
-            return self._verify(lease)
+            return self._verify(lease), False
+        run = partial(
+            self._run, job_id=lease.job_id, seq=lease.seq, tell=Following(self._ledger, lease)
+        )
         try:
-            outcome = self._run(lease, work)
+            outcome = begun or run(work)
         except Exception as error:
             if not worth_isolating(work, error, attempt=lease.fence):
                 raise
-            outcome = isolate(partial(self._run, lease), work, attempt=lease.fence)
+            outcome = isolate(run, work, attempt=lease.fence)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = self._kept(lease, outcome.result)
         errors = len(outcome.result.items) - outcome.result.ok
@@ -186,17 +249,19 @@ class Workshop:
                 documents=_documents(outcome),
                 settle_s=self._settle_s,
                 told=told,
+                hand=stand.name() if stand else "",
+                line_s=stand.line_s if stand else 0.0,
             )
         if committed is Commit.STALE:
-            return "stale"
+            return "stale", False
         if committed is Commit.SEALED:
             self._ledger.release(lease, delay_s=_RETRY_S)
-            return "retried"
+            return "retried", False
         self._metrics.result(work.kind, outcome.result)
         self._metrics.written(outcome.writes)
         if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
             self._note_embed()
-        return "done"
+        return "done", committed is Commit.IDLE
 
     def _kept(self, lease: Lease, result: Result) -> bytes:
         """Give what the ledger is to hold of a result; a large one is in its file by then."""
@@ -205,13 +270,12 @@ class Workshop:
             return frame
         return self._results.keep(lease.job_id, lease.number, frame)
 
-    def _run(self, lease: Lease, work: Slice) -> Outcome:
+    def _run(self, work: Slice, job_id: str, *, tell: Tell, seq: int = 0) -> Outcome:
         """Run a slice: with the canary in its turn; what that fails, with the stable artifact."""
-        tell = Following(self._ledger, lease)
         trials = self._trials
-        if trials is not None and (trial := trials.pipeline(lease.job_id)) is not None:
+        if trials is not None and (trial := trials.pipeline(job_id)) is not None:
             try:
-                outcome = trial.run(work, seq=lease.seq, tell=tell)
+                outcome = trial.run(work, seq=seq, tell=tell)
             except Exception as error:
                 if not trials.failed(error):
                     raise
@@ -219,7 +283,7 @@ class Workshop:
             else:
                 trials.passed()
                 return outcome
-        return self._pipeline.run(work, seq=lease.seq, tell=tell)
+        return self._pipeline.run(work, seq=seq, tell=tell)
 
     def _verify(self, lease: Lease) -> str:
         work = read_slice(lease.payload)

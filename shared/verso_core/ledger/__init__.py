@@ -30,6 +30,7 @@ from verso_core.ledger.server import Server
 from verso_core.ledger.terms import (
     URGENCY,
     Accepted,
+    Ahead,
     Backlog,
     Commit,
     DeadLetter,
@@ -55,6 +56,7 @@ __all__ = [
     "LEASE_S",
     "URGENCY",
     "Accepted",
+    "Ahead",
     "AsyncLedger",
     "Backlog",
     "Commit",

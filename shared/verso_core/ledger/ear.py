@@ -4,8 +4,9 @@ A bell through the broker costs both sides a millisecond of work and several exc
 it only to wake somebody. The first hand of a process that is awake and finds nothing to claim
 **stands in line**, in the same step (``claim`` with its name). Whoever accepts a slice gives it to
 the first in line, under a lease as if that hand had claimed it: an idle worker begins at once and
-asks nothing. With nobody in line the queue's name is published, and the hands that are awake claim
-together what has come. The server says how many heard; the gateway rings only when there were none.
+asks nothing. It is shown embeds before they are accepted (``ahead``), to begin them. With nobody in
+line the queue's name is published, and the hands that are awake claim together what has come. The
+server says how many heard; the gateway rings only when there were none.
 
 A slice that was given over a connection that is half dead is not lost: its lease runs out like that
 of a worker that died. While at least one hand listens there is one subscription. One hand at a time
@@ -30,7 +31,7 @@ from verso_core.jobs import Queue
 from verso_core.ledger import forms
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
-from verso_core.ledger.terms import Lease
+from verso_core.ledger.terms import Ahead, Lease
 
 _CONFIRM_S = 2.0
 
@@ -76,8 +77,9 @@ class Ear:
         """Whether the subscription stands; a lost one is made again by the next to enter."""
         return self._channel is not None
 
-    def hear(self, timeout_s: float) -> list[Lease] | None:
-        """Wait for new work: slices that this process was given, or none, which is word of more.
+    def hear(self, timeout_s: float) -> list[Lease | Ahead] | None:
+        """Wait for new work: slices that this process was given or is about to be given, or none,
+        which is word of more.
 
         What was heard while nobody listened counts as well, so the caller may find that what it
         heard of is done already. None when nothing came in time or the subscription is lost.
@@ -91,7 +93,7 @@ class Ear:
             first = self._next(timeout_s)
             if first is None or first:
                 return first
-            heard: list[Lease] = []
+            heard: list[Lease | Ahead] = []
             # One look at the queue answers all who say that there is something.
             while (more := self._next(0.0)) is not None:
                 heard += more
@@ -103,7 +105,7 @@ class Ear:
         finally:
             self._turn.release()
 
-    def _next(self, timeout_s: float) -> list[Lease] | None:
+    def _next(self, timeout_s: float) -> list[Lease | Ahead] | None:
         end = time.monotonic() + timeout_s
         while (channel := self._channel) is not None:
             left_s = end - time.monotonic()
@@ -114,9 +116,9 @@ class Ear:
                 break
         return None
 
-    def _lease(self, told: bytes) -> Lease:
+    def _lease(self, told: bytes) -> Lease | Ahead:
         lease, whole = forms.given(told)
-        if whole:
+        if whole or isinstance(lease, Ahead):
             return lease
         with translated():
             payload = cast("bytes | None", self._redis.get(key("payload", lease.slice_id)))

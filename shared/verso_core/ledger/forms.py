@@ -25,6 +25,7 @@ from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.ledger.terms import (
     URGENCY,
     Accepted,
+    Ahead,
     Awaited,
     Depth,
     DocumentDelete,
@@ -189,10 +190,12 @@ def lease(row: Sequence[Any]) -> Lease:
     )
 
 
-def given(message: bytes) -> tuple[Lease, bool]:
-    """Read what ``accept.lua`` tells an idle hand: a lease, and whether its payload is with it."""
+def given(message: bytes) -> tuple[Lease | Ahead, bool]:
+    """Read what an idle hand is told: a lease or what comes, and whether its payload is with it."""
     head, _, payload = message.partition(b"\n")
     row = json.loads(head)
+    if isinstance(row, dict):
+        return Ahead(row["job"], payload, trace=row["trace"] or None), True
     lease = Lease(
         slice_id=row[0],
         job_id=row[1],

@@ -10,22 +10,21 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Status
 from verso_core.ledger.faults import translated
 from verso_core.ledger.keys import key
+from verso_core.ledger.line import dial
 
 _log = logging.getLogger(__name__)
 
 POLL_ALONE_S = 1.0
 POLL_BESIDE_NEWS_S = 5.0
 _QUIET_S = 5.0
-_SILENT_S = 15.0
+_SILENT_S = 10.0
 _BACKOFF_S = 0.5
 
 
@@ -47,10 +46,7 @@ class News:
         self._bells: dict[str, set[Bell]] = {}
         self._end_bells: dict[str, set[Bell]] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._heard_s = 0.0
         self._connected = False
-        self._over = False
-        self._resting = False  # in an await that may be cancelled without leaving a socket open
         self.released = False
 
     @property
@@ -85,61 +81,40 @@ class News:
                 del bells[job_id]
 
     async def close(self) -> None:
-        """End the subscription.
-
-        A listener that is just connecting is let finish: cancelled there, redis-py would lose
-        sight of the socket.
-        """
-        self._over = True
+        """End the subscription."""
         if self._listener is not None:
-            if self._resting:
-                self._listener.cancel()
+            self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
             self._listener = None
 
     async def _listen(self) -> None:
-        while not self._over:
+        while True:
             try:
                 with translated():
                     await self._subscription()
-            except (LedgerUnavailable, OSError) as exc:
+            except LedgerUnavailable as exc:
                 if self._connected:
                     _log.warning("news are lost", extra={"error": str(exc)})
                 self._connected = False
-                with self._rest():
-                    await asyncio.sleep(_BACKOFF_S)
-
-    @contextmanager
-    def _rest(self) -> Iterator[None]:
-        self._resting = True
-        try:
-            yield
-        finally:
-            self._resting = False
+                await asyncio.sleep(_BACKOFF_S)
 
     async def _subscription(self) -> None:
         """Listen until the connection fails. A silent peer is asked, and given up when mute."""
-        clock = asyncio.get_running_loop().time
-        async with self._redis.pubsub() as channel:
-            await channel.subscribe(key("news"))
-            self._heard_s = clock()
-            while not self._over and clock() - self._heard_s < _SILENT_S:
-                with self._rest():
-                    reply = await channel.get_message(timeout=_QUIET_S)
-                message = cast("dict[str, Any] | None", reply)
-                if message is None:
-                    await channel.ping()
-                    continue
-                self._heard_s = clock()
-                if message["type"] == "subscribe":
-                    self._connected = True
-                    self._ring_all()
-                elif message["type"] == "message":
-                    what, _, told = cast("bytes", message["data"]).partition(b"\n")
-                    job_id, _, status = what.decode().partition(" ")
-                    self._ring(job_id, ended=Status(status).terminal, told=told or None)
-        if not self._over:
-            raise RedisError("the subscription is silent")
+        line = await dial(self._redis, silent_s=_SILENT_S, heard=self._hear)
+        try:
+            await line.call("SUBSCRIBE", key("news"))
+            self._connected = True
+            self._ring_all()
+            while not line.over.done():
+                await asyncio.wait([line.over], timeout=_QUIET_S)
+                await line.call("PING")
+        finally:
+            line.close()
+
+    def _hear(self, message: bytes) -> None:
+        what, _, told = message.partition(b"\n")
+        job_id, _, status = what.decode().partition(" ")
+        self._ring(job_id, ended=Status(status).terminal, told=told or None)
 
     def _ring(self, job_id: str, *, ended: bool, told: bytes | None = None) -> None:
         for bell in self._bells.get(job_id, ()):

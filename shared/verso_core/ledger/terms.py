@@ -218,6 +218,18 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """A job of one slice that is about to be accepted: its work may begin, untold.
+
+    Its lease follows, to this hand or to another, or never.
+    """
+
+    job_id: str
+    payload: bytes
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """What came of a slice that wrote no documents: its result frame, and items by outcome."""
 
@@ -231,6 +243,8 @@ class Commit(StrEnum):
     """Answer to the end of a lease."""
 
     DONE = "done"
+    IDLE = "idle"
+    """Done, and nothing else is due: the hand that was named stands in line."""
     STALE = "stale"
     """Another attempt or a cancel took the slice over: nothing was changed."""
     SEALED = "sealed"

@@ -168,20 +168,23 @@ class Ledger(Migrations, Upkeep, Outbox):
         documents: Sequence[Write] = (),
         settle_s: float = 1.0,
         told: bool = False,
+        hand: str = "",
+        line_s: float = 0.0,
     ) -> Commit:
         """End a slice's work: result, documents, counters and state in one step.
 
         A write or delete that was asked for before what is stored changes nothing; what it replaces
         goes to the garbage list. A slice that wrote documents is then due on the scrub queue in
         phase verify after ``settle_s``, with its payload, the raw texts, still held. ``told`` if
-        whoever waits has the result.
+        whoever waits has the result. ``hand`` stands in line as in :meth:`claim` where nothing
+        else is due.
         """
 
         def arguments() -> list[forms.Arg]:
             writes = self._write_args(documents)
             return [
                 lease.slice_id, lease.fence, result, ok, errors, round(settle_s * 1000),
-                Queue.SCRUB, int(told), len(documents), *writes,
+                Queue.SCRUB, int(told), hand, round(line_s * 1000), len(documents), *writes,
             ]  # fmt: skip
 
         return self._end("commit", arguments)
@@ -204,18 +207,11 @@ class Ledger(Migrations, Upkeep, Outbox):
         script = self._script("commit")
         rows: list[list[forms.Arg]] = [
             [
-                one.lease.slice_id,
-                one.lease.fence,
-                one.result,
-                one.ok,
-                one.errors,
-                0,
-                Queue.SCRUB,
-                0,
-                0,
+                one.lease.slice_id, one.lease.fence, one.result, one.ok, one.errors,
+                0, Queue.SCRUB, 0, "", 0, 0,
             ]
             for one in ends
-        ]
+        ]  # fmt: skip
         with translated(), self._redis.pipeline(transaction=False) as pipe:
             for row in rows:
                 pipe.evalsha(script.sha, 0, *row)

@@ -7,12 +7,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import redis
 
 from verso_core.jobs import Item, Kind, Queue, Status, cut, read_slice
-from verso_core.ledger import AsyncLedger, Commit, Ear, End, Lease, Ledger, NewJob, Phase, Policy
+from verso_core.ledger import (
+    Ahead,
+    AsyncLedger,
+    Commit,
+    Ear,
+    End,
+    Lease,
+    Ledger,
+    NewJob,
+    Phase,
+    Policy,
+)
 from verso_core.ledger.work import connect
 
 
@@ -126,6 +138,10 @@ def ear(client: redis.Redis) -> Iterator[Ear]:
     listening.leave()
 
 
+def _given(ear: Ear) -> list[Lease]:
+    return [lease for lease in ear.hear(5.0) or [] if isinstance(lease, Lease)]
+
+
 def _stand(ledger: Ledger, ear: Ear) -> list[Lease]:
     hand = ear.hand(owner="w", lease_s=10.0)
     return ledger.claim(Queue.INTERACTIVE, owner="w", hand=hand, line_s=10.0)
@@ -139,7 +155,7 @@ def test_who_stands_in_line_is_given_the_slice_with_its_lease(
     accepted = ledger.accept(_job())
     assert not accepted.bell
     assert ledger.job(accepted.job_id).status is Status.RUNNING
-    [lease] = ear.hear(5.0) or []
+    [lease] = _given(ear)
     assert (lease.job_id, lease.fence, lease.phase) == (accepted.job_id, 1, Phase.WORK)
     assert read_slice(lease.payload).items[0].blob == b"text"
     assert ledger.claim(Queue.INTERACTIVE, owner="other") == []
@@ -152,7 +168,7 @@ def test_a_hand_is_given_one_slice_and_the_rest_waits(client: redis.Redis, ear: 
     ledger = Ledger(client)
     assert _stand(ledger, ear) == []
     ledger.accept(_job(items=3))
-    [first] = ear.hear(5.0) or []
+    [first] = _given(ear)
     assert ear.hear(0.5) == []  # the rest, for who is free
     rest = ledger.claim(Queue.INTERACTIVE, owner="w", n=4)
     assert [lease.number for lease in (first, *rest)] == [0, 1, 2]
@@ -173,7 +189,7 @@ def test_a_long_payload_is_fetched(client: redis.Redis, ear: Ear) -> None:
     text = b"long " * 20_000
     slices = list(cut(Kind.EMBED, {}, [Item({}, text)], max_items=1))
     ledger.accept(NewJob(kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices))
-    [lease] = ear.hear(5.0) or []
+    [lease] = _given(ear)
     assert read_slice(lease.payload).items[0].blob == text
 
 
@@ -223,7 +239,7 @@ def test_a_slice_whose_hand_never_heard_is_given_out_again(
     assert hasty.reap()[Queue.INTERACTIVE] == 1
     (again,) = hasty.claim(Queue.INTERACTIVE, owner="w")
     assert again.fence == 2
-    [late] = ear.hear(5.0) or []
+    [late] = _given(ear)
     assert hasty.commit(late, b"late", ok=1, errors=0) is Commit.STALE
     hasty.close()
 
@@ -236,7 +252,7 @@ async def test_who_waits_has_the_result_before_the_commit_and_the_same_after_it(
     job = replace(_job(), job_id="ab" * 16, wait=True, tenant="t", deadline_s=60.0)
     with front.watch("ab" * 16) as watch:
         await front.accept(job)
-        [lease] = await asyncio.to_thread(ear.hear, 5.0) or []
+        [lease] = await asyncio.to_thread(_given, ear)
         other = asyncio.create_task(front.wait("ab" * 16, 10.0))  # by the same idempotency key, say
         for _ in range(100):  # the gateway's own ear may not be on yet
             if ledger.tell(lease, b"result", spent_ms=7):
@@ -262,7 +278,7 @@ def test_only_the_hand_of_a_job_that_is_waited_for_tells(client: redis.Redis, ea
     for wait, items in ((False, 1), (True, 2), (True, 1)):
         assert _stand(ledger, ear) == []
         ledger.accept(replace(_job(items=items), wait=wait))
-        [lease] = ear.hear(5.0) or []
+        [lease] = _given(ear)
         told.append(lease.awaited is not None)
         assert ledger.tell(lease, b"x" * 70_000, spent_ms=1) is False  # too long for the news
         assert ledger.tell(lease, b"result", spent_ms=1) is False  # nobody listens
@@ -271,3 +287,45 @@ def test_only_the_hand_of_a_job_that_is_waited_for_tells(client: redis.Redis, ea
         while ear.hear(0.05) is not None:
             pass
     assert told == [False, False, True]
+
+
+async def test_who_stands_in_line_is_shown_a_job_before_it_is_accepted(
+    valkey_url: str, client: redis.Redis, ear: Ear
+) -> None:
+    ledger, front = Ledger(client), AsyncLedger.from_url(valkey_url)
+    job = replace(_job(), job_id="ab" * 16, wait=True)
+    assert not await front.ahead(job)  # nobody stands there
+    assert _stand(ledger, ear) == []
+    assert not await front.ahead(replace(_job(), job_id=None))
+    before = {name: client.dump(name) for name in client.scan_iter()}
+    assert await front.ahead(job)
+    assert {name: client.dump(name) for name in client.scan_iter()} == before
+    [ahead] = await asyncio.to_thread(ear.hear, 5.0) or []
+    assert ahead == Ahead("ab" * 16, job.slices[0].payload)
+    await front.accept(job)
+    [lease] = await asyncio.to_thread(_given, ear)
+    assert (lease.job_id, lease.payload) == (ahead.job_id, ahead.payload)
+    assert _stand(ledger, ear) == []
+    assert not await front.ahead(replace(_job(), job_id="cd" * 16))  # the queue is not idle
+    await front.close()
+
+
+def test_a_hand_that_ends_a_slice_stands_in_line_where_nothing_else_is_due(
+    client: redis.Redis, ear: Ear
+) -> None:
+    ledger = Ledger(client)
+    hand = partial(ear.hand, owner="w", lease_s=10.0)
+    first, second = (ledger.accept(_job()).job_id for _ in range(2))
+    [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
+    done = ledger.commit(lease, b"r", ok=1, errors=0, hand=hand(), line_s=10.0)
+    assert (done, ledger.leave_line(Queue.INTERACTIVE, ear.channel)) == (Commit.DONE, False)
+    [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
+    done = ledger.commit(lease, b"r", ok=1, errors=0, hand=hand(), line_s=10.0)
+    assert done is Commit.IDLE
+    assert {ledger.job(job).status for job in (first, second)} == {Status.SUCCEEDED}
+    third = ledger.accept(_job()).job_id
+    while not (heard := _given(ear)):  # word of the first two
+        pass
+    assert heard[0].job_id == third
+    stale = replace(lease, fence=9)
+    assert ledger.commit(stale, b"r", ok=1, errors=0, hand=hand(), line_s=9.0) is Commit.STALE

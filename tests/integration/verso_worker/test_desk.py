@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,13 @@ import redis
 from prometheus_client import CollectorRegistry
 
 from verso_core.clusters import ClusterRequest
-from verso_core.errors import Cancelled, DocumentUnknown, PatchCorrupt, RecordCorrupt
+from verso_core.errors import (
+    Cancelled,
+    DocumentUnknown,
+    JobUnknown,
+    PatchCorrupt,
+    RecordCorrupt,
+)
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
 from verso_core.ledger import AsyncLedger, Commit, Ear, Ledger, NewJob
 from verso_core.ledger.keys import key
@@ -431,3 +438,38 @@ async def test_who_waits_is_told_before_the_commit_only_of_work_that_changes_not
     assert (await asyncio.to_thread(bench.ledger.job, "cd" * 16)).status is Status.SUCCEEDED
     assert late.record.status is Status.SUCCEEDED
     assert early.results == (late.results if kind is Kind.EMBED else [None])
+
+
+async def test_an_embed_that_is_shown_ahead_is_run_once_and_told_when_it_is_accepted(
+    bench: Bench, shelf: Shelf, valkey_url: str
+) -> None:
+    engine = cast("Any", shelf.current().recorder.engine)
+
+    def run() -> float:
+        return float(engine.figures()["encode"]["texts"])
+
+    front, job_id = AsyncLedger.from_url(valkey_url), "ef" * 16
+    drain = partial(bench.desk.drain, Queue.INTERACTIVE, call=lambda: None)
+    hand = threading.Thread(target=drain)
+    hand.start()
+    slices = list(cut(Kind.EMBED, {}, [Item({}, b"one text")]))
+    job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, job_id=job_id, wait=True)
+    with front.watch(job_id) as watch:
+        for _ in range(1000):
+            if front._news.connected and await front.ahead(job):
+                break
+            await asyncio.sleep(0.01)
+        with pytest.raises(JobUnknown):
+            await watch.end(job_id, timeout_s=1.0, slices=1)
+        before = await asyncio.to_thread(run)
+        await front.accept(job)
+        outcome = await watch.end(job_id, timeout_s=10.0, slices=1)
+        assert await asyncio.to_thread(run) == before
+    bench.desk.close()
+    await asyncio.to_thread(hand.join, 10)
+    await front.close()
+    assert outcome.record.status is Status.SUCCEEDED
+    [frame] = outcome.results
+    assert frame is not None
+    assert Result.unpack(frame).items[0]["ok"]
+    assert (await asyncio.to_thread(bench.ledger.job, job_id)).status is Status.SUCCEEDED

@@ -85,8 +85,11 @@ end
 if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end
 local hand = ARGV[7] or ''
 if hand ~= '' then
-  local stands = in_line(queue, string.match(hand, '^[^|]*'))
-  if #names == 0 and not stands then unlogged('ZADD', K.line .. queue, now + ARGV[8], hand) end
-  if #names > 0 and stands then unlogged('ZREM', K.line .. queue, stands) end
+  if #names == 0 then
+    stand(queue, hand, now + ARGV[8])
+  else
+    local stands = in_line(queue, string.match(hand, '^[^|]*'))
+    if stands then unlogged('ZREM', K.line .. queue, stands) end
+  end
 end
 return leases

@@ -1,6 +1,7 @@
 -- Ends the work of a slice: result, documents, counters and state in one step, guarded by the fence.
 -- ARGV: slice, fence, result, ok, errors, settle in ms, queue of the verify phase, 1 if whoever waits has
--- been told the result, count of writes, then the writes (see read_writes).
+-- been told the result, hand ('' none), ms, count of writes, then the writes (see read_writes).
+-- Where nothing else is due the hand stands in line for so long, as if it had claimed in vain.
 local sid, fence = ARGV[1], ARGV[2]
 local s = held(sid, fence)
 if not s or s.ph ~= 'work' then
@@ -8,8 +9,9 @@ if not s or s.ph ~= 'work' then
   redis.call('HINCRBY', K.totals, 'stale', 1)
   return 'stale'
 end
-if tonumber(ARGV[9]) > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
-local writes = read_writes(10, tonumber(ARGV[9]))
+local count = tonumber(ARGV[11])
+if count > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
+local writes = read_writes(12, count)
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do
   -- Done for a collection that a migration has replaced, or is about to: to be done again.
@@ -21,7 +23,7 @@ if #writes > 0 and not numbered(sid, s) then
   return 'stale'
 end
 
-local wrote = false
+local queue, wrote = s.q, false
 for _, w in ipairs(writes) do
   apply(w, s.seq)
   wrote = wrote or w.op == 'w'
@@ -39,5 +41,12 @@ if wrote then
   load_add('unverified', 1, s.bytes)
 else
   forget(sid)
+end
+if ARGV[9] ~= '' then
+  mature(queue, P.mature)
+  if redis.call('EXISTS', K.turns .. queue) == 0 then
+    stand(queue, ARGV[9], now + ARGV[10])
+    return 'idle'
+  end
 end
 return 'done'

@@ -235,6 +235,13 @@ local function in_line(queue, channel)
   return nil
 end
 
+-- Puts a hand in line until then, if none of its channel stands there.
+local function stand(queue, hand, till)
+  if not in_line(queue, string.match(hand, '^[^|]*')) then
+    unlogged('ZADD', K.line .. queue, till, hand)
+  end
+end
+
 -- The slice, if this fence still holds its lease.
 local function held(sid, fence)
   local s = read_slice(sid)
