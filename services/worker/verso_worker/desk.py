@@ -169,7 +169,7 @@ class Desk:
         """Do what was heard of, then what else is due, unless it is known that nothing is."""
         done, known, stand = 0, False, self._stand(ear)
         for one in given:
-            if isinstance(one, Ahead):
+            if isinstance(one, Ahead):  # its lease is what is heard next, as a rule
                 known = self._set_to(queue, partial(self._workshop.begin, one, stand=stand), call)
                 continue
             done += 1

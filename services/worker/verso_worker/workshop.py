@@ -118,7 +118,7 @@ class Workshop:
     def begin(self, ahead: Ahead, *, stand: Stand | None = None) -> bool:
         """Do the work of a job that is not accepted yet; end its lease, if that comes meanwhile.
 
-        Gives whether the hand stands in line then.
+        Gives whether nothing else is known to be due.
         """
         self._starts.begin(ahead.job_id)
         begun: Outcome | None = None
@@ -129,7 +129,7 @@ class Workshop:
             _log.warning("an embed is begun again: %s", type(error).__name__)
         finally:
             lease = self._starts.end(ahead.job_id, begun)
-        return lease is not None and self._hold(lease, stand=stand, begun=begun)
+        return lease is None or self._hold(lease, stand=stand, begun=begun)
 
     def leave(self, lease: Lease) -> bool:
         """Leave a slice to the hand that has begun it; False where none has."""

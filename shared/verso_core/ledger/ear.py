@@ -48,6 +48,7 @@ class Ear:
         self._listeners = 0
         self._channel: PubSub | None = None
         self._turn = threading.Lock()
+        self._word = False  # of more, heard together with something given
 
     def hand(self, *, owner: str, lease_s: float) -> str:
         """Give a new name under which a hand of this ear stands in line."""
@@ -90,14 +91,16 @@ class Ear:
         if not self._turn.acquire(timeout=timeout_s):
             return None
         try:
-            first = self._next(timeout_s)
+            first = [] if self._word else self._next(timeout_s)
+            self._word = False
             if first is None or first:
                 return first
-            heard: list[Lease | Ahead] = []
             # One look at the queue answers all who say that there is something.
             while (more := self._next(0.0)) is not None:
-                heard += more
-            return heard
+                if more:
+                    self._word = True  # for whoever hears next
+                    return more
+            return []
         except RedisError:
             with self._lock:
                 self._end()

@@ -127,7 +127,10 @@ def job_record(job_id: str, fields: Mapping[bytes, bytes]) -> JobRecord:
     """
     if not fields:
         raise JobUnknown(f"no job has the id {job_id[:64]!r}")
-    row = {text(name): text(value) for name, value in fields.items()}
+    return _record(job_id, {text(name): text(value) for name, value in fields.items()})
+
+
+def _record(job_id: str, row: Mapping[str, str]) -> JobRecord:
     return JobRecord(
         job_id=job_id,
         kind=Kind(row["kind"]),
@@ -234,9 +237,8 @@ def told(job_id: str, message: bytes) -> Outcome | None:
         row = json.loads(head)
     except ValueError:  # a detail that is not UTF-8, say: the job can still be asked for
         return None
-    names, values = row[::2], row[1::2]
-    fields = {name.encode(): value.encode() for name, value in zip(names, values, strict=True)}
-    return Outcome(job_record(job_id, fields), [result or None])
+    fields = dict(zip(row[::2], row[1::2], strict=True))
+    return Outcome(_record(job_id, fields), [result or None])
 
 
 def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:

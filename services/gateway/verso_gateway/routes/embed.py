@@ -10,9 +10,10 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, error_body
 from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut, text_bytes
 from verso_gateway import answers, bodies, openapi, views
+from verso_gateway.direct import DirectRoute
 from verso_gateway.schemas import BatchView
 
-router = APIRouter(tags=["models"])
+router = APIRouter(tags=["models"], route_class=DirectRoute)
 
 _SLICE_ITEMS = 256
 _SLICE_BYTES = 1024 * 1024
