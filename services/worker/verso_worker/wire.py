@@ -52,6 +52,7 @@ DRAIN_S = 10.0
 Handler = Callable[[dict[str, Any], list[bytes]], tuple[Mapping[str, Any], Sequence[Bytes]]]
 
 _LENGTH = struct.Struct("<I")
+_AT_ONCE = 1 << 16
 _ADDRESS_BYTES_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on BSD, with the final NUL
 _log = logging.getLogger(__name__)
 
@@ -343,20 +344,25 @@ def _send(connection: socket.socket, message: bytes, *, deadline: float | None =
 
 def _receive(connection: socket.socket, *, deadline: float | None) -> bytes | None:
     """Read one message; None when the other side closed between messages."""
-    prefix = _read(connection, _LENGTH.size, deadline=deadline)
-    if prefix is None:
+    connection.settimeout(_left_s(deadline))
+    begun = connection.recv(_AT_ONCE)  # a short message is all there: one call at a time
+    if not begun:
         return None
-    (size,) = _LENGTH.unpack(prefix)
+    while len(begun) < _LENGTH.size:
+        begun += _more(connection, _LENGTH.size - len(begun), deadline=deadline)
+    (size,) = _LENGTH.unpack_from(begun)
     if size > MESSAGE_BYTES_MAX:
         raise FrameInvalid(f"expected a message of <= {MESSAGE_BYTES_MAX} bytes, got {size}")
-    message = _read(connection, size, deadline=deadline)
-    if message is None:
-        raise ConnectionResetError("connection closed inside a message")
-    return message
+    left = _LENGTH.size + size - len(begun)
+    if left == 0:
+        return begun[_LENGTH.size :]
+    if left < 0:
+        raise FrameInvalid(f"expected one message of {size} bytes, got {-left} more")
+    return begun[_LENGTH.size :] + _more(connection, left, deadline=deadline)
 
 
-def _read(connection: socket.socket, size: int, *, deadline: float | None) -> bytes | None:
-    """Read exactly `size` bytes; None when the other side closed before the first of them."""
+def _more(connection: socket.socket, size: int, *, deadline: float | None) -> bytes:
+    """Read exactly `size` bytes."""
     data = bytearray(size)
     view = memoryview(data)
     filled = 0
@@ -364,9 +370,7 @@ def _read(connection: socket.socket, size: int, *, deadline: float | None) -> by
         connection.settimeout(_left_s(deadline))
         count = connection.recv_into(view[filled:])
         if count == 0:
-            if filled:
-                raise ConnectionResetError("connection closed inside a message")
-            return None
+            raise ConnectionResetError("connection closed inside a message")
         filled += count
     return bytes(data)
 

@@ -221,23 +221,14 @@ class Workshop:
     ) -> tuple[str, bool]:
         """Run and commit a slice; name what came of it, and whether the hand stands in line."""
         started = time.perf_counter()
-        work = read_slice(lease.payload)
         if lease.phase is Phase.VERIFY:
             return self._verify(lease), False
-        run = partial(
-            self._run, job_id=lease.job_id, seq=lease.seq, tell=Following(self._ledger, lease)
-        )
-        try:
-            outcome = begun or run(work)
-        except Exception as error:
-            if not worth_isolating(work, error, attempt=lease.fence):
-                raise
-            outcome = isolate(run, work, attempt=lease.fence)
+        outcome = begun or self._done(lease)
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = self._kept(lease, outcome.result)
         errors = len(outcome.result.items) - outcome.result.ok
         told = False
-        if work.kind in _READS and not errors:
+        if lease.kind in _READS and not errors:
             spent_ms = round((time.perf_counter() - started) * 1e3)
             told = self._ledger.tell(lease, result, spent_ms=spent_ms)
         with tracing.span("commit"):
@@ -257,11 +248,23 @@ class Workshop:
         if committed is Commit.SEALED:
             self._ledger.release(lease, delay_s=_RETRY_S)
             return "retried", False
-        self._metrics.result(work.kind, outcome.result)
+        self._metrics.result(lease.kind, outcome.result)
         self._metrics.written(outcome.writes)
-        if work.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
+        if lease.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
             self._note_embed()
         return "done", committed is Commit.IDLE
+
+    def _done(self, lease: Lease) -> Outcome:
+        """Run a slice; one that fails whole in halves, where that can help."""
+        work = read_slice(lease.payload)
+        tell = Following(self._ledger, lease)
+        run = partial(self._run, job_id=lease.job_id, seq=lease.seq, tell=tell)
+        try:
+            return run(work)
+        except Exception as error:
+            if not worth_isolating(work, error, attempt=lease.fence):
+                raise
+            return isolate(run, work, attempt=lease.fence)
 
     def _kept(self, lease: Lease, result: Result) -> bytes:
         """Give what the ledger is to hold of a result; a large one is in its file by then."""

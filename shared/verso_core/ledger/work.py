@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -33,6 +35,7 @@ from verso_core.ledger.terms import (
     Policy,
 )
 from verso_core.ledger.upkeep import Upkeep
+from verso_core.ledger.voice import Voice
 from verso_core.record import bucket_of
 
 LEASE_S = 10.0
@@ -70,8 +73,13 @@ class Ledger(Migrations, Upkeep, Outbox):
         """Connect to the ledger at ``redis://…`` or ``unix://…``."""
         return cls(connect(url), policy=policy)
 
+    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
+        super().__init__(client, policy=policy)
+        self._voice = Voice(client)
+
     def close(self) -> None:
         """Close the connections."""
+        self._voice.close()
         self._redis.close()
 
     def ping(self) -> None:
@@ -199,8 +207,9 @@ class Ledger(Migrations, Upkeep, Outbox):
         if lease.awaited is None or len(result) > self._policy.told_bytes:
             return False
         news = forms.end_news(lease, lease.awaited, result, spent_ms=spent_ms)
-        with translated():
-            return bool(self._redis.publish(key("news"), news))
+        with suppress(RedisError):  # then the commit tells
+            return bool(self._voice.publish(key("news"), news))
+        return False
 
     def commit_all(self, ends: Sequence[End]) -> list[Commit]:
         """End the work of several slices that wrote no documents, in one exchange."""
