@@ -1,7 +1,7 @@
 """Work that is begun before its job is accepted, and how it meets the lease that follows.
 
 The ledger syncs its file before it says that a job is accepted. An embed changes nothing, so the
-hand that will be given it is shown it first and begins (decision 17):
+hand that will be given it is shown it first and begins (decision 18):
 
     1. A hand that was shown a job begins it: :meth:`HeadStarts.begin`.
     2. The lease comes while it runs: whoever hears of it leaves it here (:meth:`~HeadStarts.left`),

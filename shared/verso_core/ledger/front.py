@@ -87,7 +87,7 @@ class AsyncLedger:
     async def close(self) -> None:
         """End the subscription and close the connections."""
         await self._news.close()
-        self._exchange.close()
+        await self._exchange.close()
         await self._redis.aclose()
 
     async def ping(self) -> None:

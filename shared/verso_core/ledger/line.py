@@ -66,10 +66,11 @@ class Line(asyncio.Protocol):
             self._watch = self._loop.call_later(self._silent_s / _PATIENCE, self._look)
         return reply
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the line."""
         if self._transport is not None:
             self._transport.abort()
+            await self.over
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -108,7 +109,8 @@ class Line(asyncio.Protocol):
             return
         if self._loop.time() - self._last_s >= self._silent_s:
             self._fault = RedisTimeoutError(f"no word from the server in {self._silent_s} s")
-            self.close()
+            assert self._transport is not None
+            self._transport.abort()
             return
         self._watch = self._loop.call_later(self._silent_s / _PATIENCE, self._look)
 
@@ -135,10 +137,10 @@ class Exchange:
         except RedisConnectionError:
             return await (await self._connected()).call(*words)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the line."""
         if self._line is not None:
-            self._line.close()
+            await self._line.close()
 
     async def _connected(self) -> Line:
         line = self._line
@@ -179,13 +181,13 @@ async def dial(
             if given.get("db"):
                 await line.call("SELECT", given["db"])
     except TimeoutError as exc:
-        line.close()
+        await line.close()
         raise RedisTimeoutError(f"no connection within {silent_s} s") from exc
     except OSError as exc:
-        line.close()
+        await line.close()
         raise RedisConnectionError(f"no connection: {type(exc).__name__}") from exc
     except BaseException:
-        line.close()
+        await line.close()
         raise
     return line
 

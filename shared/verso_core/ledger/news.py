@@ -109,7 +109,7 @@ class News:
                 await asyncio.wait([line.over], timeout=_QUIET_S)
                 await line.call("PING")
         finally:
-            line.close()
+            await line.close()
 
     def _hear(self, message: bytes) -> None:
         what, _, told = message.partition(b"\n")

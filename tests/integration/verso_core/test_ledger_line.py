@@ -28,7 +28,7 @@ async def exchange(valkey_url: str) -> AsyncIterator[Exchange]:
     client = connect(valkey_url)
     made = Exchange(client, silent_s=1.0)
     yield made
-    made.close()
+    await made.close()
     await client.aclose()
 
 
