@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.test_desk import ARTIFACT, TEXTS, Bench
+from tests.integration.verso_worker.desks import TEXTS, Bench
 
 from verso_core.errors import CollectionUnknown
 from verso_core.jobs import Item, Kind, Queue, Status, cut
@@ -19,7 +19,7 @@ from verso_core.ledger.work import connect
 from verso_worker.pipeline import Pipeline
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.vectors import EdgeVectors
 
 
 class Made(Bench):
@@ -44,28 +44,8 @@ class Made(Bench):
         return self.do(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})])[0]
 
 
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
-    folder = tmp_path_factory.mktemp("vectors")
-    child = shard_child(folder / "kept", socket_path=folder / "v.sock", floor_mib=1)
-    child.start()
-    with closing(EdgeVectors(folder / "v.sock")) as vectors:
-        yield vectors
-    child.stop()
-
-
 @pytest.fixture
 def made(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
-    for name in vectors.names():
-        vectors.drop(name)
     with closing(Ledger(connect(valkey_url), policy=Policy(gc_delay_ms=0))) as ledger:
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=4)
         pipeline.create_collection({"name": "default"})

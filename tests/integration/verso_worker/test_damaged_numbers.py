@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.integration.verso_worker.test_scrub import BUCKETS, Stores, shelf, stores, vectors
+from tests.integration.verso_worker.desks import BUCKETS, Stores
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, cut
 from verso_core.ledger import NewJob
 from verso_core.record import Flag, bucket_of
-
-__all__ = ["shelf", "stores", "vectors"]
 
 TEXT = b"open failed: no such file"
 LONG = random.Random(1).randbytes(2000)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import redis
-from prometheus_client import CollectorRegistry
+from tests.integration.verso_worker.desks import TEXTS, Bench
 
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import (
@@ -28,105 +27,23 @@ from verso_core.errors import (
     RecordCorrupt,
 )
 from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
-from verso_core.ledger import AsyncLedger, Commit, Ear, Ledger, NewJob
+from verso_core.ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_core.ledger.keys import key
 from verso_core.ledger.work import connect
-from verso_core.record import Entry, Flag
-from verso_worker.desk import Desk
+from verso_core.record import Flag
 from verso_worker.following import Following
-from verso_worker.heart import Heart
-from verso_worker.metrics import Metrics
 from verso_worker.pipeline import Pipeline
 from verso_worker.ports import Outcome, Tell
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
-
-ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
-TEXTS = {
-    "short": b"open failed",
-    "empty": b"",
-    "long": b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40,
-    "binary": bytes(range(256)),
-    "unicode": "Ünïcödé 👩‍👩‍👧 e\u0301 \r\n\ttabs".encode(),
-    "nul": b"a\0b\0",
-}
-
-
-class Bench:
-    """The desk, and what a gateway would do around it."""
-
-    def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
-        self.ledger = ledger
-        self.vectors = vectors
-        self.ears = {queue: Ear(ledger._redis, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)}
-        heart = Heart(ledger, owner="desk", lease_s=10.0)
-        self.desk = Desk(
-            ledger,
-            pipeline,
-            heart,
-            Metrics(CollectorRegistry()),
-            owner="desk",
-            hands={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
-            lease_s=10.0,
-            settle_s=0.0,
-            raw_grace_s=0.0,
-            ears=self.ears,
-            linger_s=20.0,
-        )
-
-    def do(
-        self,
-        kind: Kind,
-        params: dict[str, Any],
-        items: Sequence[Item],
-        *,
-        queue: Queue = Queue.BULK,
-    ) -> tuple[Status, list[Result]]:
-        """Accept a job, drain its queue, and give its state and results."""
-        slices = list(cut(kind, params, items))
-        accepted = self.ledger.accept(NewJob(kind=kind, queue=queue, slices=slices))
-        self.desk.drain(queue)
-        raw = (self.ledger.result(accepted.job_id, n) for n in range(len(slices)))
-        results = [Result.unpack(frame) for frame in raw if frame is not None]
-        return self.ledger.job(accepted.job_id).status, results
-
-    def ingest(self, texts: dict[str, bytes], collection: str = "default") -> Status:
-        items = [Item({"id": name, "metadata": {"n": name}}, t) for name, t in texts.items()]
-        return self.do(Kind.INGEST, {"collection": collection}, items)[0]
-
-    def read(self, *names: str, collection: str = "default") -> list[bytes | str]:
-        """Give each document's text, or the code of its error."""
-        items = [Item({"id": name}) for name in names]
-        _, [result] = self.do(Kind.RECONSTRUCT, {"collection": collection}, items)
-        return [
-            result.blobs[item["blob"]] if item["ok"] else item["error"]["code"]
-            for item in result.items
-        ]
-
-    def entry(self, name: str) -> Entry:
-        return Entry.unpack(self.ledger.entry("default", [name])[name])
-
-
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
+from verso_worker.vectors import EdgeVectors
 
 
 @pytest.fixture(params=["float16", "int8"])
 def bench(
-    shelf: Shelf, valkey_url: str, tmp_path: Path, request: pytest.FixtureRequest
+    shelf: Shelf, vectors: EdgeVectors, valkey_url: str, request: pytest.FixtureRequest
 ) -> Iterator[Bench]:
-    with ExitStack() as stack:
-        ledger = Ledger(connect(valkey_url))
-        stack.callback(ledger.close)
-        child = shard_child(tmp_path / "vectors", socket_path=tmp_path / "v.sock", floor_mib=1)
-        child.start()
-        stack.callback(child.stop)
-        vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
+    with closing(Ledger(connect(valkey_url))) as ledger:
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
         pipeline.create_collection({"name": "default", "precision": request.param})
         yield Bench(ledger, pipeline, vectors)
@@ -255,6 +172,8 @@ def test_an_entry_cut_to_a_stump_is_counted_and_stops_nothing(bench: Bench) -> N
     client: redis.Redis = bench.ledger._redis
     [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
     client.hset(key, "a", b"\x01\x00")
+    while bench.ledger.count("default", scrubbed=1) is Counting.MORE:
+        pass  # as after a pass of the scrub
     _, [result] = bench.do(Kind.STATS, {"name": "default"}, [Item({})])
     assert (result.items[0]["documents"], result.items[0]["unreadable"]) == (1, 1)
     assert bench.read("a", "b") == [PatchCorrupt.code, b"its neighbour"]

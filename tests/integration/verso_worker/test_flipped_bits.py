@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.integration.verso_worker.test_scrub import BUCKETS, Stores, counts, shelf
+from tests.integration.verso_worker.desks import BUCKETS, Stores, counts
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Status
@@ -27,8 +27,6 @@ from verso_worker.shelf import Shelf
 from verso_worker.space import Space
 from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors, shard_child
-
-__all__ = ["shelf"]
 
 TEXT = b"open failed: no such file"
 ABOUT = {"host": "node-7", "line": 41, "ratio": 0.25, "late": True}

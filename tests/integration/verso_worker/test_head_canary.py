@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,14 +26,6 @@ LINES = {
     "retry": b"2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
     "frame": b"\tat org.example.worker.queue.fetch(queue.java:77)",
 }
-
-
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
 
 
 @pytest.fixture

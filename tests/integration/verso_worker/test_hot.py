@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.test_scrub import BUCKETS, Stores, counts, shelf, vectors
+from tests.integration.verso_worker.desks import BUCKETS, Stores, counts
 
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import Item, Kind, Status
@@ -21,8 +21,6 @@ from verso_worker.points import Point
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
 from verso_worker.vectors import EdgeVectors
-
-__all__ = ["shelf", "vectors"]
 
 TEXT = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root"
 OTHER = b"Jan 12 10:00:02 host sshd[4243]: Failed password for admin"
@@ -42,8 +40,6 @@ def told() -> Told:
 
 @pytest.fixture
 def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str, told: Told) -> Iterator[Stores]:
-    for name in vectors.names():
-        vectors.drop(name)
     with closing(Ledger(connect(valkey_url))) as ledger:
         hot = HotTexts(1 << 20, tell=told)
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS, hot=hot)

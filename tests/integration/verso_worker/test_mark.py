@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 from tests.conftest import ValkeyServer
-from tests.integration.verso_worker.test_desk import ARTIFACT, Bench
+from tests.integration.verso_worker.desks import Bench
 
 from verso_core.errors import LedgerBehind
 from verso_core.jobs import Item, Kind, Queue, Status, cut
@@ -26,24 +26,7 @@ from verso_worker.mark import Mark, describe, follows
 from verso_worker.pipeline import Pipeline
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
-
-
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
-
-
-@pytest.fixture
-def vectors(tmp_path: Path) -> Iterator[EdgeVectors]:
-    child = shard_child(tmp_path / "kept", socket_path=tmp_path / "v.sock", floor_mib=1)
-    child.start()
-    with closing(EdgeVectors(tmp_path / "v.sock")) as vectors:
-        yield vectors
-    child.stop()
+from verso_worker.vectors import EdgeVectors
 
 
 class Machine:

@@ -15,8 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.verso_worker.test_desk import ARTIFACT, TEXTS
-from tests.integration.verso_worker.test_scrub import BUCKETS, Stores, garble
+from tests.integration.verso_worker.desks import ARTIFACT, BUCKETS, TEXTS, Stores, garble
 
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, MigrationRefused
@@ -29,7 +28,7 @@ from verso_keeper.migrator import Migrator
 from verso_worker.pipeline import Pipeline
 from verso_worker.shelf import Shelf
 from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.vectors import EdgeVectors
 
 
 def other_artifact(folder: Path, *, space: bool) -> Path:
@@ -112,20 +111,8 @@ def others(shelf: Shelf) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
-    folder = tmp_path_factory.mktemp("vectors")
-    child = shard_child(folder / "kept", socket_path=folder / "v.sock", floor_mib=1)
-    child.start()
-    with closing(EdgeVectors(folder / "v.sock")) as vectors:
-        yield vectors
-    child.stop()
-
-
 @pytest.fixture
 def moving(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
-    for name in vectors.names():
-        vectors.drop(name)
     with closing(Ledger(connect(valkey_url))) as ledger:
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
         pipeline.create_collection({"name": "coded", "precision": "int8"})

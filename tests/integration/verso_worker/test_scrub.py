@@ -5,31 +5,34 @@ Real ledger, real vector engine, real (tiny) model; what is stored is altered be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pytest
-import redis
 from prometheus_client import CollectorRegistry
-from tests.integration.verso_worker.test_desk import ARTIFACT, TEXTS, Bench
+from tests.integration.verso_worker.desks import (
+    ARTIFACT,
+    BUCKETS,
+    TEXTS,
+    Stores,
+    counts,
+    flip,
+    garble,
+)
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, Status
-from verso_core.ledger import Ledger, server
-from verso_core.ledger.work import connect
+from verso_core.ledger import server
 from verso_core.record import (
     Codec,
     Entry,
     Flag,
-    Record,
     bucket_of,
     checksum,
-    point_ids,
     vector_hash,
 )
 from verso_keeper.collector import LedgerCollector
@@ -41,114 +44,8 @@ from verso_worker.scrub import Scrub
 from verso_worker.shelf import Shelf
 from verso_worker.space import Space
 from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
 
-BUCKETS = 16
 LONG = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40
-
-
-class Stores(Bench):
-    """A desk with two collections, ``default`` and ``both``, and ways to damage what they hold."""
-
-    @property
-    def redis(self) -> redis.Redis:
-        return self.ledger._redis
-
-    def fill(self, texts: dict[str, bytes], collection: str = "default") -> None:
-        """Take texts in, and verify them."""
-        assert self.ingest(texts, collection) is Status.SUCCEEDED
-        self.desk.drain(Queue.SCRUB)
-
-    def scrub(self, collection: str = "default", **limits: float) -> dict[str, Any]:
-        """Scrub a collection in one job, and give what was found."""
-        header = {"first": 0, "count": BUCKETS, "spend_s": 60.0} | limits
-        status, [result] = self.do(
-            Kind.SCRUB, {"collection": collection}, [Item(header)], queue=Queue.SCRUB
-        )
-        assert status is Status.SUCCEEDED
-        return result.items[0]
-
-    def stored(self, name: str, collection: str = "default") -> Entry:
-        return Entry.unpack(self.ledger.entry(collection, [name])[name])
-
-    def points(self, name: str, collection: str = "default") -> list[UUID]:
-        return point_ids(collection, name, self.stored(name, collection))
-
-    def alter(
-        self, name: str, change: Callable[[bytes], bytes], collection: str = "default"
-    ) -> None:
-        """Change the bytes of an entry where they lie."""
-        client, uid = self.redis, self.uid(collection)
-        key = f"verso:docs:{uid}:{bucket_of(name, buckets=BUCKETS)}"
-        old = client.hget(key, name)
-        assert isinstance(old, bytes)
-        if not old[0] & Flag.LONG:
-            client.hset(key, name, change(old))
-            return
-        long = client.get(f"verso:long:{uid}:{name}")
-        assert isinstance(long, bytes)
-        client.set(f"verso:long:{uid}:{name}", change(long))
-
-    def uid(self, collection: str) -> str:
-        uid = self.redis.hget("verso:uids", collection)
-        assert isinstance(uid, bytes)
-        return uid.decode()
-
-    def hits(self, text: bytes, collection: str = "default") -> list[dict[str, Any]]:
-        params = {"collection": collection, "limit": 5, "filter": None, "with_text": False}
-        _, [result] = self.do(Kind.SEARCH, params, [Item({}, text)])
-        found: list[dict[str, Any]] = result.items[0]["hits"]
-        return found
-
-
-@pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
-        shelf.open(ARTIFACT)
-        yield shelf
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
-    folder = tmp_path_factory.mktemp("vectors")
-    child = shard_child(folder / "kept", socket_path=folder / "v.sock", floor_mib=1)
-    child.start()
-    with closing(EdgeVectors(folder / "v.sock")) as vectors:
-        yield vectors
-    child.stop()
-
-
-@pytest.fixture
-def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
-    for name in vectors.names():
-        vectors.drop(name)
-    with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
-        pipeline.create_collection({"name": "default"})
-        pipeline.create_collection({"name": "both", "text_policy": "both"})
-        pipeline.create_collection({"name": "words", "search": "hybrid"})
-        yield Stores(ledger, pipeline, vectors)
-
-
-def _last(data: bytes, change: Callable[[Record], Record]) -> bytes:
-    entry = Entry.unpack(data)
-    *rest, last = entry.records
-    return replace(entry, records=(*rest, change(last))).pack()
-
-
-def flip(data: bytes) -> bytes:
-    """Flip one bit of the last record's checksum. (In a payload a bit may carry nothing.)"""
-    return _last(data, lambda r: replace(r, checksum=bytes([r.checksum[0] ^ 1]) + r.checksum[1:]))
-
-
-def garble(data: bytes) -> bytes:
-    """Flip every bit of the last record's payload."""
-    return _last(data, lambda r: replace(r, payload=bytes(byte ^ 0xFF for byte in r.payload)))
-
-
-def counts(found: dict[str, Any]) -> tuple[int, int, int]:
-    return found["sound"], found["repaired"], found["damaged"]
 
 
 def test_what_was_stored_well_is_sound_and_counted_once(stores: Stores) -> None:

@@ -10,14 +10,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.integration.verso_worker.test_scrub import Stores, counts, shelf, stores, vectors
+from tests.integration.verso_worker.desks import Stores, counts
 
 from verso_core.jobs import Item, Kind, Queue, cut, read_slice
 from verso_core.ledger import Commit, DocumentWrite, Move, NewJob
 from verso_core.ledger.guard import Guard, Life
 from verso_worker.points import Point
-
-__all__ = ["shelf", "stores", "vectors"]
 
 
 def a_pass(stores: Stores, *, aged: bool = True, unread: bool = False) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""A worker's parts that stay for a module, and stores that are empty at each test's start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from tests.integration.verso_worker.desks import ARTIFACT, BUCKETS, Stores
+
+from verso_core.ledger import Ledger
+from verso_core.ledger.work import connect
+from verso_worker.pipeline import Pipeline
+from verso_worker.shelf import Shelf
+from verso_worker.terms import Bm25
+from verso_worker.vectors import EdgeVectors, shard_child
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    """A shelf with the tiny artifact."""
+    folder = tmp_path_factory.mktemp("shelf")
+    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+        shelf.open(ARTIFACT)
+        yield shelf
+
+
+@pytest.fixture(scope="module")
+def _vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeVectors]:
+    folder = tmp_path_factory.mktemp("vectors")
+    child = shard_child(folder / "kept", socket_path=folder / "v.sock", floor_mib=1)
+    child.start()
+    with closing(EdgeVectors(folder / "v.sock")) as vectors:
+        yield vectors
+    child.stop()
+
+
+@pytest.fixture
+def vectors(_vectors: EdgeVectors) -> EdgeVectors:
+    """A vector store with nothing in it."""
+    for name in _vectors.names():
+        _vectors.drop(name)
+    return _vectors
+
+
+@pytest.fixture
+def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
+    """A desk with a collection of each kind."""
+    with closing(Ledger(connect(valkey_url))) as ledger:
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
+        pipeline.create_collection({"name": "default"})
+        pipeline.create_collection({"name": "both", "text_policy": "both"})
+        pipeline.create_collection({"name": "words", "search": "hybrid"})
+        yield Stores(ledger, pipeline, vectors)
