@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -20,9 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import sheet
 from bench_queue import memory
-from bench_swap import ARTIFACT, variant
+from publishing import fate, hand_in, variant
 
 from verso_client import Client, Document, Retries
 from verso_core import registry
@@ -107,7 +105,7 @@ def wait(what: str, over: Callable[[], bool]) -> float:
 
 def publish(verso: Client, models: Path, source: Path, *, number: int) -> float | None:
     """Publish one artifact; gives seconds until it serves, None where it is refused."""
-    corrupt, back = number % 10 == 4, number % 10 == 7
+    corrupt, back = fate(number)
     before = registry.read(models).artifact.stable
     name = variant(source, models, number, spoil=corrupt)
 
@@ -163,7 +161,7 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "publishes": arguments.publishes,
         "refused": seconds.count(None),
-        "rolled_back": sum(n % 10 == 7 for n in numbers),
+        "rolled_back": sum(fate(n).rolled_back for n in numbers),
         "requests": sum(caller.calls.total() for caller in callers),
         "failed_requests": sum(caller.failed.total() for caller in callers),
         "failures": dict(sum((caller.failed for caller in callers), Counter())),
@@ -175,20 +173,5 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Publish, count, hand in."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--artifact", type=Path, default=ARTIFACT)
-    parser.add_argument("--publishes", type=int, default=20)
-    parser.add_argument("--callers", type=int, default=4)
-    arguments = parser.parse_args()
-    paper = sheet.Sheet("publish")
-    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as name:
-        result = run(Path(name), arguments)
-    shown = [[key, value] for key, value in result.items() if not isinstance(value, dict)]
-    sheet.table("Publishing while serving over HTTP", ["", "value"], shown)
-    paper.finish(result)
-
-
 if __name__ == "__main__":
-    main()
+    hand_in("publish", run, title="Publishing while serving over HTTP", publishes=20, callers=4)

@@ -9,9 +9,7 @@ resident memory of this process and of its engines, when only the one that serve
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import tempfile
 import threading
 import time
 from contextlib import closing
@@ -19,32 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import sheet
 from prometheus_client import CollectorRegistry
+from publishing import fate, hand_in, variant
 
-from verso_core import manifest, registry
+from verso_core import registry
 from verso_core.registry import Channel
 from verso_worker.metrics import Metrics
 from verso_worker.rollout import Follower
 from verso_worker.shelf import Shelf
 
-ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
 TEXTS = [f"Jan 12 10:00:{n % 60:02d} host sshd[{n}]: session {n} opened".encode() for n in range(8)]
-
-
-def main() -> None:
-    """Publish, count, hand in."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--artifact", type=Path, default=ARTIFACT)
-    parser.add_argument("--publishes", type=int, default=50)
-    parser.add_argument("--callers", type=int, default=2)
-    arguments = parser.parse_args()
-    paper = sheet.Sheet("swap")
-    with tempfile.TemporaryDirectory() as name:
-        result = run(Path(name), arguments)
-    shown = [[key, value] for key, value in result.items() if not isinstance(value, dict)]
-    sheet.table("Publishing while serving", ["", "value"], shown)
-    paper.finish(result)
 
 
 def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -61,7 +43,7 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         load = Load(shelf, arguments.callers)
         refused = rolled_back = 0
         for number in range(1, arguments.publishes + 1):
-            corrupt, back = number % 10 == 4, number % 10 == 7
+            corrupt, back = fate(number)
             name = variant(arguments.artifact, models, number, spoil=corrupt)
             registry.assign(models, Channel.STABLE, name)
             started = time.monotonic()
@@ -130,28 +112,6 @@ class Load:
             return False
 
 
-def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> str:
-    """Publish an artifact of the same space whose codec has an id of its own.
-
-    A note at the end of the decoder's file (field 6 of ONNX's ModelProto) changes nothing else.
-    """
-    folder = models / f"v{number}"
-    shutil.copytree(source, folder)
-    note = f"variant {number}".encode()
-    with (folder / "decoder.onnx").open("ab") as graph:
-        graph.write(b"\x32" + bytes([len(note)]) + note)
-    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
-    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
-    parsed = manifest.Manifest.model_validate(content)
-    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
-    manifest.write(manifest.Manifest.model_validate(content), folder)
-    if spoil:
-        with (folder / "decoder.onnx").open("r+b") as graph:
-            graph.seek(5000)
-            graph.write(b"\xff" * 64)
-    return folder.name
-
-
 def settle(shelf: Shelf) -> None:
     """Wait until only the engine that serves is left."""
     while len(shelf.running()) > 1:
@@ -179,4 +139,4 @@ def resident_mib() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    hand_in("swap", run, title="Publishing while serving", publishes=50, callers=2)

@@ -1,0 +1,83 @@
+"""What the benches of publishing share: artifacts of one space, their fates, handing in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sheet
+
+from verso_core import manifest
+
+ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
+
+
+class Fate(NamedTuple):
+    """What becomes of a published artifact, if not that it takes over."""
+
+    corrupt: bool
+    rolled_back: bool
+
+
+def fate(number: int) -> Fate:
+    """Give the fate of the so manieth: of ten one is corrupt and one is rolled back."""
+    return Fate(number % 10 == 4, number % 10 == 7)
+
+
+def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> str:
+    """Publish an artifact of the same space whose codec has an id of its own.
+
+    A note at the end of the decoder's file (field 6 of ONNX's ModelProto) changes nothing else.
+    """
+    folder = models / f"v{number}"
+    shutil.copytree(source, folder)
+    note = f"variant {number}".encode()
+    with (folder / "decoder.onnx").open("ab") as graph:
+        graph.write(b"\x32" + bytes([len(note)]) + note)
+    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
+    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
+    parsed = manifest.Manifest.model_validate(content)
+    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
+    manifest.write(manifest.Manifest.model_validate(content), folder)
+    if spoil:
+        with (folder / "decoder.onnx").open("r+b") as graph:
+            graph.seek(5000)
+            graph.write(b"\xff" * 64)
+    return folder.name
+
+
+def hand_in(
+    bench: str,
+    run: Callable[[Path, argparse.Namespace], dict[str, Any]],
+    *,
+    title: str,
+    publishes: int,
+    callers: int,
+) -> None:
+    """Read the command line, run a bench in a folder of its own, and show what came of it.
+
+    Args:
+        bench: name of the bench.
+        run: does it.
+        title: of the table.
+        publishes: how many, if nothing else is said.
+        callers: how many, if nothing else is said.
+    """
+    question = (sys.modules["__main__"].__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(description=question)
+    parser.add_argument("--artifact", type=Path, default=ARTIFACT)
+    parser.add_argument("--publishes", type=int, default=publishes)
+    parser.add_argument("--callers", type=int, default=callers)
+    arguments = parser.parse_args()
+    paper = sheet.Sheet(bench)
+    with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as name:
+        result = run(Path(name), arguments)
+    shown = [[key, value] for key, value in result.items() if not isinstance(value, dict)]
+    sheet.table(title, ["", "value"], shown)
+    paper.finish(result)
