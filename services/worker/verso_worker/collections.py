@@ -97,6 +97,7 @@ class Collections:
     def stats(self, collection: Collection) -> Result:
         """Tell what a collection holds, in its stores."""
         held = self.documents.holdings(collection.name)
+        sizes = self.vectors.sizes(collection.name)
         item = public(collection) | {
             "ok": True,
             "documents": held.documents,
@@ -106,9 +107,9 @@ class Collections:
             "verified": held.verified,
             "unreadable": held.unreadable,
             "bytes_patches": sum(share.size_bytes for share in held.codecs.values()),
-            "bytes_vectors": self.vectors.size_bytes(collection.name),
-            "bytes_terms": self.vectors.terms_bytes(collection.name),
-            "points": self.vectors.count(collection.name),
+            "bytes_vectors": sizes.vectors,
+            "bytes_terms": sizes.terms,
+            "points": sizes.points,
             "codecs": {
                 codec.name.lower(): {"records": share.records, "bytes": share.size_bytes}
                 for codec, share in held.codecs.items()

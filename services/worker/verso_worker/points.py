@@ -68,6 +68,19 @@ TERM_BYTES = 8
 """Bytes of one term: an id and a float32 weight."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a collection has in a vector store: points, and bytes of their vectors and terms.
+
+    Without what the store keeps beside them: its index, its log. Of many points the terms are
+    reckoned from a thousand; ids are hashes, so the first in their order are a fair sample.
+    """
+
+    points: int
+    vectors: int
+    terms: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
     """A chunk's vector on its way into a store. Shape of ``stored``: (dim,).

@@ -15,7 +15,7 @@ from verso_core.holdings import Holdings
 from verso_core.jobs import Collection, Filter, Precision, Result
 from verso_worker.engine.outputs import Classified, Found
 from verso_worker.neural import Vector
-from verso_worker.points import Hit, Point, Terms
+from verso_worker.points import Hit, Point, Sizes, Terms
 from verso_worker.records import Recorder, Stored
 
 Tell = Callable[[str, int, int], None]
@@ -163,12 +163,8 @@ class Vectors(Protocol):
         """Count a collection's points."""
         ...
 
-    def size_bytes(self, name: str) -> int:
-        """Tell what the store keeps for a collection's vectors: points times bytes of a vector."""
-        ...
-
-    def terms_bytes(self, name: str) -> int:
-        """Tell what the store keeps for a collection's terms."""
+    def sizes(self, name: str) -> Sizes:
+        """Tell what a collection has in this store."""
         ...
 
 

@@ -23,7 +23,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -134,7 +134,7 @@ class Shard:
             "search": self._search,
             "neighbours": self._neighbours,
             "count": self._count,
-            "size": self._size,
+            "sizes": self._sizes,
             "copy": self._copy,
         }
         return {name: self._noting(handler) for name, handler in offered.items()}
@@ -239,12 +239,10 @@ class Shard:
         return {"counts": [len(one) for one in found]}, [ids]
 
     def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:
-        collection = self._collection(header)
-        count = collection.count()
-        return {"count": count, "size_bytes": count * collection.space.size_bytes}, []
+        return {"count": self._collection(header).count()}, []
 
-    def _size(self, header: dict[str, Any], _: list[bytes]) -> Reply:
-        return {"terms_bytes": self._collection(header).terms_bytes()}, []
+    def _sizes(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return asdict(self._collection(header).sizes()), []
 
     def _copy(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         """Copy a collection's files into a new folder while no write is under way."""

@@ -35,6 +35,7 @@ from verso_worker.points import (
     Condition,
     Hit,
     OneOf,
+    Sizes,
     Terms,
     best,
     conditions,
@@ -260,20 +261,20 @@ class EdgeCollection:
         with self._using() as edge:
             return edge.info().points_count
 
-    def terms_bytes(self) -> int:
-        """Tell what the terms take, without the engine's index over them.
-
-        Where there are many points it is reckoned from a thousand: ids are hashes, so the first
-        points in their order are a fair sample.
-        """
-        if not self.settings.terms:
-            return 0
+    def sizes(self) -> Sizes:
+        """Tell what the collection has here."""
+        records: Sequence[qdrant.Record] = []
         request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=[TERMS])
         with self._using() as edge:
-            records, _ = edge.scroll(request)
-            count = edge.info().points_count
+            points = edge.info().points_count
+            if self.settings.terms:
+                records, _ = edge.scroll(request)
         terms = sum(len(_terms(record.vector).ids) for record in records)
-        return round(TERM_BYTES * terms * count / max(1, len(records)))
+        return Sizes(
+            points,
+            vectors=points * self.space.size_bytes,
+            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
+        )
 
     def copy(self, folder: Path) -> int:
         """Copy the files, and give the points in them.

@@ -18,7 +18,7 @@ import numpy as np
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, Precision
 from verso_worker.child import Child
-from verso_worker.points import Hit, Point, Terms, check_name, packed, stacked
+from verso_worker.points import Hit, Point, Sizes, Terms, check_name, packed, stacked
 from verso_worker.space import Space, Stored, Vector
 from verso_worker.terms_wire import pack_terms, unpack_terms
 from verso_worker.wire import Client
@@ -247,23 +247,14 @@ class EdgeVectors:
         header, _ = self._client.call("copy", {"name": name, "folder": str(folder)})
         return int(header["count"])
 
-    def size_bytes(self, name: str) -> int:
-        """Tell what the vectors take: points times the bytes of one.
+    def sizes(self, name: str) -> Sizes:
+        """Tell what a collection has in this store.
 
         Raises:
             CollectionUnknown: there is no such collection.
         """
-        header, _ = self._client.call("count", {"name": name})
-        return int(header["size_bytes"])
-
-    def terms_bytes(self, name: str) -> int:
-        """Tell what the terms take: an id and a weight each, without the index over them.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
-        header, _ = self._client.call("size", {"name": name})
-        return int(header["terms_bytes"])
+        header, _ = self._client.call("sizes", {"name": name})
+        return Sizes(header["points"], header["vectors"], header["terms"])
 
 
 def _named(name: str, ids: Sequence[UUID]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from verso_worker.points import (
     TERMS,
     Hit,
     Point,
+    Sizes,
     Terms,
     best,
     check_name,
@@ -357,33 +358,25 @@ class QdrantVectors:
             if offset is None:
                 return
 
-    def size_bytes(self, name: str) -> int:
-        """Tell what the vectors take: points times the bytes of one.
+    def sizes(self, name: str) -> Sizes:
+        """Tell what a collection has in this store.
 
         Raises:
             CollectionUnknown: there is no such collection.
         """
+        records: Sequence[models.Record] = []
         with self._calling(name):
-            return self._space(name).size_bytes * self.count(name)
-
-    def terms_bytes(self, name: str) -> int:
-        """Tell what the terms take: an id and a weight each, without the index over them.
-
-        Where there are many points it is reckoned from a thousand: ids are hashes, so the first
-        points in their order are a fair sample.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
-        with self._calling(name):
-            if not self._settings(name).terms:
-                return 0
-            records, _ = self._client.scroll(
-                self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
-            )
-            count = self.count(name)
+            settings, points = self._settings(name), self.count(name)
+            if settings.terms:
+                records, _ = self._client.scroll(
+                    self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
+                )
         terms = sum(len(terms_of(record.vector).ids) for record in records)
-        return round(TERM_BYTES * terms * count / max(1, len(records)))
+        return Sizes(
+            points,
+            vectors=points * settings.space.size_bytes,
+            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
+        )
 
     def _space(self, name: str) -> Space:
         return self._settings(name).space

@@ -32,7 +32,7 @@ from verso_core.errors import (
     VectorInvalid,
 )
 from verso_core.jobs import Precision
-from verso_worker.points import Point
+from verso_worker.points import Point, Sizes
 from verso_worker.ports import Vectors
 from verso_worker.space import Stored
 from verso_worker.terms import Bm25
@@ -55,7 +55,7 @@ def test_a_put_vector_comes_back_bit_for_bit_also_after_a_restart(
         back = store.vectors.get(name, [point.id for point in points])
         assert {i: bits(row) for i, row in back.items()} == {p.id: bits(p.stored) for p in points}
         assert store.vectors.count(name) == 100
-        assert store.vectors.size_bytes(name) == 100 * space.size_bytes
+        assert store.vectors.sizes(name).vectors == 100 * space.size_bytes
         store.close()
         store.open()
 
@@ -175,7 +175,7 @@ def test_nothing_asked_is_nothing_given(store: Store, name: str) -> None:
     assert store.vectors.get(name, []) == {}
     assert store.vectors.payloads(name, []) == {}
     assert store.vectors.search(name, units(1)[0], limit=5, where=None) == []
-    assert store.vectors.count(name) == store.vectors.size_bytes(name) == 0
+    assert store.vectors.sizes(name) == Sizes(0, 0, 0)
 
 
 def test_an_unknown_collection_is_an_error_everywhere(store: Store) -> None:
@@ -187,7 +187,7 @@ def test_an_unknown_collection_is_an_error_everywhere(store: Store) -> None:
         lambda v: v.remove("absent", [point.id]),
         lambda v: v.search("absent", units(1)[0], limit=1, where=None),
         lambda v: v.count("absent"),
-        lambda v: v.size_bytes("absent"),
+        lambda v: v.sizes("absent"),
     ]
     for call in calls:
         with pytest.raises(CollectionUnknown, match="absent"):
@@ -255,8 +255,8 @@ def test_terms_come_back_as_they_were_also_after_a_restart(
     assert store.vectors.terms(name, ids) == wanted
     back = store.vectors.get(name, ids)
     assert all(bits(back[point.id]) == bits(point.stored) for point in points)
-    assert store.vectors.terms_bytes(name) == 8 * sum(len(p.terms.ids) for p in points)
-    assert store.vectors.size_bytes(name) == len(points) * space.size_bytes
+    assert store.vectors.sizes(name).terms == 8 * sum(len(p.terms.ids) for p in points)
+    assert store.vectors.sizes(name).vectors == len(points) * space.size_bytes
 
 
 def test_a_collection_without_terms_leaves_them_out(store: Store, name: str) -> None:
@@ -264,6 +264,6 @@ def test_a_collection_without_terms_leaves_them_out(store: Store, name: str) -> 
     (point,) = points_of(space.round(units(1)))
     store.vectors.put(name, [Point(point.id, point.stored, {}, Bm25().documents(LINES)[0])])
     assert store.vectors.terms(name, [point.id]) == {}
-    assert store.vectors.terms_bytes(name) == 0
+    assert store.vectors.sizes(name).terms == 0
     with pytest.raises(CollectionExists):
         store.vectors.create(name, dim=DIM, precision=Precision.INT8, int8_scale=SCALE, terms=True)
