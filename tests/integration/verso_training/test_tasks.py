@@ -84,7 +84,7 @@ def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Pat
     assert kept.keys() == studies.STUDIES.keys()
     first = told.read_text(encoding="utf-8")
     assert first.startswith(f"# Page\n\n{page.TITLE}\n")
-    assert first.count("\n### ") == 6
+    assert first.count("\n### ") == 7
     assert first.count(f"\n{missed.TITLE}\n") == 1
     assert main(["tasks", *options, "--out", str(told)]) == 0
     again = {

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from verso_training.heads import selective
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.selective import Interval
-from verso_training.tasks import intents
-from verso_training.tasks.intents import CLINC
+from verso_training.tasks.adapters import CLINC, MORE, SEEDS
 from verso_training.tasks.outcome import Arrays, Outcome
 
 Found = Mapping[str, Outcome]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-ADAPTERS = (CLINC, *(one for one in intents.MORE if one.seed))
+ADAPTERS = (CLINC, *(one for one in MORE if one.seed))
 """One a seed."""
 _SIGNALS = ("softmax", "energy", "mahalanobis", "knn", "label")
 _HELD_OUT, _TEST = RowSplit.VALIDATION, RowSplit.TEST
@@ -82,7 +81,7 @@ def rows(found: Found, split: RowSplit) -> Rows | None:
         np.asarray(first.arrays[f"inside_{split}"], np.bool_),
         {
             "adapter": [_reader(arrays, "adapter", split) for arrays in adapters],
-            "vector": [_reader(first.arrays, f"vector_{s}", split) for s in intents.SEEDS],
+            "vector": [_reader(first.arrays, f"vector_{s}", split) for s in SEEDS],
         },
     )
 
@@ -106,7 +105,7 @@ def classifiers(found: Found) -> dict[str, Classifier]:
     if seeds > 1:
         made[f"{seeds} adapters"] = _classifier(held_out, test, ("adapter",))
         every = _classifier(held_out, test, (*test.kinds,))
-        made[f"{seeds} adapters and {len(intents.SEEDS)} heads on vectors"] = every
+        made[f"{seeds} adapters and {len(SEEDS)} heads on vectors"] = every
     return made
 
 
@@ -149,7 +148,7 @@ def _labels(logits: Floats, part: Rows) -> NDArray[np.int64]:
 
 
 def signals(found: Found) -> dict[str, Signal]:
-    """Every single signal by title, and the sum of two that is best on validation rows."""
+    """Every single signal by name, and the sum of two that is best on validation rows."""
     held_out, test = rows(found, _HELD_OUT), rows(found, _TEST)
     if held_out is None or test is None:
         return {}
@@ -169,11 +168,11 @@ def _sums(held_out: Rows, test: Rows) -> tuple[dict[str, Floats], dict[str, Floa
         ]
         for part, of in zip((held_out, test), singles, strict=True):
             told = zip(part.kinds[kind], deviations, strict=True)
-            of[f"{kind}: {signal}"] = np.mean([r[signal] / unit for r, unit in told], axis=0)
+            of[f"{kind}_{signal}"] = np.mean([r[signal] / unit for r, unit in told], axis=0)
     deviation = {title: float(v[held_out.inside].std()) or 1.0 for title, v in singles[0].items()}
     for of in singles:
         for one, other in itertools.combinations([*of], 2):
-            of[f"{one} + {other}"] = of[one] / deviation[one] + of[other] / deviation[other]
+            of[f"{one}+{other}"] = of[one] / deviation[one] + of[other] / deviation[other]
     return singles
 
 
@@ -198,6 +197,15 @@ def _auroc(values: Floats, inside: Flags) -> float:
 
 def _both(inside: Flags) -> bool:
     return bool(inside.any() and not inside.all())
+
+
+def scope_figures(found: Found) -> dict[str, float]:
+    """AUROC and FPR95 of every signal by name, and the validation AUROC of the one chosen."""
+    made = signals(found)
+    told = {f"auroc/{name}": one.auroc.value for name, one in made.items()}
+    told |= {f"fpr95/{name}": one.fpr95.value for name, one in made.items()}
+    best = chosen(made)
+    return told | {f"chosen/{best}": made[best].validation}
 
 
 @dataclass(frozen=True)

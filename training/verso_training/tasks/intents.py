@@ -24,53 +24,14 @@ from verso_training.heads.vectors import Part
 from verso_training.quality import sets
 from verso_training.quality.classification import Bench
 from verso_training.quality.sets import LabelledSet
-from verso_training.tasks import distillation, scope, steps
+from verso_training.tasks import distillation, intent_means, scope, steps
+from verso_training.tasks.adapters import SEEDS, Adapter
 from verso_training.tasks.outcome import Outcome
 from verso_training.tasks.scope import Floats, Given
 from verso_training.tasks.steps import Spent, Task
 
 _EPOCHS = {"intent_clinc150": 3, "intent_banking77": 4}
-SEEDS = (0, 1, 2)
-SHARES = (0.25, 0.5)
-"""Of the training rows, beside all of them."""
 SETS = {"intent_clinc150": sets.clinc, "intent_banking77": sets.banking}
-
-
-@dataclass(frozen=True)
-class Adapter:
-    """One training of an adapter.
-
-    Attributes:
-        name: Of the set.
-        seed: For the order of rows and for weights that start anew.
-        share: Of the training rows, the first in an order that is shuffled once.
-        half: On every second layer of the encoder.
-    """
-
-    name: str
-    seed: int = 0
-    share: float = 1.0
-    half: bool = False
-
-    @property
-    def study(self) -> str:
-        """Its name: what differs from the usual stands behind it."""
-        odd = (
-            f"seed-{self.seed}" if self.seed else "",
-            f"rows-{self.share:.0%}".removesuffix("%") if self.share < 1.0 else "",
-            "half" if self.half else "",
-        )
-        return "-".join([self.name, *filter(None, odd)])
-
-
-CLINC = Adapter("intent_clinc150")
-HALF = replace(CLINC, half=True)
-MORE = (
-    *(replace(CLINC, seed=seed) for seed in SEEDS[1:]),
-    *(replace(CLINC, share=share) for share in SHARES),
-    HALF,
-)
-"""Adapters of CLINC150 beside the first."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +88,8 @@ def run(bench: Bench, name: str) -> Outcome:
     for reader, given in {"adapter": adapted, **heads}.items():
         figures |= _accuracies(given, labels, reader)
         arrays |= _told(given, labels, reader)
+    if labels.outside is not None:
+        figures |= intent_means.scope_figures({name: Outcome(name, {}, arrays)})
     return Outcome(name, figures, arrays, {"adapter": spent})
 
 

@@ -11,9 +11,9 @@ from verso_training.tasks import (
     apart,
     distillation,
     frozen,
-    intent_means,
     intent_tables,
     means,
+    outside,
     strategies,
     studies,
 )
@@ -72,6 +72,7 @@ def section(found: Found) -> str:
         _strategies,
         _apart,
         intent_tables.section,
+        outside.section,
         _distillation,
         aggregation.section,
         _missing,
@@ -144,14 +145,7 @@ def reached(found: Found) -> dict[str, float]:
     if similar := found.get(apart.RANKED.name) or found.get(apart.COSINE.name):
         values["M2"] = similar.figures["test"]
     values |= {key: of.together.value for key, of in together(found).items()}
-    if classifiers := intent_means.classifiers(found):
-        values["M7"] = classifiers[intent_means.chosen(classifiers)].test.value
-        told = intent_means.signals(found)
-        best = told[intent_means.chosen(told)]
-        values |= {"M7b": best.auroc.value, "M7c": best.fpr95.value}
-    if (banking := intent_tables.outcome_of(found, "intent_banking77")) is not None:
-        values["Banking"] = banking.figures[f"accuracy_{intent_tables.classifier(banking)}"]
-    return values
+    return values | intent_tables.reached(found)
 
 
 def together(found: Found) -> dict[str, Mean]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from verso_training.quality.classification import Bench
 from verso_training.tasks import (
+    adapters,
     aggregation,
     apart,
     curves,
@@ -14,6 +15,7 @@ from verso_training.tasks import (
     frozen,
     intents,
     outcome,
+    outside,
     strategies,
 )
 from verso_training.tasks.outcome import Outcome
@@ -26,6 +28,7 @@ def _alone(*recipes: Alone) -> dict[str, Callable[[Bench], Outcome]]:
 
 STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     aggregation.STUDY: aggregation.run,
+    outside.STUDY: outside.run,
     "frozen-sentiment": frozen.sentiment,
     "frozen-duplicates": frozen.duplicates,
     "frozen-similarity": frozen.similarity,
@@ -41,7 +44,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "distillation": distillation.run,
     "sequential": partial(strategies.together, strategy=Strategy.SEQUENTIAL),
     **_alone(*curves.ADAPTERS),
-    **{one.study: partial(intents.alone, one=one) for one in intents.MORE},
+    **{one.study: partial(intents.alone, one=one) for one in adapters.MORE},
 }
 
 

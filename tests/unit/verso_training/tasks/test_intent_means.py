@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from verso_training.heads.rows import RowSplit
-from verso_training.tasks import intent_means, intent_tables, intents
-from verso_training.tasks.intents import CLINC
+from verso_training.tasks import adapters, intent_means, intent_tables
+from verso_training.tasks.adapters import CLINC
 from verso_training.tasks.outcome import Outcome
 
 OUTSIDE = 2
@@ -40,7 +40,7 @@ def found(*, second: tuple[int, ...]) -> dict[str, Outcome]:
         known |= {f"gold_{split}": GOLD, f"inside_{split}": INSIDE}
         parts.setdefault("first", {}).update(reader("adapter", wrong=(0, 1, 3), split=split))
         parts.setdefault("other", {}).update(reader("adapter", wrong=second, split=split))
-        for seed in intents.SEEDS:
+        for seed in adapters.SEEDS:
             parts["first"] |= reader(f"vector_{seed}", wrong=(3,), split=split)
     other = intent_means.ADAPTERS[1].study
     return {
@@ -86,9 +86,28 @@ def test_the_signal_is_the_one_that_is_best_on_validation_rows() -> None:
     assert 0 <= left.again <= 100
 
 
+def test_a_study_that_kept_no_rows_tells_its_own_figures() -> None:
+    figures = {"accuracy_both": 96.2, "validation_both": 97.2, "accuracy_adapter": 95.9}
+    figures |= {f"accuracy_vector_{seed}": 95.5 for seed in adapters.SEEDS}
+    figures |= intent_means.scope_figures(found(second=()))
+    told = {CLINC.study: Outcome(CLINC.study, figures, {})}
+    [best] = (name.removeprefix("chosen/") for name in figures if name.startswith("chosen/"))
+    assert intent_tables.reached(told) == {
+        "M7": 96.2,
+        "M7b": figures[f"auroc/{best}"],
+        "M7c": figures[f"fpr95/{best}"],
+    }
+    assert "chosen on validation" in intent_tables.section(told)
+    # 0.3 % of 4,500, and sqrt(96.5 * 3.5 / 4500).
+    assert "14 more right answers of 4,500 would make 96.5 %" in intent_tables.causes(told)
+    assert "by 0.27" in intent_tables.causes(told)
+
+
 def test_a_curve_needs_all_its_studies() -> None:
     figures = {CLINC.study: 96.0} | {
-        one.study: 96.0 + 2.0 * float(np.log2(one.share)) for one in intents.MORE if one.share < 1.0
+        one.study: 96.0 + 2.0 * float(np.log2(one.share))
+        for one in adapters.MORE
+        if one.share < 1.0
     }
     studies = {
         name: Outcome(name, {"accuracy_adapter": value}, {}) for name, value in figures.items()
