@@ -34,7 +34,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from verso_core.errors import Cancelled, DiskFull
-from verso_training.heads import lora
+from verso_training.heads import lora, places
 from verso_training.heads.recipe import AnswerConfig, ClassifyConfig, ScoreConfig
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
@@ -109,7 +109,10 @@ class _Place:
 
 
 class AdapterRun(Generic[_E]):
-    """One training of a module's own weights; the shared encoder below it stays."""
+    """One training of a module's own weights; the shared encoder below it stays.
+
+    It is done where it is fastest; afterwards the module is on the processor again.
+    """
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class AdapterRun(Generic[_E]):
             held_out: Examples that end the training when it no longer helps.
             folder: For checkpoints; None keeps none.
         """
-        self.module, self.budget, self.folder = module, budget, folder
+        self.module, self.budget, self.folder = module.to(places.fastest()), budget, folder
         self._main, self._warm, self._losses = list(main), list(warm), losses
         self._held_out = list(held_out) if budget.patience else []
         self._best: dict[str, Tensor] = {}
@@ -169,7 +172,7 @@ class AdapterRun(Generic[_E]):
         self.save()
         if self._best:
             lora.restore(self.module, self._best)
-        self.module.eval()
+        self.module.to(places.PROCESSOR).eval()
 
     def _standing(self) -> dict[str, float]:
         told = {"step": float(self._place.step)}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from verso_training.heads import places
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.squad import special
 
@@ -84,7 +85,7 @@ def losses(module: CrossEncoder) -> Callable[[Sequence[PairTokens]], Mapping[str
     """The loss of a batch, for ``fitting.AdapterRun``."""
 
     def of(batch: Sequence[PairTokens]) -> Mapping[str, Tensor]:
-        padded = collate(batch)
+        padded = places.batch_beside(module, collate(batch))
         logits = module.logit(padded.ids, padded.mask, padded.types)
         return {"score": F.binary_cross_entropy_with_logits(logits, padded.scores)}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from verso_training.heads import lora
+from verso_training.heads import lora, places
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import SpanReader
 from verso_training.heads.recipe import AnswerConfig
@@ -59,7 +59,7 @@ class Reader(nn.Module):
 
     def losses(self, batch: Sequence[Window]) -> Mapping[str, Tensor]:
         """The span loss of every head."""
-        padded = collate(batch)
+        padded = places.batch_beside(self, collate(batch))
         outputs = self(padded.ids, padded.mask, padded.types)
         return {
             name: span_loss(s, e, starts=padded.starts, ends=padded.ends, mask=padded.allowed)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from verso_training.heads import places
 from verso_training.heads.modules import SequenceClassifier
 
 
@@ -52,8 +53,8 @@ def losses(
     """The weighted cross-entropy of a batch, for ``fitting.AdapterRun``."""
 
     def of(batch: Sequence[TextTokens]) -> Mapping[str, Tensor]:
-        ids, mask, targets = collate(batch)
-        return {"class": F.cross_entropy(module(ids, mask)[0], targets, weight=weights)}
+        ids, mask, targets, weight = places.beside(module, (*collate(batch), weights))
+        return {"class": F.cross_entropy(module(ids, mask)[0], targets, weight=weight)}
 
     return of
 
