@@ -12,7 +12,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint types bench flame million evaluate evaluate-tasks fuzz clean images e2e-ops
+.PHONY: help setup demo up test chaos lint types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -79,6 +79,8 @@ evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writ
 evaluate-tasks: $(VENV)/.installed-dev  ## the papers' tasks with adapters, hours of one core, DATA=folder; goes on where it stopped
 	$(BIN)/python -m verso_training tasks --data $(DATA) --artifact models/default \
 	  --work runs/quality --out docs/reference/quality.md
+
+evaluate-all: evaluate evaluate-tasks  ## every table of docs/reference/quality.md, DATA=folder
 
 images: $(VENV)/.installed-dev  ## build the images for real, look into them, print their sizes (root, buildah, debootstrap)
 	$(BIN)/pytest -s tests/images

@@ -165,9 +165,12 @@ def _tasks(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
     found = studies.run(bench, options.only or studies.STUDIES)
+    told = page.section(found)
+    print(told)
     if options.out is not None:
-        text = page.replaced(options.out.read_text(encoding="utf-8"), page.section(found))
+        text = page.replaced(options.out.read_text(encoding="utf-8"), told)
         causes = missed.section(found, options.out.parent)
+        print(causes)
         options.out.write_text(page.replaced(text, causes), encoding="utf-8")
 
 
