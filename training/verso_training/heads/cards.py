@@ -25,6 +25,7 @@ def classifier(
         "",
         *curve_table(report),
         "",
+        *scope_table(report),
         f"Temperature {calibration.temperature:.3f}; answers are accepted by",
         f"`{calibration.accept_by}`. On the test rows:",
         "",
@@ -78,6 +79,16 @@ def curve_table(report: Report) -> list[str]:
     for name, curve in report.curve.items():
         rows.append(f"| {name} | " + " | ".join(f"{100 * risk:.1f}" for risk in curve) + " |")
     return rows
+
+
+def scope_table(report: Report) -> list[str]:
+    """How well each signal tells what is in scope, and a line below it; empty where none does."""
+    if not report.scope:
+        return []
+    rows = ["| signal, in scope against out of scope | AUROC | FPR95 |", "|---|---:|---:|"]
+    for name, found in report.scope.items():
+        rows.append(f"| {name} | {percent(found.auroc)} | {percent(found.fpr95)} |")
+    return [*rows, ""]
 
 
 def accepted_table(report: Report) -> list[str]:

@@ -7,8 +7,8 @@ fitted on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,19 @@ class SignalReport:
 
 
 @dataclass(frozen=True)
+class ScopeReport:
+    """How good one signal is at telling texts in scope from texts out of scope.
+
+    Attributes:
+        auroc: In scope against out of scope.
+        fpr95: Texts out of scope accepted where 95 % of those in scope are.
+    """
+
+    auroc: Interval
+    fpr95: Interval
+
+
+@dataclass(frozen=True)
 class Report:
     """A classifier on rows that nothing was fitted on.
 
@@ -117,6 +130,8 @@ class Report:
         signals: By name.
         curve: Risk at 10 %, 20 %, ... of coverage, by signal.
         accepted: Error rate asked for -> coverage and error rate that came.
+        scope: How well each signal tells rows in scope from those out of it; empty where no label
+            says that.
     """
 
     rows: int
@@ -125,12 +140,26 @@ class Report:
     signals: Mapping[SignalName, SignalReport]
     curve: Mapping[SignalName, tuple[float, ...]]
     accepted: Mapping[str, tuple[float, float]]
+    scope: Mapping[SignalName, ScopeReport] = field(default_factory=dict)
 
 
 def report(
-    outputs: Outputs, model: Calibration, fitted: Fitted | None, *, rounds: int = 300
+    outputs: Outputs,
+    model: Calibration,
+    fitted: Fitted | None,
+    *,
+    outside: int | None = None,
+    rounds: int = 300,
 ) -> Report:
-    """Measure a classifier and all its signals on test rows."""
+    """Measure a classifier and all its signals on test rows.
+
+    Args:
+        outputs: Of these rows.
+        model: Of the classifier.
+        fitted: What its signals need.
+        outside: Number of the label that means "out of scope", where there is one.
+        rounds: Of the bootstrap.
+    """
     right = outputs.right
     found = measure(outputs, model, fitted)
     chosen = found[model.accept_by]
@@ -146,7 +175,30 @@ def report(
         signals={n: _signal(values, right, rounds=rounds) for n, values in found.items()},
         curve={name: _curve(values, right) for name, values in found.items()},
         accepted=accepted,
+        scope={} if outside is None else _scope(outputs, model, fitted, outside, rounds=rounds),
     )
+
+
+def _scope(
+    outputs: Outputs, model: Calibration, fitted: Fitted | None, outside: int, *, rounds: int
+) -> dict[SignalName, ScopeReport]:
+    """Measure the signals on the labels in scope: how like one of them a text is."""
+    inside = outputs.targets != outside
+    if not _both(inside):
+        return {}
+    within = replace(outputs, logits=np.delete(outputs.logits, outside, axis=-1))
+
+    def told(values: Floats, figure: Callable[[Floats, Floats], float]) -> Interval:
+        def of(rows: NDArray[np.int64]) -> float:
+            part, kept = values[rows], inside[rows]
+            return figure(part[kept], part[~kept]) if _both(kept) else float("nan")
+
+        return selective.bootstrap(of, len(inside), rounds=rounds)
+
+    return {
+        name: ScopeReport(told(values, selective.auroc), told(values, selective.fpr95))
+        for name, values in measure(within, model, fitted).items()
+    }
 
 
 def macro_f1(predicted: NDArray[np.int64], targets: NDArray[np.int64]) -> float:

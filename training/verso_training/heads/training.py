@@ -184,7 +184,9 @@ def measured(
         confidence.Outputs(*found[s], targets[s]) for s in (RowSplit.VALIDATION, RowSplit.TEST)
     )
     calibration = confidence.calibrate(held_out, fitted, seed=seed)
-    report = confidence.report(test, calibration, fitted)
+    none = trained.recipe.none_label
+    outside = checked.labels.index(none) if none in checked.labels else None
+    report = confidence.report(test, calibration, fitted, outside=outside)
     return dataclasses.replace(
         trained,
         card=cards.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
@@ -232,6 +234,9 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
         found[f"accuracy_at_80/{name}"] = signal.accuracy_at_80.value
         found[f"auroc/{name}"] = signal.auroc.value
         found[f"fpr95/{name}"] = signal.fpr95.value
+    for name, scope in report.scope.items():
+        found[f"scope_auroc/{name}"] = scope.auroc.value
+        found[f"scope_fpr95/{name}"] = scope.fpr95.value
     for c in range(1, 11):
         for name, curve in report.curve.items():
             found[f"risk_at_{10 * c}/{name}"] = curve[c - 1]

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 from verso_core.heads import SignalName
-from verso_training.heads import calibration, confidence, signals
+from verso_training.heads import calibration, cards, confidence, signals
 
 RNG = np.random.default_rng(5)
 
@@ -102,6 +102,26 @@ def test_the_stack_ranks_at_least_as_well_as_its_worst_part() -> None:
     assert model.accept_by is SignalName.STACK
     for rate, (_, wrong) in report.accepted.items():
         assert wrong <= float(rate) + 0.03
+
+
+def test_a_label_that_means_out_of_scope_has_its_own_figures() -> None:
+    """Rows out of scope have flat logits but for their own label, which is not looked at."""
+    logits, targets = rows(600)
+    outside = np.arange(len(targets)) % 4 == 0
+    targets = np.where(outside, 4, targets)
+    logits = np.concatenate([10.0 * logits, np.zeros((600, 1), np.float32)], axis=-1)
+    logits[outside] = [0.0, 0.0, 0.0, 0.0, 50.0]
+    outputs = confidence.Outputs(logits.astype(np.float32), logits[:, :4], targets)
+    model = confidence.calibrate(outputs, None)
+    told = confidence.report(outputs, model, None, outside=4, rounds=20)
+    # With the fifth label all of them would be sure.
+    assert told.scope[SignalName.SOFTMAX].auroc.value == 1.0
+    assert told.scope[SignalName.SOFTMAX].fpr95.value == 0.0
+    card = cards.classifier(told, model, labels=tuple("abcde"), notes=())
+    assert "| signal, in scope against out of scope | AUROC | FPR95 |" in card
+    assert confidence.report(outputs, model, None, rounds=2).scope == {}
+    assert confidence.report(outputs.take(np.flatnonzero(~outside)), model, None, outside=4,
+                             rounds=2).scope == {}  # fmt: skip
 
 
 def test_macro_f1_is_scikit_learns() -> None:
