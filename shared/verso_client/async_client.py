@@ -39,6 +39,7 @@ from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
+    RERANK_SHARE,
     Filter,
     Kind,
     Precision,
@@ -127,11 +128,13 @@ class AsyncClient:
         with_text: bool = True,
         rerank: str | None = None,
         rerank_from: int = 30,
+        rerank_share: float = RERANK_SHARE,
     ) -> Found:
         """Find the records nearest to a text, a vector, or a stored document or record.
 
         Args:
             rerank: a head that scores pairs; it orders the nearest ``rerank_from`` anew.
+            rerank_share: what the head's score counts, in [0, 1]; the search's counts the rest.
         """
         query = Query(
             text=text,
@@ -144,6 +147,7 @@ class AsyncClient:
             with_text=with_text,
             rerank=rerank,
             rerank_from=rerank_from,
+            rerank_share=rerank_share,
         )
         return await self._run(operations.search(query, self._retries))
 

@@ -29,7 +29,7 @@ from verso_client.terminal import out as _out
 from verso_client.terminal import print_json as _print_json
 from verso_client.terminal import telling as _telling
 from verso_core.clusters import ClusterRequest, Method
-from verso_core.jobs import Precision, SearchMode
+from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 
 _INGEST_PATIENCE_S = 600.0
 _LOOK_S = 1.0
@@ -49,10 +49,13 @@ app.add_typer(models_app, name="models")
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 Reranker = Annotated[
-    str | None, typer.Option("--rerank", help="Head that orders the first hits anew, as pairs.")
+    str | None, typer.Option("--rerank", help="Head that orders the first hits anew: relevance.")
 ]
 RerankFrom = Annotated[
     int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it orders.")
+]
+RerankShare = Annotated[
+    float, typer.Option("--rerank-share", min=0, max=1, help="What the head's score counts.")
 ]
 
 
@@ -132,6 +135,7 @@ def search(
     text: Annotated[bool, typer.Option(help="Read the hits' texts back.")] = True,
     rerank: Reranker = None,
     rerank_from: RerankFrom = 30,
+    rerank_share: RerankShare = RERANK_SHARE,
     as_json: AsJson = False,
 ) -> None:
     """Find the records nearest to a text."""
@@ -147,6 +151,7 @@ def search(
             with_text=text,
             rerank=rerank,
             rerank_from=rerank_from,
+            rerank_share=rerank_share,
         )
         took_ms = (time.monotonic() - started) * 1000
     if as_json:
@@ -320,6 +325,7 @@ def evaluate_retrieval(
     ] = 7200.0,
     rerank: Reranker = None,
     rerank_from: RerankFrom = 30,
+    rerank_share: RerankShare = RERANK_SHARE,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a fresh collection finds what it should; the collection is deleted."""
@@ -332,7 +338,11 @@ def evaluate_retrieval(
             split=split,
             precision=precision,
             patience_s=patience,
-            reranker=None if rerank is None else retrieval.Reranker(rerank, rerank_from),
+            reranker=(
+                None
+                if rerank is None
+                else retrieval.Reranker(rerank, scored=rerank_from, share=rerank_share)
+            ),
             tell=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)

@@ -42,6 +42,7 @@ from verso_client.retries import Retries, perform
 from verso_core.clusters import ClusterRequest
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import (
+    RERANK_SHARE,
     CollectionRequest,
     Filter,
     Precision,
@@ -79,6 +80,7 @@ class Query:
     with_text: bool = True
     rerank: str | None = None
     rerank_from: int = 30
+    rerank_share: float = RERANK_SHARE
 
     def body(self) -> dict[str, Any]:
         """Give the JSON body."""
@@ -98,7 +100,11 @@ class Query:
         if self.filter is not None:
             body["filter"] = self.filter.model_dump(exclude_none=True)
         if self.rerank is not None:
-            body |= {"rerank": self.rerank, "rerank_from": self.rerank_from}
+            body |= {
+                "rerank": self.rerank,
+                "rerank_from": self.rerank_from,
+                "rerank_share": self.rerank_share,
+            }
         return body
 
 

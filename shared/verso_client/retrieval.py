@@ -32,7 +32,7 @@ from verso_client.client import Client
 from verso_client.documents import Document
 from verso_client.operations import Progress
 from verso_core.errors import NotReady, RequestInvalid
-from verso_core.jobs import Precision, SearchMode
+from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 
 CUT = 10
 RECALL_AT = 100
@@ -55,10 +55,11 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Reranker:
-    """A head that scores pairs, and how many of the nearest records it orders anew."""
+    """A head that scores pairs, how many of the nearest records it orders anew, and its share."""
 
     head: str
     scored: int
+    share: float = RERANK_SHARE
 
 
 class Row(BaseModel):
@@ -210,6 +211,7 @@ def _measure(
                 with_text=False,
                 rerank=None if again is None else again.head,
                 rerank_from=1 if again is None else again.scored,
+                rerank_share=RERANK_SHARE if again is None else again.share,
             ).hits
             spent.append(1000 * (time.monotonic() - start))
             ranked.append(list(dict.fromkeys(hit.document for hit in hits)))

@@ -12,10 +12,11 @@ of docs/reference/search-quality.md uses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verso_worker.points import Candidates, Hit, best, widened_limit
 from verso_worker.space import Space, Vector
@@ -65,7 +66,30 @@ def fused(
     lexical = np.array(
         [score or weights.get(one, 0.0) for one, score in zip(found.ids, found.scores, strict=True)]
     )
-    near = (cosines - cosines.min()) / (np.ptp(cosines) or 1.0)
+    near = _spread(cosines)
     said = lexical / (lexical.max() or 1.0)
     scores = DENSE_SHARE * near + (1 - DENSE_SHARE) * said
     return best(found, scores.tolist(), limit=limit)
+
+
+def reranked(scores: Sequence[float], read: NDArray[np.float32], *, share: float) -> list[int]:
+    """Order a search's hits by what it scored them and what a head did that read them.
+
+    Both scores are spread over 0 to 1 first and mixed as above. Gives places, best first, equal
+    ones as they stood.
+
+    Args:
+        scores: the search's.
+        read: the head's. Shape: (hits,).
+        share: what the head's count, in [0, 1]; the search's count the rest.
+    """
+    if not scores:
+        return []
+    mixed = (1 - share) * _spread(np.array(scores)) + share * _spread(read.astype(np.float64))
+    order: list[int] = np.argsort(-mixed, kind="stable").tolist()
+    return order
+
+
+def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spread values over 0 to 1; equal ones are 0."""
+    return (values - values.min()) / (np.ptp(values) or 1.0)

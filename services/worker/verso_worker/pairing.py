@@ -1,4 +1,9 @@
-"""Score pairs of texts, and re-order texts by how well they fit a query."""
+"""Score pairs of texts, and texts by the sentence of theirs that fits a query best.
+
+A head that scores pairs has learnt what one sentence says of another. Of a whole passage, most of
+which is beside the question, it makes little (docs/reference/search-quality.md has figures). So a
+text is worth what its best sentence is.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task
 from verso_core.jobs import Item, Result, Slice
+from verso_worker import sentences
 from verso_worker.head_ports import Heads, ServedHead
 from verso_worker.items import pass_on
 from verso_worker.timings import Timings
@@ -24,6 +30,8 @@ class Pairing:
     def run(self, work: Slice, *, job: str | None, timings: Timings) -> Result:
         """Score a slice's pairs: each item's blob is both texts, its ``split`` the first's bytes.
 
+        With ``sentences`` the second text counts by its best one.
+
         Raises:
             HeadUnknown, HeadInvalid: the head cannot be served.
         """
@@ -31,24 +39,33 @@ class Pairing:
         result = Result([{} for _ in work.items])
         rows = [row for row, item in enumerate(work.items) if pass_on(item, result.items, row)]
         pairs = [_pair(work.items[row]) for row in rows]
+        score = self._best if work.params.get("sentences") else self._score
         with timings.phase("infer"):
-            scores = self._score(head, pairs) if pairs else np.zeros(0, np.float32)
+            scores = score(head, pairs) if pairs else np.zeros(0, np.float32)
         for row, score in zip(rows, scores.tolist(), strict=True):
             result.items[row] = {"ok": True, "score": score} | head.about
         return result
 
-    def order(
-        self, name: str, query: bytes, texts: Sequence[bytes], *, job: str | None
+    def best(
+        self, head: str, query: bytes, texts: Sequence[bytes], *, job: str | None
     ) -> NDArray[np.float32]:
-        """Score texts against a query. Shape: (texts,).
+        """Score texts against a query, each by its best sentence. Shape: (texts,).
 
         Raises:
             HeadUnknown, HeadInvalid: the head cannot be served; also where there is no text.
         """
-        head = self.heads.get(name, task=Task.SCORE, job=job)
-        if not texts:
+        served = self.heads.get(head, task=Task.SCORE, job=job)
+        return self._best(served, [(query, text) for text in texts])
+
+    def _best(self, head: ServedHead, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float32]:
+        if not pairs:
             return np.zeros(0, np.float32)
-        return self._score(head, [(query, text) for text in texts])
+        parts = [sentences.cut(text) for _, text in pairs]
+        asked = [query for query, _ in pairs]
+        flat = [(query, one) for query, part in zip(asked, parts, strict=True) for one in part]
+        starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+        best: NDArray[np.float32] = np.maximum.reduceat(self._score(head, flat), starts)
+        return best
 
     def _score(self, head: ServedHead, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float32]:
         first, second = [a for a, _ in pairs], [b for _, b in pairs]

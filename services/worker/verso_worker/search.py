@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from verso_core.errors import DocumentUnknown, VersoError, error_body
-from verso_core.jobs import Collection, Filter, Item, Result, SearchMode, Slice
+from verso_core.jobs import RERANK_SHARE, Collection, Filter, Item, Result, SearchMode, Slice
 from verso_core.record import point_ids
+from verso_worker import fusion
 from verso_worker.items import pass_on, read_vector
 from verso_worker.neural import Vector
 from verso_worker.pairing import Pairing
@@ -71,8 +70,7 @@ class Search:
                     self._read(collection, wanted)
             if rerank:
                 with timings.phase("infer"):
-                    first = self._rerank(str(rerank), item.blob or b"", ranked[:scored], job=job)
-                    ranked[:scored] = first
+                    ranked[:scored] = self._rerank(work, item.blob or b"", ranked[:scored], job=job)
             if not work.params["with_text"]:
                 for one in ranked:
                     one.text = None
@@ -93,17 +91,19 @@ class Search:
             one.text = text
 
     def _rerank(
-        self, head: str, query: bytes, ranked: list[Ranked], *, job: str | None
+        self, work: Slice, query: bytes, ranked: list[Ranked], *, job: str | None
     ) -> list[Ranked]:
-        """Order hits by the head's score of query and text; what cannot be read comes last."""
-        readable = [one for one in ranked if isinstance(one.text, bytes)]
-        texts = [one.text for one in readable if isinstance(one.text, bytes)]
-        scores = self.pairing.order(head, query, texts, job=job)
-        for one, score in zip(readable, scores, strict=True):
-            one.rerank_score = float(score)
-        return sorted(
-            ranked, key=lambda one: np.inf if one.rerank_score is None else -one.rerank_score
-        )
+        """Order hits by the search's score and a head's; what cannot be read comes last."""
+        texts = {place: one.text for place, one in enumerate(ranked) if isinstance(one.text, bytes)}
+        readable = [ranked[place] for place in texts]
+        head = str(work.params["rerank"])
+        read = self.pairing.best(head, query, list(texts.values()), job=job)
+        for one, score in zip(readable, read.tolist(), strict=True):
+            one.rerank_score = score
+        share = float(work.params.get("rerank_share", RERANK_SHARE))
+        order = fusion.reranked([one.hit.score for one in readable], read, share=share)
+        rest = [one for one in ranked if one.rerank_score is None]
+        return [*(readable[place] for place in order), *rest]
 
     def query(self, collection: Collection, item: Item) -> Vector:
         """Give an item's query vector. Shape: (dim,), unit length."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from verso_core.jobs import Precision
-from verso_worker.fusion import DEPTH, depth, fused, joined
+from verso_worker.fusion import DEPTH, depth, fused, joined, reranked
 from verso_worker.points import Candidates
 from verso_worker.space import Space
 
@@ -56,3 +56,17 @@ def test_nothing_found_is_no_hits() -> None:
 def test_enough_candidates_are_asked_for() -> None:
     assert depth(1) == DEPTH
     assert depth(1000) >= 1000
+
+
+@pytest.mark.parametrize(
+    ("share", "order"), [(0.0, [0, 1, 2]), (1.0, [2, 0, 1]), (0.5, [0, 2, 1]), (0.8, [2, 0, 1])]
+)
+def test_hits_are_reranked_by_both_scores(share: float, order: list[int]) -> None:
+    """Whatever their scales: the search's are 0.9, 0.5, 0.1, the head's 20, 0 and 30."""
+    read = np.array([20, 0, 30], np.float32)
+    assert reranked([0.9, 0.5, 0.1], read, share=share) == order
+
+
+def test_hits_that_score_alike_stay_as_they_stood() -> None:
+    assert reranked([0.4, 0.4], np.array([1, 1], np.float32), share=0.5) == [0, 1]
+    assert reranked([], np.zeros(0, np.float32), share=0.5) == []

@@ -6,7 +6,7 @@ and ``/v2/rerank`` take and answer what Jina's and Cohere's clients do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -32,7 +32,7 @@ async def score(request: Request) -> Response:
     """Score pairs of texts: larger is more alike."""
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=ScoreRequest)
-    order = await _order(request, checked.head, checked.asked)
+    order = await _order(request, {"head": checked.head}, checked.asked)
 
     def body(ended: Ended) -> dict[str, Any]:
         items = _items(ended)
@@ -59,11 +59,12 @@ async def score(request: Request) -> Response:
 )
 @router.post("/v2/rerank", name="rerank", include_in_schema=False)
 async def rerank(request: Request) -> Response:
-    """Order documents by how well they fit a query, best first."""
+    """Order documents by how well they fit a query, best first; each by its best sentence."""
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=RerankRequest)
     texts = checked.texts
-    order = await _order(request, checked.head, [(checked.query, text) for text in texts])
+    params = {"head": checked.head, "sentences": True}
+    order = await _order(request, params, [(checked.query, text) for text in texts])
 
     def body(ended: Ended) -> dict[str, Any]:
         scores = [item["score"] for item in _items(ended)]
@@ -82,12 +83,14 @@ async def rerank(request: Request) -> Response:
     return await answers.respond(request, order, body=body)
 
 
-async def _order(request: Request, head: str, pairs: Sequence[tuple[str, str]]) -> Order:
+async def _order(
+    request: Request, params: Mapping[str, Any], pairs: Sequence[tuple[str, str]]
+) -> Order:
     items = []
     for first, second in pairs:
         left, right = text_bytes(first), text_bytes(second)
         items.append(Item({"split": len(left)}, left + right))
-    slices = answers.one_slice(Kind.SCORE, {"head": head}, items)
+    slices = answers.one_slice(Kind.SCORE, params, items)
     order = answers.order_of(request, Kind.SCORE, slices=slices)
     return await answers.repeatable(request, order)
 

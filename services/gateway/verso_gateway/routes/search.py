@@ -39,8 +39,9 @@ async def search(request: Request) -> Response:
     ``hybrid`` both. The last two need a collection with ``search: hybrid``, where both is what is
     done if nothing is said.
 
-    ``rerank`` names a head that scores pairs: it reads the query with the texts of the nearest
-    ``rerank_from`` records and orders them anew.
+    ``rerank`` names a head that scores pairs: it reads the query with each sentence of the nearest
+    ``rerank_from`` records, and these are ordered anew by their best sentence's score and by the
+    search's, mixed as ``rerank_share`` says.
 
     With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
     whose stored bytes are damaged carries an error instead, never another text.
@@ -58,6 +59,7 @@ async def search(request: Request) -> Response:
         "with_text": checked.with_text,
         "rerank": checked.rerank,
         "rerank_from": checked.rerank_from,
+        "rerank_share": checked.rerank_share,
     }
     slices = answers.one_slice(Kind.SEARCH, params, [item])
     order = answers.order_of(request, Kind.SEARCH, slices=slices)
