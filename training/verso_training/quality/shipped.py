@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
@@ -26,12 +27,13 @@ from verso_training.heads import (
     squad,
     training,
 )
-from verso_training.heads.modules import CrossEncoder
+from verso_training.heads.modules import CrossEncoder, PairPooling, VectorPair
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
 from verso_training.heads.vectors import OnProgress, ShouldStop
-from verso_training.quality import pairsets, selection, sets
+from verso_training.quality import pairsets, selection, sets, similarity
+from verso_training.quality.classification import Bench
 from verso_training.quality.sets import LabelledSet
 
 _GOLDEN_TOKENS = 96
@@ -227,6 +229,8 @@ def _ship_reader(
 
 
 def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
+    if recipe.reads is Reads.VECTOR_PAIR:
+        return _cosine(recipe, job)
     base = backbone.load(job.artifact)
     config = recipe.score
     torch.manual_seed(recipe.seed)
@@ -266,6 +270,34 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
         metrics=figures,
         sources=base.sources,
         max_tokens=config.max_tokens,
+    )
+    return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
+
+
+def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
+    """The cosine of the encoder's own vectors: a head in which nothing is trained."""
+    bench = Bench(job.data, job.artifact, job.work)
+    figures = similarity.ranked_by_cosine(bench)
+    space = manifest.load(job.artifact).manifest.space
+    rows = [row for rankings in selection.reported(job.data).values() for row in rankings[:6]]
+    vectors = sets.stored_vectors(
+        [text for row in rows for text in (row.question, row.candidates[0])],
+        artifact=job.artifact,
+        cache=job.work / "vectors" / f"golden-{recipe.name}",
+        scale=space.int8_scale,
+    )
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    trained = Trained(
+        recipe=recipe,
+        module=VectorPair(PairPooling.COSINE, dim=space.dim),
+        outputs=("score",),
+        samples=[{"u": u, "v": v} for u, v in zip(vectors[::2], vectors[1::2], strict=True)],
+        provenance=Provenance(
+            ("none: nothing was trained",), "Apache-2.0", _command(recipe), _digest(())
+        ),
+        card="The cosine of the two texts' vectors, 0 where it is negative.\n\n"
+        + selection.scorer_card(figures),
+        metrics=figures,
     )
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
 
