@@ -49,7 +49,7 @@ app.add_typer(models_app, name="models")
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 Reranker = Annotated[
-    str | None, typer.Option("--rerank", help="Head that orders the first hits anew: relevance.")
+    str | None, typer.Option("--rerank", help="Head that orders the first hits anew, as alike.")
 ]
 RerankFrom = Annotated[
     int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it orders.")

@@ -42,7 +42,7 @@ SLICE_BYTES = 128 * 1024
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_ID_BYTES = 256
 MAX_METADATA_BYTES = 4096
-RERANK_SHARE = 0.5
+RERANK_SHARE = 0.4
 """What a head's score counts in a search that it reranks, if nothing is said; chosen on questions
 that no figure of docs/reference/search-quality.md uses."""
 
@@ -205,9 +205,7 @@ class SearchRequest(Wire):
     )
     filter: Filter | None = None
     with_text: bool = True
-    rerank: Name | None = Field(
-        default=None, description="a head that scores pairs, such as relevance"
-    )
+    rerank: Name | None = Field(default=None, description="a head that scores pairs, such as alike")
     rerank_from: int = Field(default=30, ge=1, le=256, description="nearest records it re-scores")
     rerank_share: float = Field(
         default=RERANK_SHARE,
