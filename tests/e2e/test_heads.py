@@ -193,14 +193,37 @@ def test_pairs_are_scored_in_both_shapes_and_reranked(http: httpx2.Client) -> No
         assert best["document"] == {"text": other}
 
 
+def test_a_long_text_is_ranked_by_its_best_sentence(http: httpx2.Client) -> None:
+    other = LINES["retry"].replace("worker 3", "worker 5")
+    long = "\n".join([*[LINES["frame"]] * 9, other, *[LINES["frame"]] * 9])
+    for head in ("pairs", "alike"):
+        ranked = ask(
+            http, "/v1/rerank", head=head, query=LINES["retry"],
+            documents=[LINES["frame"], long, other],
+        )["results"]  # fmt: skip
+        scores = {one["index"]: one["relevance_score"] for one in ranked}
+        assert scores[1] == pytest.approx(scores[2], abs=1e-4)
+        assert scores[1] > scores[0]
+
+
 def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:
-    query = {"collection": stored, "query": LINES["retry"], "limit": 2}
-    found = ask(http, "/v1/search", **query, rerank="pairs", rerank_from=20)
-    scores = [hit["rerank_score"] for hit in found["hits"]]
-    assert len(scores) == 2
+    """By the head alone, by the search alone, and by both."""
+    query = {"collection": stored, "query": LINES["retry"], "limit": 9}
+    plain = ask(http, "/v1/search", **query)["hits"]
+    found = {
+        share: ask(
+            http, "/v1/search", **query, rerank="pairs", rerank_from=20, rerank_share=share
+        )["hits"]
+        for share in (0.0, 0.4, 1.0)
+    }  # fmt: skip
+    scores = [hit["rerank_score"] for hit in found[1.0]]
+    assert len(scores) > 2
     assert scores == sorted(scores, reverse=True)
-    assert found["hits"][0]["text"] is not None
-    few = ask(http, "/v1/search", **query | {"limit": 9}, rerank="pairs", rerank_from=1)
+    assert [hit["id"] for hit in found[0.0]] == [hit["id"] for hit in plain]
+    by_default = ask(http, "/v1/search", **query, rerank="pairs", rerank_from=20)["hits"]
+    assert [hit["id"] for hit in by_default] == [hit["id"] for hit in found[0.4]]
+    assert by_default[0]["text"] is not None
+    few = ask(http, "/v1/search", **query, rerank="pairs", rerank_from=1)
     assert [hit.get("rerank_score") is None for hit in few["hits"][:2]] == [False, True]
 
 
@@ -225,6 +248,7 @@ def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:
         ("score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, 422, "request_invalid"),
         ("rerank", {"query": "a", "documents": [{"title": "b"}]}, 422, "request_invalid"),
         ("search", {"query": "a", "rerank": "nothing"}, 404, "head_unknown"),
+        ("search", {"query": "a", "rerank": "pairs", "rerank_share": 1.5}, 422, "request_invalid"),
     ],
 )  # fmt: skip
 def test_bad_input_has_a_code(
