@@ -104,7 +104,7 @@ class Hit(Text):
     score: float = Field(
         description="dense: cosine, -1..1; sparse: BM25, > 0; hybrid: both joined, 0..1"
     )
-    rerank_score: float | None = Field(default=None, description="of the head that reordered")
+    rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
     metadata: dict[str, Scalar] = Field(default_factory=dict)
     time: float | None = None
     error: ItemError | None = None

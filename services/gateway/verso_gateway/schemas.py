@@ -165,7 +165,7 @@ class HitView(BaseModel):
     document: str
     chunk: int
     score: float
-    rerank_score: float | None = Field(default=None, description="of the head that reordered")
+    rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
     metadata: dict[str, Scalar]
     time: float | None
     text: str | None = None

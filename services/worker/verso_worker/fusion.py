@@ -92,4 +92,5 @@ def reranked(scores: Sequence[float], read: NDArray[np.float32], *, share: float
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Spread values over 0 to 1; equal ones are 0."""
-    return (values - values.min()) / (np.ptp(values) or 1.0)
+    spread: NDArray[np.float64] = (values - values.min()) / (np.ptp(values) or 1.0)
+    return spread
