@@ -92,8 +92,11 @@ _REASONS = {
     "M1": "**Answers.** The paper's reader had 130,000 questions, this one 9,117 of 26 articles "
     "and those of QAMR.",
     "M6": "**Search.** A distance of a few tenths says nothing on the 52 questions of CACM or the "
-    "300 of SciFact. Reranked by the `pairs` head, 75.5 and 60.0 were asked; `verso eval "
-    "retrieval --rerank pairs` measures that.",
+    "300 of SciFact. The heads that rerank were not made for it: `alike` is the cosine of "
+    "sentences, untrained, and `pairs` learnt from single sentences, so that by itself it is "
+    "20 points behind the search where it reads whole records and 9 where it reads sentences. "
+    "Mixed with the search's own score neither gains anything that could be told from noise "
+    "([measured](search-quality.md#reranking)).",
     "M8": "**logs_rinstall.** Three of the six labels have two test rows each, and one such row is "
     "worth up to 5.6 points of macro-F1: words alone, right far more often, miss the goal too. The "
     "vector falls behind them because it holds a text's first 256 tokens.",
