@@ -22,7 +22,8 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
-from verso_core.jobs import Kind, Precision, Scalar, SearchMode, Status, TextPolicy
+from verso_core.jobs import Kind, Precision, SearchMode, Status, TextPolicy
+from verso_core.texts import Scalar
 
 
 class Answer(BaseModel):

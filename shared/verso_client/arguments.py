@@ -15,7 +15,8 @@ from verso_client import sources
 from verso_client.documents import Document
 from verso_client.sources import Format
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Filter, Scalar
+from verso_core.jobs import Filter
+from verso_core.texts import Scalar
 
 
 def documents(

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Scalar
+from verso_core.texts import Scalar
 
 UPLOAD_DOCUMENTS = 2048
 UPLOAD_BYTES = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from verso_client.answers import Answer, ItemError, Text
-from verso_core.jobs import Scalar
+from verso_core.texts import Scalar
 
 
 class Label(Answer):

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from verso_client.documents import Document
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Scalar
+from verso_core.texts import Scalar
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
 

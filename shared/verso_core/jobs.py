@@ -11,10 +11,6 @@ the items of each kind hold is in ``docs/reference/ledger.md``.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,21 +23,14 @@ from verso_core import frame
 from verso_core.errors import (
     ErrorBody,
     FrameInvalid,
-    IdInvalid,
-    MetadataInvalid,
-    RequestInvalid,
-    TextNotEncodable,
-    TextTooLarge,
 )
+from verso_core.texts import Scalar
 
 TASK_WORK = "verso.work"
 """The one Celery task: a door-bell that names a queue and no job."""
 
 SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
-MAX_TEXT_BYTES = 4 * 1024 * 1024
-MAX_ID_BYTES = 256
-MAX_METADATA_BYTES = 4096
 RERANK_SHARE = 0.4
 """What a head's score counts in a search that it reranks, if nothing is said; chosen on questions
 that no figure of docs/reference/search-quality.md uses."""
@@ -133,7 +122,6 @@ class SearchMode(StrEnum):
 
 SearchSetting = Literal[SearchMode.DENSE, SearchMode.HYBRID]
 
-Scalar = str | int | float | bool
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
 
 
@@ -357,98 +345,3 @@ class Result:
         """Read what :meth:`pack` wrote."""
         header, blobs = frame.unpack(data)
         return cls(items=header["items"], blobs=blobs, timings_ms=header["timings_ms"])
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_RECORD = re.compile(r"^(?P<document>.+)#(?P<chunk>\d{1,9})$", re.DOTALL)
-
-
-def check_document_id(document: object) -> str:
-    """Check a document id and give it back.
-
-    Raises:
-        IdInvalid: it is no string of 1..256 UTF-8 bytes without control characters, or it ends in
-            ``#`` and digits, which is how a record of a document is named.
-    """
-    if not isinstance(document, str):
-        raise IdInvalid(f"expected a string as id, got {type(document).__name__}")
-    try:
-        size = len(document.encode())
-    except UnicodeEncodeError as exc:
-        raise IdInvalid("expected an id without lone surrogates") from exc
-    if not 1 <= size <= MAX_ID_BYTES:
-        raise IdInvalid(f"expected an id of 1..{MAX_ID_BYTES} bytes, got {size}")
-    if _CONTROL.search(document):
-        raise IdInvalid("expected an id without control characters")
-    if _RECORD.match(document):
-        raise IdInvalid("expected an id that does not end in '#' and digits: that names a record")
-    return document
-
-
-def split_record_id(name: str) -> tuple[str, int | None]:
-    """Split ``doc#n`` into document and chunk; a plain document id has chunk None."""
-    match = _RECORD.match(name)
-    if match is None:
-        return check_document_id(name), None
-    return check_document_id(match["document"]), int(match["chunk"])
-
-
-def text_bytes(text: str) -> bytes:
-    """Give the bytes that a JSON string stands for: UTF-8.
-
-    Raises:
-        TextNotEncodable: it holds a lone surrogate.
-        TextTooLarge: it passes ``MAX_TEXT_BYTES``.
-    """
-    try:
-        data = text.encode()
-    except UnicodeEncodeError as exc:
-        raise TextNotEncodable(f"lone surrogate at character {exc.start}; send base64") from exc
-    return check_text(data)
-
-
-def text_from_base64(text: str) -> bytes:
-    """Give the bytes of a base64 field; they need not be UTF-8.
-
-    Raises:
-        RequestInvalid: it is not base64 (RFC 4648, section 4, padded).
-        TextTooLarge: the bytes pass ``MAX_TEXT_BYTES``.
-    """
-    try:
-        return check_text(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError) as exc:
-        raise RequestInvalid("expected padded base64 (RFC 4648) in text_base64") from exc
-
-
-def check_text(data: bytes) -> bytes:
-    """Check a text's size and give it back.
-
-    Raises:
-        TextTooLarge: it passes ``MAX_TEXT_BYTES``.
-    """
-    if len(data) > MAX_TEXT_BYTES:
-        raise TextTooLarge(f"expected a text of <= {MAX_TEXT_BYTES} bytes, got {len(data)}")
-    return data
-
-
-def check_metadata(metadata: object) -> dict[str, Scalar]:
-    """Check a document's metadata and give it back.
-
-    Raises:
-        MetadataInvalid: it is not a flat object of finite scalars, or is too large.
-    """
-    if not isinstance(metadata, dict):
-        raise MetadataInvalid(f"expected an object, got {type(metadata).__name__}")
-    size = 0
-    for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise MetadataInvalid(f"expected scalars, got {type(value).__name__}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise MetadataInvalid(f"expected finite numbers, got {value}")
-        try:
-            size += len(key.encode()) + len(str(value).encode())
-        except UnicodeEncodeError as exc:
-            raise MetadataInvalid("expected metadata without lone surrogates") from exc
-    if size > MAX_METADATA_BYTES:
-        raise MetadataInvalid(f"expected <= {MAX_METADATA_BYTES} bytes, got {size}")
-    return metadata

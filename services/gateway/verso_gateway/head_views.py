@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from verso_core.heads import Portion, Reads, SignalName, Task
-from verso_core.jobs import Scalar
 from verso_core.registry import Channel
+from verso_core.texts import Scalar
 from verso_gateway.schemas import ErrorView, JobView
 
 

@@ -25,14 +25,8 @@ from verso_core.errors import (
     VersoError,
     error_body,
 )
-from verso_core.jobs import (
-    Item,
-    Scalar,
-    check_document_id,
-    check_metadata,
-    text_bytes,
-    text_from_base64,
-)
+from verso_core.jobs import Item
+from verso_core.texts import Scalar, check_document_id, check_metadata, text_bytes, text_from_base64
 from verso_gateway.bodies import encodable
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})

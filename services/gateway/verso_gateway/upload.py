@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
-from verso_core.jobs import MAX_TEXT_BYTES, SLICE_BYTES, SLICE_ITEMS, Item, Kind, SliceSpec, cut
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Item, Kind, SliceSpec, cut
+from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway import bodies
 from verso_gateway.intake import Intake
 

@@ -26,7 +26,8 @@ from uuid import UUID
 import numpy as np
 
 from verso_core.errors import CollectionUnknown, IdInvalid, MetadataInvalid, VectorInvalid
-from verso_core.jobs import Filter, Scalar
+from verso_core.jobs import Filter
+from verso_core.texts import Scalar
 from verso_worker.space import Space, Stored, Vector
 
 TERMS = "terms"

@@ -1,8 +1,6 @@
-"""Slices keep items, bytes and order; ids, texts and metadata are checked once, here."""
+"""Slices keep items, bytes and order; requests say one thing."""
 
 from __future__ import annotations
-
-import base64
 
 import pytest
 from hypothesis import given
@@ -12,14 +10,8 @@ from pydantic import ValidationError
 from verso_core import frame
 from verso_core.errors import (
     FrameInvalid,
-    IdInvalid,
-    MetadataInvalid,
-    RequestInvalid,
-    TextNotEncodable,
-    TextTooLarge,
 )
 from verso_core.jobs import (
-    MAX_TEXT_BYTES,
     Item,
     Kind,
     Queue,
@@ -27,13 +19,8 @@ from verso_core.jobs import (
     Result,
     SearchRequest,
     Status,
-    check_document_id,
-    check_metadata,
     cut,
     read_slice,
-    split_record_id,
-    text_bytes,
-    text_from_base64,
 )
 
 _items = st.lists(
@@ -81,62 +68,6 @@ def test_a_result_reads_back(blobs: list[bytes]) -> None:
     result.items.append({"ok": False})
     assert Result.unpack(result.pack()) == result
     assert result.ok == len(blobs)
-
-
-@pytest.mark.parametrize("name", ["a", "log/2024 x.txt", "ü" * 128, "a#b", "#1x", "x#"])
-def test_ordinary_ids_are_taken(name: str) -> None:
-    assert check_document_id(name) == name
-
-
-@pytest.mark.parametrize("name", ["", "a\n", "a\x00", "x" * 257, "ü" * 129, "doc#0", "\ud800", 7])
-def test_other_ids_are_refused(name: object) -> None:
-    with pytest.raises(IdInvalid):
-        check_document_id(name)
-
-
-def test_a_record_is_named_by_document_and_chunk() -> None:
-    assert split_record_id("report#12") == ("report", 12)
-    assert split_record_id("report") == ("report", None)
-
-
-@given(data=st.binary(max_size=100))
-def test_base64_gives_any_bytes(data: bytes) -> None:
-    assert text_from_base64(base64.b64encode(data).decode()) == data
-
-
-@pytest.mark.parametrize("text", ["abc", "a===", "Zm9v\n!", "ÄÄÄÄ"])
-def test_what_is_not_base64_is_refused(text: str) -> None:
-    with pytest.raises(RequestInvalid):
-        text_from_base64(text)
-
-
-def test_a_lone_surrogate_names_no_bytes() -> None:
-    with pytest.raises(TextNotEncodable, match="character 1"):
-        text_bytes("a\udfff")
-
-
-def test_a_text_may_have_the_limit_and_no_byte_more() -> None:
-    assert len(text_bytes("x" * MAX_TEXT_BYTES)) == MAX_TEXT_BYTES
-    with pytest.raises(TextTooLarge):
-        text_bytes("x" * (MAX_TEXT_BYTES + 1))
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        None,
-        [],
-        {"a": None},
-        {"a": [1]},
-        {"a": {"b": 1}},
-        {"a": float("inf")},
-        {"a": "x" * 5000},
-        {"\ud800": 1},
-    ],
-)
-def test_metadata_is_a_small_flat_object_of_finite_scalars(metadata: object) -> None:
-    with pytest.raises(MetadataInvalid):
-        check_metadata(metadata)
 
 
 def test_a_search_has_exactly_one_query() -> None:

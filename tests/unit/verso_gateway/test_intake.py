@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs import MAX_TEXT_BYTES, Item
+from verso_core.jobs import Item
+from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway.intake import Intake
 
 

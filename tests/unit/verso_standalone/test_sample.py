@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from verso_client import Document
-from verso_core.jobs import check_document_id, check_metadata
+from verso_core.texts import check_document_id, check_metadata
 from verso_standalone import sample
 
 

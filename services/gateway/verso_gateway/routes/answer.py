@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.head_jobs import AnswerRequest
-from verso_core.jobs import Item, Kind, text_bytes
+from verso_core.jobs import Item, Kind
+from verso_core.texts import text_bytes
 from verso_gateway import answers, bodies, openapi, results
 from verso_gateway.context import context_of
 from verso_gateway.head_views import AnswerView

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Item, Kind, check_document_id, split_record_id
+from verso_core.jobs import Item, Kind
+from verso_core.texts import check_document_id, split_record_id
 from verso_gateway import answers, openapi, results
 from verso_gateway.context import context_of
 from verso_gateway.schemas import DocumentView

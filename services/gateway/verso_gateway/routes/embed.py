@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut, text_bytes
+from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut
+from verso_core.texts import text_bytes
 from verso_gateway import answers, bodies, openapi, views
 from verso_gateway.direct import DirectRoute
 from verso_gateway.schemas import BatchView

@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import Item, Kind, Queue, ReconstructRequest, split_record_id
+from verso_core.jobs import Item, Kind, Queue, ReconstructRequest
+from verso_core.texts import split_record_id
 from verso_gateway import answers, bodies, floats, openapi, views
 from verso_gateway.context import context_of
 from verso_gateway.schemas import BatchView

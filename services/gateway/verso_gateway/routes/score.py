@@ -13,7 +13,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.head_jobs import RerankRequest, ScoreRequest
-from verso_core.jobs import Item, Kind, text_bytes
+from verso_core.jobs import Item, Kind
+from verso_core.texts import text_bytes
 from verso_gateway import answers, bodies, openapi, results
 from verso_gateway.head_views import RerankView, ScoreView
 from verso_gateway.submit import Ended, Order

@@ -8,15 +8,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import (
-    Collection,
-    Item,
-    Kind,
-    SearchMode,
-    SearchRequest,
-    split_record_id,
-    text_bytes,
-)
+from verso_core.jobs import Collection, Item, Kind, SearchMode, SearchRequest
+from verso_core.texts import split_record_id, text_bytes
 from verso_gateway import answers, bodies, floats, openapi, results
 from verso_gateway.context import context_of
 from verso_gateway.schemas import SearchView
