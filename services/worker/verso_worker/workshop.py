@@ -150,11 +150,13 @@ class Workshop:
                 held.callback(self._heart.release, lease)
             try:
                 results = self._pipeline.embed([read_slice(lease.payload) for lease in leases])
-                ends = []
+                ends: list[End] = []
                 for lease, result in zip(leases, results, strict=True):
                     result.timings_ms["queue"] = lease.waited_ms
                     errors = len(result.items) - result.ok
                     ends.append(End(lease, self._kept(lease, result), ok=result.ok, errors=errors))
+                spent_ms = round((time.perf_counter() - started) * 1e3)
+                ends = self._ledger.tell(ends, spent_ms=spent_ms)
                 commits = self._ledger.commit_all(ends)
             except Exception as error:  # noqa: BLE001  # alone each meets its own fault
                 _log.warning("embeds are run one by one: %s", type(error).__name__)
@@ -227,10 +229,10 @@ class Workshop:
         outcome.result.timings_ms["queue"] = lease.waited_ms
         result = self._kept(lease, outcome.result)
         errors = len(outcome.result.items) - outcome.result.ok
-        told = False
-        if lease.kind in _READS and not errors:
+        end = End(lease, result, ok=outcome.result.ok, errors=errors)
+        if lease.kind in _READS:
             spent_ms = round((time.perf_counter() - started) * 1e3)
-            told = self._ledger.tell(lease, result, spent_ms=spent_ms)
+            [end] = self._ledger.tell([end], spent_ms=spent_ms)
         with tracing.span("commit"):
             committed = self._ledger.commit(
                 lease,
@@ -239,7 +241,7 @@ class Workshop:
                 errors=errors,
                 documents=_documents(outcome),
                 settle_s=self._settle_s,
-                told=told,
+                told=end.told,
                 hand=stand.name() if stand else "",
                 line_s=stand.line_s if stand else 0.0,
             )

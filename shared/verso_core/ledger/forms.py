@@ -190,6 +190,7 @@ def lease(row: Sequence[Any]) -> Lease:
         not_after=_seconds(text(row[9])),
         waited_ms=int(row[10]),
         trace=text(row[11]) or None,
+        awaited=_awaited(row[12]),
     )
 
 
@@ -212,17 +213,24 @@ def given(message: bytes) -> tuple[Lease | Ahead, bool]:
         not_after=_seconds(str(row[9])),
         waited_ms=int(row[10]),
         trace=row[11] or None,
-        awaited=Awaited(*row[12]) if row[12] else None,
+        awaited=_awaited(row[12]),
     )
     return lease, bool(row[6])
+
+
+def _awaited(row: Sequence[Any]) -> Awaited | None:
+    if not row:
+        return None
+    tenant, made, items, urgency, start = row
+    return Awaited(text(tenant), int(made), int(items), int(urgency), start_ms=int(start))
 
 
 def end_news(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
     """Write the news that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
     fields: dict[str, Arg] = {
         "kind": lease.kind, "queue": lease.queue, "tenant": awaited.tenant, "u": awaited.urgency,
-        "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.made_ms,
-        "end": awaited.made_ms + spent_ms, "deadline": round((lease.not_after or 0) * 1000),
+        "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.start_ms,
+        "end": awaited.start_ms + spent_ms, "deadline": round((lease.not_after or 0) * 1000),
         "items": awaited.items, "ok": awaited.items, "err": 0, "slices": 1, "done": 1,
         "att": lease.fence,
     }  # fmt: skip

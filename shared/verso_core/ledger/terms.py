@@ -183,13 +183,14 @@ class Phase(StrEnum):
 class Awaited:
     """A job of one slice whose caller waits for its end, as it was accepted.
 
-    ``made_ms`` is in Unix milliseconds of the server's clock.
+    ``made_ms`` and ``start_ms`` are in Unix milliseconds of the server's clock.
     """
 
     tenant: str
     made_ms: int
     items: int
     urgency: int
+    start_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ class Lease:
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
     clock; ``waited_ms`` is how long the slice was due before it was claimed, ms; ``trace`` is
-    the job's. ``awaited`` is there where the slice was given to an idle hand and somebody waits.
+    the job's. ``awaited`` is there where somebody waits for the job and it has no other slice.
     """
 
     slice_id: str
@@ -231,12 +232,14 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What came of a slice that wrote no documents: its result frame, and items by outcome."""
+    """What came of a slice that wrote no documents: its result frame, items by outcome, and whether
+    whoever waits has the result."""
 
     lease: Lease
     result: bytes
     ok: int
     errors: int
+    told: bool = False
 
 
 class Commit(StrEnum):

@@ -7,6 +7,7 @@ one that it gives, is a quarter of what saying it takes. See :mod:`verso_core.le
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, cast
 
 import redis
@@ -24,8 +25,8 @@ class Voice:
         self._connection: Any = None  # redis-py's connections have no types
         self._lock = threading.Lock()
 
-    def publish(self, channel: str, message: bytes) -> int:
-        """Say something on a channel; gives how many heard.
+    def publish(self, channel: str, messages: Sequence[bytes]) -> list[int]:
+        """Say things on a channel, one after another; gives how many heard each.
 
         Raises:
             RedisError: it may or may not have been said.
@@ -34,8 +35,9 @@ class Voice:
             connection = self._connection or self._pool.make_connection()
             self._connection = connection
             try:
-                connection.send_command("PUBLISH", channel, message)
-                return cast("int", connection.read_response())
+                words = [("PUBLISH", channel, message) for message in messages]
+                connection.send_packed_command(connection.pack_commands(words))
+                return [cast("int", connection.read_response()) for _ in messages]
             except BaseException:
                 connection.disconnect()
                 raise

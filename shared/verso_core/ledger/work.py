@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import redis
@@ -197,19 +198,29 @@ class Ledger(Migrations, Upkeep, Outbox):
 
         return self._end("commit", arguments)
 
-    def tell(self, lease: Lease, result: bytes, *, spent_ms: int) -> bool:
-        """Give whoever waits for a slice's job its result, before the commit is on disk.
+    def tell(self, ends: Sequence[End], *, spent_ms: int) -> list[End]:
+        """Give whoever waits for these slices' jobs their results, before the commits are on disk.
 
-        Only for work that changes nothing and in which every item succeeded: should the commit not
-        come about, the slice is done again, by whoever claims it. Gives whether somebody was told;
-        the commit then need not.
+        Only for work that changes nothing, and here for slices of which every item succeeded:
+        should a commit not come about, the slice is done again, by whoever claims it. Gives the
+        ends with whether somebody was told; the commit then need not.
         """
-        if lease.awaited is None or len(result) > self._policy.told_bytes:
-            return False
-        news = forms.end_news(lease, lease.awaited, result, spent_ms=spent_ms)
-        with suppress(RedisError):  # then the commit tells
-            return bool(self._voice.publish(key("news"), news))
-        return False
+        news = [
+            forms.end_news(one.lease, one.lease.awaited, one.result, spent_ms=spent_ms)
+            if one.lease.awaited and not one.errors and len(one.result) <= self._policy.told_bytes
+            else None
+            for one in ends
+        ]
+        said = [one for one in news if one is not None]
+        heard: list[int] = []
+        if said:
+            with suppress(RedisError):  # then the commit tells
+                heard = self._voice.publish(key("news"), said)
+        told = iter(heard or [0] * len(said))
+        return [
+            replace(end, told=one is not None and next(told) > 0)
+            for end, one in zip(ends, news, strict=True)
+        ]
 
     def commit_all(self, ends: Sequence[End]) -> list[Commit]:
         """End the work of several slices that wrote no documents, in one exchange."""
@@ -217,7 +228,7 @@ class Ledger(Migrations, Upkeep, Outbox):
         rows: list[list[forms.Arg]] = [
             [
                 one.lease.slice_id, one.lease.fence, one.result, one.ok, one.errors,
-                0, Queue.SCRUB, 0, "", 0, 0,
+                0, Queue.SCRUB, int(one.told), "", 0, 0,
             ]
             for one in ends
         ]  # fmt: skip

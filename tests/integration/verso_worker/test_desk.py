@@ -373,17 +373,21 @@ async def test_an_embed_that_is_shown_ahead_is_run_once_and_told_when_it_is_acce
     hand.start()
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"one text")]))
     job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, job_id=job_id, wait=True)
+    before = run()
     with front.watch(job_id) as watch:
-        for _ in range(1000):
+        for _ in range(3000):
             if front._news.connected and await front.ahead(job):
                 break
             await asyncio.sleep(0.01)
+        for _ in range(3000):
+            if await asyncio.to_thread(run) > before:
+                break
+            await asyncio.sleep(0.01)
         with pytest.raises(JobUnknown):
-            await watch.end(job_id, timeout_s=1.0, slices=1)
-        before = await asyncio.to_thread(run)
+            await watch.end(job_id, timeout_s=0.1, slices=1)
         await front.accept(job)
-        outcome = await watch.end(job_id, timeout_s=10.0, slices=1)
-        assert await asyncio.to_thread(run) == before
+        outcome = await watch.end(job_id, timeout_s=30.0, slices=1)
+        assert await asyncio.to_thread(run) == before + 1
     bench.desk.close()
     await asyncio.to_thread(hand.join, 10)
     await front.close()

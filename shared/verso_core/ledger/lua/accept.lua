@@ -74,7 +74,7 @@ local waiting = redis.call('EXISTS', K.turns .. queue)
 local function given(sid, n, payload)
   local told = not staged and #payload <= P.told_bytes
   -- of a job whose caller waits for this slice alone: what the hand tells it at the end
-  local job_row = ARGV[19] == '1' and count == 1 and { tenant, now, items, urgency } or {}
+  local job_row = ARGV[19] == '1' and count == 1 and { tenant, now, items, urgency, now } or {}
   while true do
     local hand, score = unpack(unlogged('ZPOPMIN', K.line .. queue))
     if not hand then return nil end

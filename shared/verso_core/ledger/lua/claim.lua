@@ -7,9 +7,12 @@ local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonum
 local together = ARGV[6] or ''
 
 local function describe(sid, s, fence)
-  local v = redis.call('HMGET', K.job .. s.job, 'deadline', 'trace')
+  local v = redis.call('HMGET', K.job .. s.job, 'deadline', 'trace', 'slices', 'wait', 'tenant', 'made',
+    'items', 'u', 'start')
+  -- of a job whose caller waits for this slice alone: what the hand tells it at the end
+  local job_row = v[3] == '1' and v[4] and s.ph == 'work' and { v[5], v[6], v[7], v[8], v[9] } or {}
   return { sid, s.job, s.n, fence, s.kind, s.ph, redis.call('GET', K.payload .. sid) or '', s.seq,
-    s.q, v[1] or '0', math.max(0, now - s.due), v[2] or '' }
+    s.q, v[1] or '0', math.max(0, now - s.due), v[2] or '', job_row }
 end
 
 local given = redis.call('GET', K.claim .. token)
