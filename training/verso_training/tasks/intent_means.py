@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from verso_training.heads import selective
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.selective import Interval
+from verso_training.tasks import scope
 from verso_training.tasks.adapters import CLINC, MORE, SEEDS
 from verso_training.tasks.outcome import Arrays, Outcome
 
 Found = Mapping[str, Outcome]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+HEADS = f"frozen-{CLINC.study}"
 ADAPTERS = (CLINC, *(one for one in MORE if one.seed))
 """One a seed."""
 _SIGNALS = ("softmax", "energy", "mahalanobis", "knn", "label")
@@ -72,24 +74,34 @@ class Rows:
 
 def rows(found: Found, split: RowSplit) -> Rows | None:
     """Those of CLINC150; adapters of the seeds that were trained so far."""
-    if (first := found.get(CLINC.study)) is None or f"inside_{split}" not in first.arrays:
-        return None
     adapters = [found[one.study].arrays for one in ADAPTERS if one.study in found]
+    heads = found.get(HEADS) or found.get(CLINC.study)
+    if heads is None or not adapters or f"inside_{split}" not in heads.arrays:
+        return None
     return Rows(
-        [str(name) for name in first.arrays["labels"]],
-        np.asarray(first.arrays[f"gold_{split}"], np.int64),
-        np.asarray(first.arrays[f"inside_{split}"], np.bool_),
+        [str(name) for name in heads.arrays["labels"]],
+        np.asarray(heads.arrays[f"gold_{split}"], np.int64),
+        np.asarray(heads.arrays[f"inside_{split}"], np.bool_),
         {
             "adapter": [_reader(arrays, "adapter", split) for arrays in adapters],
-            "vector": [_reader(first.arrays, f"vector_{s}", split) for s in SEEDS],
+            "vector": [_reader(heads.arrays, f"vector_{s}", split) for s in SEEDS],
         },
     )
 
 
 def _reader(arrays: Arrays, name: str, split: RowSplit) -> dict[str, Floats]:
-    told = {signal: arrays[f"{name}:{signal}_{split}"] for signal in _SIGNALS}
-    told["logits"] = arrays[f"{name}_{split}"]
-    return {key: np.asarray(values, np.float64) for key, values in told.items()}
+    keys = {signal: f"{name}:{signal}_{split}" for signal in _SIGNALS}
+    told = {signal: np.asarray(arrays[k], np.float64) for signal, k in keys.items() if k in arrays}
+    logits = np.asarray(arrays[f"{name}_{split}"], np.float32)
+    return told | {"logits": scope.log_softmax(logits).astype(np.float64)}
+
+
+def _whole(part: Rows | None) -> Rows | None:
+    """Rows of which every reader tells every signal."""
+    if part is None:
+        return None
+    told = (signal in reader for of in part.kinds.values() for reader in of for signal in _SIGNALS)
+    return part if all(told) else None
 
 
 def classifiers(found: Found) -> dict[str, Classifier]:
@@ -111,7 +123,7 @@ def classifiers(found: Found) -> dict[str, Classifier]:
 
 def readers(found: Found) -> dict[str, int]:
     """How many of each kind there are."""
-    part = rows(found, _TEST)
+    part = _whole(rows(found, _TEST))
     return {} if part is None else {kind: len(of) for kind, of in part.kinds.items()}
 
 
@@ -149,7 +161,7 @@ def _labels(logits: Floats, part: Rows) -> NDArray[np.int64]:
 
 def signals(found: Found) -> dict[str, Signal]:
     """Every single signal by name, and the sum of two that is best on validation rows."""
-    held_out, test = rows(found, _HELD_OUT), rows(found, _TEST)
+    held_out, test = _whole(rows(found, _HELD_OUT)), _whole(rows(found, _TEST))
     if held_out is None or test is None:
         return {}
     known, asked = _sums(held_out, test)
@@ -231,7 +243,7 @@ class Choice:
 
 def choice(found: Found, *, rounds: int = 200) -> Choice | None:
     """Draw the validation rows again and again, choose by each draw, look at the test rows."""
-    held_out, test = rows(found, _HELD_OUT), rows(found, _TEST)
+    held_out, test = _whole(rows(found, _HELD_OUT)), _whole(rows(found, _TEST))
     if held_out is None or test is None:
         return None
     known, asked = _sums(held_out, test)

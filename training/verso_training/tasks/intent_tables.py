@@ -140,7 +140,7 @@ def causes(found: Found) -> str:
     """Why CLINC150's goals are missed, as far as studies tell; empty where none was done."""
     if "M7" not in (values := reached(found)):
         return ""
-    parts = [_accuracy(found, values["M7"]), _curve(found), _confused(found)]
+    parts = [_accuracy(found, values["M7"]), _confused(found)]
     if "M7c" in values:
         parts.append(_choice(found, values["M7c"]))
     return "\n\n".join(part for part in parts if part)
@@ -174,9 +174,9 @@ def _accuracy(found: Found, value: float) -> str:
     return wrapped(told)
 
 
-def curve(found: Found) -> Curve | None:
-    """The adapter's accuracy by share of the training rows."""
-    studies = {one.share: one.study for one in (CLINC, *adapters.MORE) if one.share < 1.0}
+def adapter_curve(found: Found) -> Curve | None:
+    """The adapter's accuracy on CLINC150 by share of the training rows."""
+    studies = {one.share: one.study for one in adapters.MORE if one.share < 1.0}
     studies[1.0] = CLINC.study
     if not set(studies.values()) <= found.keys():
         return None
@@ -184,15 +184,15 @@ def curve(found: Found) -> Curve | None:
     return Curve("intents", points)
 
 
-def _curve(found: Found) -> str:
-    if (made := curve(found)) is None:
-        return ""
-    figures = ", ".join(f"{value:.1f} with {share:.0%}" for share, value in made.points.items())
-    last = made.points[1.0] - made.points[max(adapters.SHARES)]
-    return wrapped(
-        f"The adapter reaches {figures} of the 15,100 training questions: the last doubling was "
-        f"worth {last:+.1f}."
-    )
+def heads_curve(found: Found) -> Curve | None:
+    """The same of the head on stored vectors."""
+    if (part := found.get(intent_means.HEADS)) is None:
+        return None
+    points = {
+        share: part.figures[f"accuracy_vector_rows_{share:.0%}".removesuffix("%")]
+        for share in adapters.SHARES
+    }
+    return Curve("intents", points | {1.0: part.figures["accuracy_vector_0"]})
 
 
 def _confused(found: Found) -> str:

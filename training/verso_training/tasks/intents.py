@@ -25,12 +25,14 @@ from verso_training.quality import sets
 from verso_training.quality.classification import Bench
 from verso_training.quality.sets import LabelledSet
 from verso_training.tasks import distillation, intent_means, scope, steps
-from verso_training.tasks.adapters import SEEDS, Adapter
+from verso_training.tasks.adapters import SEEDS, SHARES, Adapter
 from verso_training.tasks.outcome import Outcome
 from verso_training.tasks.scope import Floats, Given
 from verso_training.tasks.steps import Spent, Task
 
 _EPOCHS = {"intent_clinc150": 3, "intent_banking77": 4}
+_HIDDEN = {"intent_clinc150": (0,), "intent_banking77": (0, 256)}
+"""Widths tried. On CLINC150's validation rows 256 do no better (95.97 against 96.03)."""
 SETS = {"intent_clinc150": sets.clinc, "intent_banking77": sets.banking}
 
 
@@ -62,15 +64,19 @@ class Labels:
 
 
 def from_vectors(bench: Bench, name: str) -> Outcome:
-    """Train the head on stored vectors alone, by seed."""
+    """Train the head on stored vectors alone, by seed, and once on each share of the rows."""
     group = SETS[name](bench.data)
     labels = Labels.of(group)
     figures: dict[str, float] = {}
+    arrays = _known(labels)
     for seed in SEEDS:
-        figures |= _accuracies(
-            _vector_head(bench, group, labels, seed=seed), labels, f"vector_{seed}"
-        )
-    return Outcome(f"frozen-{name}", figures, {})
+        given = _vector_head(bench, group, labels, seed=seed)
+        figures |= _accuracies(given, labels, f"vector_{seed}")
+        arrays |= _told(given, labels, f"vector_{seed}")
+    for share in SHARES:
+        given = _vector_head(bench, group, labels, seed=SEEDS[0], share=share)
+        figures |= _accuracies(given, labels, f"vector_rows_{share:.0%}".removesuffix("%"))
+    return Outcome(f"frozen-{name}", figures, arrays)
 
 
 def run(bench: Bench, name: str) -> Outcome:
@@ -174,17 +180,22 @@ def _tokenised(
     }
 
 
-def _vector_head(bench: Bench, group: LabelledSet, labels: Labels, *, seed: int) -> Given:
+def _vector_head(
+    bench: Bench, group: LabelledSet, labels: Labels, *, seed: int, share: float = 1.0
+) -> Given:
     """The head on stored vectors, its layers chosen on validation rows."""
     part = {s: Part(bench.stored(group, s), labels.targets[s]) for s in RowSplit}
+    train = part[RowSplit.TRAIN]
+    count = len(train.targets)
+    shown = np.array(random.Random(0).sample(range(count), round(share * count)))
     tried = []
-    for hidden in (0, 256):
+    for hidden in _HIDDEN[group.name]:
         config = replace(
             ClassifyConfig(), l2=(1e-4, 1e-3), class_weights=ClassWeights.NONE, hidden=hidden
         )
         model = vectors.fit(
             config,
-            train=part[RowSplit.TRAIN],
+            train=train if share == 1.0 else Part(train.vectors[shown], train.targets[shown]),
             validation=part[RowSplit.VALIDATION],
             classes=len(labels.names),
             seed=seed,

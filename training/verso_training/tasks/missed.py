@@ -6,14 +6,13 @@ here twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
 from verso_training.quality.tables import figure
 from verso_training.tasks import curves, frozen, intent_tables, page, strategies
-from verso_training.tasks.curves import Curve
 from verso_training.tasks.outcome import Outcome
 from verso_training.tasks.paragraphs import wrapped
 from verso_training.tasks.strategies import Strategy
@@ -167,22 +166,25 @@ def _table(goals: list[Goal]) -> str:
 
 
 def _rows_needed(found: Found) -> str:
-    asked = {"sentiment": page.GOALS["M4b"][1], "duplicates": page.GOALS["M4"][1]}
-    titles = {"sentiment": "SST-5", "duplicates": "Quora"}
-    readers: dict[str, Callable[[Found, str], Curve | None]] = {
-        "adapter": curves.adapter,
-        "head on stored vectors, mean of 3 seeds": curves.heads,
-    }
+    sst, quora, clinc = (page.GOALS[key][1] for key in ("M4b", "M4", "M7"))
+    heads = "head on stored vectors"
+    known = (
+        ("SST-5, adapter", sst, curves.adapter(found, "sentiment")),
+        (f"SST-5, {heads}, mean of 3 seeds", sst, curves.heads(found, "sentiment")),
+        ("Quora, adapter", quora, curves.adapter(found, "duplicates")),
+        (f"Quora, {heads}, mean of 3 seeds", quora, curves.heads(found, "duplicates")),
+        ("CLINC150, adapter", clinc, intent_tables.adapter_curve(found)),
+        (f"CLINC150, {heads}", clinc, intent_tables.heads_curve(found)),
+    )
     rows = []
-    for name, goal in asked.items():
-        for reader, of in readers.items():
-            if (curve := of(found, name)) is None:
-                continue
-            shares = (curve.points.get(share) for share in frozen.SHARES)
-            cells = " | ".join("" if value is None else f"{value:.1f}" for value in shares)
-            doublings = curve.doublings(goal)
-            needed = f"{2**doublings:.0f} times" if doublings < 7.0 else "more than 100 times"
-            rows.append(f"| {titles[name]}, {reader} | {cells} | {curve.slope:+.1f} | {needed} |")
+    for title, goal, curve in known:
+        if curve is None:
+            continue
+        shares = (curve.points.get(share) for share in frozen.SHARES)
+        cells = " | ".join("" if value is None else f"{value:.1f}" for value in shares)
+        doublings = curve.doublings(goal)
+        needed = f"{2**doublings:.0f} times" if doublings < 7.0 else "more than 100 times"
+        rows.append(f"| {title} | {cells} | {curve.slope:+.1f} | {needed} |")
     if not rows:
         return ""
     head = wrapped(

@@ -33,6 +33,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "frozen-duplicates": frozen.duplicates,
     "frozen-similarity": frozen.similarity,
     "frozen-curves": frozen.curves,
+    "frozen-intent_clinc150": partial(intents.from_vectors, name="intent_clinc150"),
     "frozen-intent_banking77": partial(intents.from_vectors, name="intent_banking77"),
     **_alone(*(Alone(Strategy.LORA, name) for name in strategies.EPOCHS)),
     "intent_clinc150": partial(intents.run, name="intent_clinc150"),

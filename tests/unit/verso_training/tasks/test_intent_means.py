@@ -112,10 +112,10 @@ def test_a_curve_needs_all_its_studies() -> None:
     studies = {
         name: Outcome(name, {"accuracy_adapter": value}, {}) for name, value in figures.items()
     }
-    made = intent_tables.curve(studies)
+    made = intent_tables.adapter_curve(studies)
     assert made is not None
     assert made.slope == pytest.approx(2.0)
-    assert intent_tables.curve({CLINC.study: studies[CLINC.study]}) is None
+    assert intent_tables.adapter_curve({CLINC.study: studies[CLINC.study]}) is None
 
 
 def test_the_causes_of_a_missed_goal_are_told() -> None:
