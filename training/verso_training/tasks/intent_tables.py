@@ -204,9 +204,10 @@ def _confused(found: Found) -> str:
     top = sum(count for _, count in counted.pairs[:10])
     return wrapped(
         f"Of the {counted.wrong} wrong answers {counted.by_all} are wrong by every one of "
-        f"{counted.readers} readers, {counted.alike} of these with one and the same intent: no "
-        f"matter of seeds. In {counted.second} the right intent comes second. Ten pairs of intents "
-        f"hold {top}; the first: {', '.join(listed)}."
+        f"{counted.readers} readers, {counted.alike} of these with one and the same intent. In "
+        f"{counted.second} the right intent comes second. The wrong ones are spread over "
+        f"{len(counted.pairs)} pairs of intents, of which ten hold {top}; the first: "
+        f"{', '.join(listed)}."
     )
 
 
