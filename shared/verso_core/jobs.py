@@ -32,8 +32,8 @@ TASK_WORK = "verso.work"
 SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
 RERANK_SHARE = 0.4
-"""What a head's score counts in a search that it reranks, if nothing is said; chosen on questions
-that no figure of docs/reference/search-quality.md uses."""
+"""What a head's score counts in a search that it reranks, if nothing is said; chosen on training
+questions (docs/reference/search-quality.md)."""
 
 
 class Kind(StrEnum):
