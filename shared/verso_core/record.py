@@ -242,11 +242,6 @@ def written_by(data: bytes, seq: int) -> Entry | None:
     return None if entry.damaged or entry.about is None else entry
 
 
-def tombstone(seq: int) -> Entry:
-    """Give the entry that stands for a deleted document."""
-    return Entry(seq=seq, size_bytes=0, records=(), flags=Flag.DELETED)
-
-
 def checksum(text: bytes, *, key: bytes) -> bytes:
     """Hash a chunk's bytes under its collection's key (blake2b, RFC 7693). Shape: 4 bytes."""
     return hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, key=key).digest()

@@ -23,7 +23,7 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -239,12 +239,18 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--encoder", type=Path, help="folder of the sentence encoder")
         return added
 
+    _decoder_commands(command)
+    _head_commands(command)
+    _small_commands(command)
+    command("serve", _serve, "the training service: do train jobs until told to stop")
+    return parser
+
+
+def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     prepare = command("prepare", _prepare, "texts to tokens and vectors, once per recipe")
     prepare.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
     prepare.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
     prepare.add_argument("--out", type=Path, required=True)
-
-    command("serve", _serve, "the training service: do train jobs until told to stop")
 
     fit = command("train", _train, "train a decoder within its wall-clock budget")
     fit.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
@@ -275,6 +281,14 @@ def _parser() -> argparse.ArgumentParser:
     adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
     adapt.add_argument("--out", type=Path, required=True)
 
+    arms = command("compare", _compare, "decoders that differ in one thing, an hour of one core")
+    arms.add_argument("--data", type=Path, required=True)
+    arms.add_argument("--work", type=Path, required=True, help="keeps what each decoder came to")
+    arms.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
+    arms.add_argument("--only", nargs="+", metavar="ARM", help="instead of all")
+
+
+def _head_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     head = command("head", _head, "train a head that ships, from the public data sets")
     head.add_argument("--recipe", required=True, help="a name in recipes/heads or a TOML file")
     head.add_argument("--data", type=Path, required=True)
@@ -296,19 +310,14 @@ def _parser() -> argparse.ArgumentParser:
     papers.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
     papers.add_argument("--out", type=Path, help="the page whose section is written anew")
 
-    arms = command("compare", _compare, "decoders that differ in one thing, an hour of one core")
-    arms.add_argument("--data", type=Path, required=True)
-    arms.add_argument("--work", type=Path, required=True, help="keeps what each decoder came to")
-    arms.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
-    arms.add_argument("--only", nargs="+", metavar="ARM", help="instead of all")
 
+def _small_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
     small.add_argument("out", type=Path)
 
     few = command("tiny-heads", _tiny_heads, "small heads for tests, named in a registry")
     few.add_argument("out", type=Path, help="models folder; gets heads/ and a registry")
     few.add_argument("--artifact", type=Path, required=True, help="whose encoder they read")
-    return parser
 
 
 if __name__ == "__main__":

@@ -56,40 +56,6 @@ class HeadReportView(BaseModel):
     report: str = Field(description="Markdown")
 
 
-class LabelView(BaseModel):
-    """A label with its calibrated probability."""
-
-    label: str
-    score: float
-
-
-class ClassView(BaseModel):
-    """What one head makes of a text."""
-
-    head: str
-    version: str
-    channel: Channel
-    label: str | None = Field(description="null where it is withheld")
-    abstained: bool
-    confidence: float = Field(description="probability that the best label is right, as calibrated")
-    scores: list[LabelView] = Field(description="best first")
-    out_of_scope: bool | None = Field(
-        default=None, description="the best label is the head's none_label"
-    )
-    signals: dict[SignalName, float | None] | None = Field(
-        default=None, description="larger is surer; null where one cannot be had"
-    )
-
-
-class ClassifiedView(BaseModel):
-    """One text or stored document or record."""
-
-    id: str | None = None
-    chunk: int | None = None
-    heads: list[ClassView] | None = None
-    error: ErrorView | None = None
-
-
 class ClassifyView(JobView):
     """Answer of ``POST /v1/classify``."""
 

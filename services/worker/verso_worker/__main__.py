@@ -69,14 +69,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         client = connect(settings.redis_url)
         ledger = _ledger(settings, client, stack)
         vectors = stack.enter_context(_vectors(settings, run))
-        shelf = Shelf(
-            settings.data / "artifacts",
-            run,
-            threads=settings.threads,
-            device=settings.device,
-            precision=settings.encoder_precision,
-        )
-        stack.callback(shelf.close)
+        shelf = _shelf(settings, run, stack)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
         heads = HeadShelf(settings.models, shelf, tell=metrics.compared)
@@ -122,12 +115,21 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             trials=trials,
         )
         if settings.metrics_port:
-            ProcessCollector(registry=registry)
-            registry.register(
-                Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
-            )
-            _serve_metrics(settings.metrics_port, registry, stack)
+            usage = Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
+            _serve_metrics(settings.metrics_port, registry, stack, usage=usage)
         yield desk
+
+
+def _shelf(settings: WorkerSettings, run: Path, stack: ExitStack) -> Shelf:
+    shelf = Shelf(
+        settings.data / "artifacts",
+        run,
+        threads=settings.threads,
+        device=settings.device,
+        precision=settings.encoder_precision,
+    )
+    stack.callback(shelf.close)
+    return shelf
 
 
 def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
@@ -190,7 +192,11 @@ def _desk(
     )
 
 
-def _serve_metrics(port: int, registry: CollectorRegistry, stack: ExitStack) -> None:
+def _serve_metrics(
+    port: int, registry: CollectorRegistry, stack: ExitStack, *, usage: Usage
+) -> None:
+    ProcessCollector(registry=registry)
+    registry.register(usage)
     server, thread = start_http_server(port, registry=registry)
     stack.callback(server.server_close)
     stack.callback(thread.join)

@@ -118,10 +118,6 @@ class Child:
             self._thread.join()
             raise self._refusal
 
-    def wait_ready(self, timeout_s: float) -> bool:
-        """Wait for a restarted child; True when it is ready."""
-        return self._ready.wait(timeout_s)
-
     def stop(self, grace_s: float = 10.0) -> None:
         """End the process and the supervision; safe more than once and before any start."""
         self._stopping.set()

@@ -41,10 +41,6 @@ class HeadEngine(Protocol):
         """Load and check a head; raises HeadInvalid."""
         ...
 
-    def head_drop(self, name: str, version: str) -> None:
-        """Forget a version."""
-        ...
-
     def classify_vectors(self, name: str, version: str, *, vectors: Vector) -> Classified:
         """Classify vectors. Shape: (n, D)."""
         ...

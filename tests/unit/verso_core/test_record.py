@@ -23,7 +23,6 @@ from verso_core.record import (
     checksum,
     point_id,
     point_ids,
-    tombstone,
     total_payload,
     vector_hash,
     written_by,
@@ -185,7 +184,7 @@ def test_a_damaged_entry_never_says_that_its_document_is_deleted() -> None:
 
 
 def test_a_tombstone_is_deleted_and_small() -> None:
-    packed = tombstone(7).pack()
+    packed = Entry(7, 0, (), Flag.DELETED).pack()
     assert Entry.unpack(packed).flags is Flag.DELETED
     assert len(packed) == 11
 
@@ -196,7 +195,7 @@ def test_a_codec_that_does_not_exist_is_corrupt() -> None:
 
 
 def test_an_entry_of_another_format_is_corrupt() -> None:
-    packed = bytearray(tombstone(1).pack())
+    packed = bytearray(Entry(1, 0, (), Flag.DELETED).pack())
     packed[0] = packed[0] & 0xF8 | 3
     with pytest.raises(PatchCorrupt, match="format"):
         Entry.unpack(bytes(packed))

@@ -2,7 +2,6 @@
 
     op             header                   blobs                  reply header         reply blobs
     head_load      folder                   -                      name, version        -
-    head_drop      name, version            -                      -                    -
     head_classify  name, version, count     vectors, or texts      classes              logits,
                    (vectors: bool)                                                      features
     head_score     name, version, count     vectors, or the firsts -                    scores
@@ -51,10 +50,6 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
         head = heads.load(Path(header["folder"]))
         return {"name": head.name, "version": head.version}, []
 
-    def drop(header: dict[str, Any], _: list[bytes]) -> Message:
-        heads.drop(header["name"], header["version"])
-        return {}, []
-
     def classify(header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version = header["name"], header["version"]
         if header["vectors"]:
@@ -99,7 +94,6 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
 
     return {
         "head_load": load,
-        "head_drop": drop,
         "head_classify": classify,
         "head_score": score,
         "head_answer": answer,
@@ -124,10 +118,6 @@ class HeadCalls:
             HeadInvalid: it is incomplete, altered, of another space, or fails its golden samples.
         """
         self._client.call("head_load", {"folder": str(folder)})
-
-    def head_drop(self, name: str, version: str) -> None:
-        """Forget a version of a head; calls in hand finish."""
-        self._client.call("head_drop", {"name": name, "version": version})
 
     def classify_vectors(self, name: str, version: str, *, vectors: Vectors) -> Classified:
         """Run a classifier on vectors. Shape: (n, D)."""
