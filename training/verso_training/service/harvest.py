@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,19 +102,24 @@ def fetch(
         )
     )
     _await(ledger, accepted.job_id, stopped)
+    frames = [ledger.result(accepted.job_id, number) for number in range(len(slices))]
+    return _joined(frames, row_bytes=None if texts else 4 * collection.dim, limit=limit)
+
+
+def _joined(frames: Sequence[bytes | None], *, row_bytes: int | None, limit: int) -> Harvest:
+    """Put the slices' rows together: of ``row_bytes`` each, or a line each."""
     harvest = Harvest()
-    for number in range(len(slices)):
-        frame = ledger.result(accepted.job_id, number)
+    for frame in frames:
         result = Result.unpack(frame or b"")
         [item] = result.items
         wanted = limit - len(harvest.labels)
         harvest.documents += item["ids"][:wanted]
         harvest.labels += item["labels"][:wanted]
         blob = result.blobs[item["blob"]]
-        if texts:
+        if row_bytes is None:
             harvest.data += b"".join(blob.splitlines(keepends=True)[:wanted])
         else:
-            harvest.data += blob[: wanted * 4 * collection.dim]
+            harvest.data += blob[: wanted * row_bytes]
     return harvest
 
 
