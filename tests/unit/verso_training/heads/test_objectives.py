@@ -130,6 +130,35 @@ def test_one_way_attention_reads_b_and_no_padding() -> None:
     assert not torch.allclose(one, head(a, b.flip(-1), mask_a=mask_a, mask_b=mask_b))
 
 
+def asked_of_pairs(count: int, draw: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """a asks for one of four keys; b tells a sign for each; the label is the sign of a's key."""
+    key = torch.randint(0, 4, (count,), generator=draw)
+    signs = torch.randint(0, 2, (count, 4), generator=draw) * 2.0 - 1.0
+    a, b = torch.zeros(count, 1, 8), torch.zeros(count, 4, 8)
+    a[torch.arange(count), 0, key] = 1.0
+    b[:, torch.arange(4), torch.arange(4)] = 1.0
+    b[:, :, 4] = signs
+    return a, b, (signs[torch.arange(count), key] > 0).float()
+
+
+def test_one_way_attention_learns_what_the_means_do_not_tell() -> None:
+    draw = torch.Generator().manual_seed(3)
+    torch.manual_seed(3)
+    head = objectives.OneWayAttention(8, heads=1)
+    optimiser = torch.optim.Adam(head.parameters(), lr=1e-2)
+    for _ in range(400):
+        a, b, label = asked_of_pairs(64, draw)
+        logits = head(a, b, mask_a=torch.ones(64, 1), mask_b=torch.ones(64, 4))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, label)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    a, b, label = asked_of_pairs(400, draw)
+    found = head(a, b, mask_a=torch.ones(400, 1), mask_b=torch.ones(400, 4)) > 0
+    # By the means, the majority of four signs is right 11 times in 16.
+    assert (found == (label > 0.5)).float().mean() > 0.95
+
+
 def test_one_right_place_makes_the_span_loss_a_cross_entropy() -> None:
     start, end = normal(3, 6), normal(3, 6)
     s, e = torch.tensor([0, 2, 5]), torch.tensor([0, 3, 5])
