@@ -10,7 +10,14 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import contents, head_operations, joblist, operations, releases
+from verso_client import (
+    collection_operations,
+    contents,
+    head_operations,
+    joblist,
+    operations,
+    releases,
+)
 from verso_client.answers import (
     Clustered,
     CollectionInfo,
@@ -231,7 +238,7 @@ class AsyncClient:
 
     async def collections(self) -> list[CollectionInfo]:
         """List the collections by name."""
-        return await self._run(operations.collections(self._retries))
+        return await self._run(collection_operations.collections(self._retries))
 
     async def create_collection(
         self,
@@ -242,18 +249,18 @@ class AsyncClient:
         search: SearchSetting = SearchMode.DENSE,
     ) -> CollectionInfo:
         """Make a collection, or find the one that exists with the same settings."""
-        steps = operations.create_collection(
+        steps = collection_operations.create_collection(
             name, self._retries, precision=precision, text_policy=text_policy, search=search
         )
         return await self._run(steps)
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection and all its documents."""
-        await self._run(operations.delete_collection(name, self._retries))
+        await self._run(collection_operations.delete_collection(name, self._retries))
 
     async def stats(self, collection: str = "default") -> Statistics:
         """Count what a collection holds."""
-        return await self._run(operations.stats(collection, self._retries))
+        return await self._run(collection_operations.stats(collection, self._retries))
 
     async def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
         """List a collection's documents, in no order; ``after`` is the last page's cursor."""
@@ -261,19 +268,19 @@ class AsyncClient:
 
     async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
         """Begin a collection's migration to an artifact, or let it go on; it runs by itself."""
-        return await self._run(operations.migrate(collection, self._retries, to=to))
+        return await self._run(collection_operations.migrate(collection, self._retries, to=to))
 
     async def migration(self, collection: str) -> MigrationState:
         """Tell where a collection's migration stands."""
-        return await self._run(operations.migration(collection, self._retries))
+        return await self._run(collection_operations.migration(collection, self._retries))
 
     async def end_migration(self, collection: str) -> None:
         """Remove the old side of a migration that is done, or give up one that is not."""
-        await self._run(operations.end_migration(collection, self._retries))
+        await self._run(collection_operations.end_migration(collection, self._retries))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:
         """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
-        return await self._run(operations.scrub(self._retries, now=now))
+        return await self._run(collection_operations.scrub(self._retries, now=now))
 
     async def train(self, training: Training) -> Job:
         """Ask for a head to be trained and give the job, without waiting for it."""

@@ -24,16 +24,12 @@ from urllib.parse import quote
 
 from verso_client.answers import (
     Clustered,
-    CollectionInfo,
     Embedded,
     Found,
     Guess,
     Ingested,
     IngestReport,
     Job,
-    MigrationState,
-    ScrubState,
-    Statistics,
     StoredText,
 )
 from verso_client.documents import Document, uploads
@@ -43,13 +39,9 @@ from verso_core.clusters import ClusterRequest
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import (
     RERANK_SHARE,
-    CollectionRequest,
     Filter,
-    Precision,
     SearchMode,
-    SearchSetting,
     Status,
-    TextPolicy,
 )
 
 _OPEN_UPLOADS = 3
@@ -156,17 +148,17 @@ def submit(documents: Iterable[Document], retries: Retries, *, collection: str) 
 
 def search(query: Query, retries: Retries) -> Steps[Found]:
     """Find the records nearest to a text, a vector or a stored record."""
-    row = yield from _answer(_post("/v1/search", query.body()), retries)
+    row = yield from answered(post("/v1/search", query.body()), retries)
     if "results" in row:
-        row = {**row, **_sole(row["results"])}
+        row = {**row, **sole(row["results"])}
     return Found.model_validate(row)
 
 
 def cluster(request: ClusterRequest, retries: Retries) -> Steps[Clustered]:
     """Group the records of a collection, and wait for the groups."""
-    row = yield from _answer(_post("/v1/cluster", request.model_dump(mode="json")), retries)
+    row = yield from answered(post("/v1/cluster", request.model_dump(mode="json")), retries)
     if "results" in row:
-        row = _sole(row["results"])
+        row = sole(row["results"])
     return Clustered.model_validate(row)
 
 
@@ -182,7 +174,7 @@ def reconstruct(
 ) -> Steps[list[StoredText]]:
     """Read many documents or records back; each carries its own error where it has one."""
     body = {"collection": collection, "ids": list(ids)}
-    row = yield from _answer(_post("/v1/reconstruct", body), retries)
+    row = yield from answered(post("/v1/reconstruct", body), retries)
     return [
         StoredText.model_validate({"id": name, **item})
         for name, item in zip(ids, row["results"], strict=True)
@@ -198,13 +190,13 @@ def guess(
         "beam": beam,
         "max_tokens": max_tokens,
     }
-    row = yield from _answer(_post("/v1/reconstruct", body), retries)
+    row = yield from answered(post("/v1/reconstruct", body), retries)
     return [Guess.model_validate(item) for item in row["results"]]
 
 
 def embed(texts: Sequence[str], retries: Retries) -> Steps[list[Embedded]]:
     """Turn texts into vectors of unit length."""
-    row = yield from _answer(_post("/v1/embed", {"texts": list(texts)}), retries)
+    row = yield from answered(post("/v1/embed", {"texts": list(texts)}), retries)
     return [Embedded.model_validate(item) for item in row["results"]]
 
 
@@ -216,9 +208,9 @@ def delete(document: str, retries: Retries, *, collection: str) -> Steps[None]:
     """
     path = f"/v1/documents/{quote(document, safe='')}"
     call = Call("DELETE", path, params={"collection": collection})
-    row = yield from _answer(call, retries)
+    row = yield from answered(call, retries)
     if "results" in row:
-        _sole(row["results"])
+        sole(row["results"])
 
 
 def get_job(job_id: str, retries: Retries, *, wait_s: float = 0.0) -> Steps[Job]:
@@ -279,77 +271,6 @@ def replay(job_id: str, retries: Retries) -> Steps[Job]:
     return Job.model_validate(reply.json())
 
 
-def collections(retries: Retries) -> Steps[list[CollectionInfo]]:
-    """List the collections by name."""
-    reply = yield from perform(Call("GET", "/v1/collections"), retries)
-    return [CollectionInfo.model_validate(row) for row in reply.json()["collections"]]
-
-
-def create_collection(
-    name: str,
-    retries: Retries,
-    *,
-    precision: Precision,
-    text_policy: TextPolicy,
-    search: SearchSetting,
-) -> Steps[CollectionInfo]:
-    """Make a collection, or find the one that exists with the same settings.
-
-    Raises:
-        CollectionExists: it exists with other settings.
-    """
-    body = CollectionRequest(name=name, precision=precision, text_policy=text_policy, search=search)
-    row = yield from _answer(_post("/v1/collections", body.model_dump(mode="json")), retries)
-    if "results" in row:
-        row = _sole(row["results"])
-    return CollectionInfo.model_validate(row)
-
-
-def delete_collection(name: str, retries: Retries) -> Steps[None]:
-    """Delete a collection and all its documents."""
-    row = yield from _answer(Call("DELETE", f"/v1/collections/{quote(name, safe='')}"), retries)
-    if "results" in row:
-        _sole(row["results"])
-
-
-def stats(name: str, retries: Retries) -> Steps[Statistics]:
-    """Count what a collection holds."""
-    row = yield from _answer(Call("GET", f"/v1/collections/{quote(name, safe='')}"), retries)
-    if "results" in row:
-        row = _sole(row["results"])
-    return Statistics.model_validate({"name": name, **row})
-
-
-def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
-    """Begin a collection's migration, or let it go on."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    row = yield from _answer(_post(path, {"artifact": to}), retries)
-    if "results" in row:
-        _sole(row["results"])
-    return (yield from migration(name, retries))
-
-
-def migration(name: str, retries: Retries) -> Steps[MigrationState]:
-    """Tell where a collection's migration stands."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    reply = yield from perform(Call("GET", path), retries)
-    return MigrationState.model_validate(reply.json())
-
-
-def end_migration(name: str, retries: Retries) -> Steps[None]:
-    """Remove the old side of a migration that is done, or give up one that is not."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    row = yield from _answer(Call("DELETE", path), retries)
-    if "results" in row:
-        _sole(row["results"])
-
-
-def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:
-    """Tell where the scrub stands; with ``now`` ask for a pass first."""
-    reply = yield from perform(Call("POST" if now else "GET", "/v1/scrub"), retries)
-    return ScrubState.model_validate(reply.json())
-
-
 def ready(retries: Retries) -> Steps[bool]:
     """Ask whether the platform can do work now."""
     try:
@@ -361,7 +282,7 @@ def ready(retries: Retries) -> Steps[bool]:
 
 def ask(path: str, body: Mapping[str, Any], retries: Retries) -> Steps[dict[str, Any]]:
     """Post a request that makes a job and give its answer, or ``results`` where that took long."""
-    row: dict[str, Any] = yield from _answer(_post(path, body), retries)
+    row: dict[str, Any] = yield from answered(post(path, body), retries)
     return row
 
 
@@ -392,7 +313,7 @@ def _ended_well(
     return job
 
 
-def _answer(call: Call, retries: Retries) -> Steps[dict[str, Any]]:
+def answered(call: Call, retries: Retries) -> Steps[dict[str, Any]]:
     """Make a call; where its job outlasts the answer (202), give the job's results instead."""
     reply: Reply = yield from perform(call, retries)
     row: dict[str, Any] = reply.json()
@@ -403,14 +324,15 @@ def _answer(call: Call, retries: Retries) -> Steps[dict[str, Any]]:
     return {"id": job_id, "results": (yield from results(job_id, retries))}
 
 
-def _sole(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def sole(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Give the one item of a job's results, or raise its error."""
     [item] = items
     if item.get("error") is not None:
         raise from_body(item["error"])
     return item
 
 
-def _post(path: str, body: Mapping[str, Any]) -> Call:
+def post(path: str, body: Mapping[str, Any]) -> Call:
     """Make a call that starts a job and may be repeated."""
     try:
         content = json.dumps(body, allow_nan=False).encode("ascii")

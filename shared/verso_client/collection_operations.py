@@ -1,0 +1,82 @@
+"""What a client can ask of whole collections, as steps; see :mod:`verso_client.operations`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from verso_client.answers import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_client.exchange import Call, Steps
+from verso_client.operations import answered, post, sole
+from verso_client.retries import Retries, perform
+from verso_core.jobs import CollectionRequest, Precision, SearchSetting, TextPolicy
+
+
+def collections(retries: Retries) -> Steps[list[CollectionInfo]]:
+    """List the collections by name."""
+    reply = yield from perform(Call("GET", "/v1/collections"), retries)
+    return [CollectionInfo.model_validate(row) for row in reply.json()["collections"]]
+
+
+def create_collection(
+    name: str,
+    retries: Retries,
+    *,
+    precision: Precision,
+    text_policy: TextPolicy,
+    search: SearchSetting,
+) -> Steps[CollectionInfo]:
+    """Make a collection, or find the one that exists with the same settings.
+
+    Raises:
+        CollectionExists: it exists with other settings.
+    """
+    body = CollectionRequest(name=name, precision=precision, text_policy=text_policy, search=search)
+    row = yield from answered(post("/v1/collections", body.model_dump(mode="json")), retries)
+    if "results" in row:
+        row = sole(row["results"])
+    return CollectionInfo.model_validate(row)
+
+
+def delete_collection(name: str, retries: Retries) -> Steps[None]:
+    """Delete a collection and all its documents."""
+    row = yield from answered(Call("DELETE", f"/v1/collections/{quote(name, safe='')}"), retries)
+    if "results" in row:
+        sole(row["results"])
+
+
+def stats(name: str, retries: Retries) -> Steps[Statistics]:
+    """Count what a collection holds."""
+    row = yield from answered(Call("GET", f"/v1/collections/{quote(name, safe='')}"), retries)
+    if "results" in row:
+        row = sole(row["results"])
+    return Statistics.model_validate({"name": name, **row})
+
+
+def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
+    """Begin a collection's migration, or let it go on."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    row = yield from answered(post(path, {"artifact": to}), retries)
+    if "results" in row:
+        sole(row["results"])
+    return (yield from migration(name, retries))
+
+
+def migration(name: str, retries: Retries) -> Steps[MigrationState]:
+    """Tell where a collection's migration stands."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    reply = yield from perform(Call("GET", path), retries)
+    return MigrationState.model_validate(reply.json())
+
+
+def end_migration(name: str, retries: Retries) -> Steps[None]:
+    """Remove the old side of a migration that is done, or give up one that is not."""
+    path = f"/v1/collections/{quote(name, safe='')}/migrate"
+    row = yield from answered(Call("DELETE", path), retries)
+    if "results" in row:
+        sole(row["results"])
+
+
+def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:
+    """Tell where the scrub stands; with ``now`` ask for a pass first."""
+    reply = yield from perform(Call("POST" if now else "GET", "/v1/scrub"), retries)
+    return ScrubState.model_validate(reply.json())
