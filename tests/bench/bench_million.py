@@ -237,6 +237,20 @@ def run(
     settings = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
     platform = Platform(data, artifact, **settings)
     platform.start()
+    taken = take_in(platform, lines, given)
+    platform.end(signal.SIGKILL)
+    again = Platform(data, artifact, **settings | {"VERSO_SCRUB_SHARE": "1"})
+    begun = time.monotonic()
+    again.start()
+    up = {"start again s": time.monotonic() - begun}
+    documents = int(taken["acknowledged"])
+    found = look(again, lines, documents=documents, most=given.read)
+    again.end(signal.SIGTERM)
+    return taken | up | found
+
+
+def take_in(platform: Platform, lines: Lines, given: argparse.Namespace) -> dict[str, float | int]:
+    """Take lines in while processes are killed, and wait until all are verified."""
     killer = Killer(platform, every_s=given.kill_every_s)
     sent = [0]
     before, started = platform.spent(), time.monotonic()
@@ -254,21 +268,6 @@ def run(
             stats = verso.stats()
     finally:
         killer.over.set()
-    platform.end(signal.SIGKILL)
-    again = Platform(data, artifact, **settings | {"VERSO_SCRUB_SHARE": "1"})
-    begun = time.monotonic()
-    again.start()
-    up_s = time.monotonic() - begun
-    with again.client() as verso:
-        begun = time.monotonic()
-        state = scrubbed(verso)
-        scrub_s = time.monotonic() - begun
-        rng = random.Random(7)
-        numbers = rng.sample(range(report.documents), min(given.read, report.documents))
-        begun = time.monotonic()
-        exact, lost, wrong = read_back(verso, lines, numbers)
-        read_s = time.monotonic() - begun
-    again.end(signal.SIGTERM)
     return {
         "sent": sent[0],
         "acknowledged": report.documents,
@@ -276,14 +275,6 @@ def run(
         "kills": sum(killer.kills.values()),
         **{f"kills of {part}": killer.kills[part] for part in PARTS},
         "verified before the restart": done,
-        "documents after it": state.documents,
-        "sound": state.sound,
-        "repaired": state.repaired,
-        "damaged": state.damaged,
-        "read back over HTTP": len(numbers),
-        "exact": exact,
-        "lost": lost + report.documents - state.documents,
-        "wrong": wrong,
         "text bytes": report.bytes_text,
         "patch bytes": stats.bytes_patches,
         "ingest s": took_s,
@@ -291,7 +282,28 @@ def run(
         "records/s in and verified": done / whole_s,
         # A process that was killed took its count with it.
         **({} if sum(killer.kills.values()) else per_record(core_ms, report.documents)),
-        "start again s": up_s,
+    }
+
+
+def look(platform: Platform, lines: Lines, *, documents: int, most: int) -> dict[str, float | int]:
+    """Have all documents scrubbed, and read some back."""
+    with platform.client() as verso:
+        begun = time.monotonic()
+        state = scrubbed(verso)
+        scrub_s = time.monotonic() - begun
+        numbers = random.Random(7).sample(range(documents), min(most, documents))
+        begun = time.monotonic()
+        exact, lost, wrong = read_back(verso, lines, numbers)
+        read_s = time.monotonic() - begun
+    return {
+        "documents after it": state.documents,
+        "sound": state.sound,
+        "repaired": state.repaired,
+        "damaged": state.damaged,
+        "read back over HTTP": len(numbers),
+        "exact": exact,
+        "lost": lost + documents - state.documents,
+        "wrong": wrong,
         "scrub s": scrub_s,
         "records/s scrubbed": state.documents / scrub_s,
         "records/s read": len(numbers) / read_s,
