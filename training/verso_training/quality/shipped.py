@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -135,8 +136,11 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     torch.manual_seed(recipe.seed)
     module = reader.Reader(base, config, layers=(config.layers, *config.beside))
     asked = squad.squad(job.data, squad.Part.TRAIN)
+    share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
+    if share < 1.0:
+        asked = random.Random(recipe.seed).sample(asked, round(share * len(asked)))
     short = [*squad.qamr(job.data, "dev"), *squad.qamr(job.data, "test")]
-    main = [*asked, *squad.mined(asked, count=2600)]
+    main = [*asked, *squad.mined(asked, count=round(share * 2600))]
 
     def windows(questions: list[squad.Question]) -> list[squad.Window]:
         made = squad.windows(
