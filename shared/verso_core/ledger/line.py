@@ -25,8 +25,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from verso_core.ledger.forms import Arg
 
-_PATIENCE = 3
-"""A second look at a silent server comes after this part of its time."""
+_DOUBT_S = 0.05
+"""A server is looked at once more before it is given up: the loop itself may have been late."""
 
 
 class Line(asyncio.Protocol):
@@ -46,6 +46,7 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._last_s = 0.0
+        self._doubted = False
         self._fault: RedisError = RedisConnectionError("the connection was closed")
         self.over: asyncio.Future[None] = self._loop.create_future()
 
@@ -63,7 +64,7 @@ class Line(asyncio.Protocol):
         self._waiting.append(reply)
         self._transport.write(hiredis.pack_command(cast("Any", words)))
         if self._watch is None:
-            self._watch = self._loop.call_later(self._silent_s / _PATIENCE, self._look)
+            self._watch = self._loop.call_later(self._silent_s, self._look)
         return reply
 
     async def close(self) -> None:
@@ -79,6 +80,7 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand out replies in order, and what was published."""
         self._last_s = self._loop.time()
+        self._doubted = False
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not False:
             if self._heard is not None and isinstance(reply, list) and reply[0] == b"message":
@@ -107,12 +109,14 @@ class Line(asyncio.Protocol):
         self._watch = None
         if not self._waiting:
             return
-        if self._loop.time() - self._last_s >= self._silent_s:
+        left_s = self._last_s + self._silent_s - self._loop.time()
+        if left_s <= 0 and self._doubted:
             self._fault = RedisTimeoutError(f"no word from the server in {self._silent_s} s")
             assert self._transport is not None
             self._transport.abort()
             return
-        self._watch = self._loop.call_later(self._silent_s / _PATIENCE, self._look)
+        self._doubted = left_s <= 0
+        self._watch = self._loop.call_later(max(left_s, _DOUBT_S), self._look)
 
 
 class Exchange:
