@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -15,8 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 from hypothesis import settings
-
-from verso_core import manifest
+from variants import make_variant
 
 # No test is timed: the first example of a codec may have to wait for its kernel to be compiled.
 settings.register_profile("untimed", deadline=None)
@@ -49,27 +47,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-ARTIFACT = Path(__file__).parent / "data" / "artifact-tiny"
-
-
-def make_variant(folder: Path, number: int, *, source: Path = ARTIFACT) -> Path:
-    """Write an artifact that differs from another in its codec's id and in nothing else.
-
-    A note at the end of the decoder's file (field 6 of ONNX's ModelProto, ``doc_string``) changes
-    its hash and none of its numbers.
-    """
-    shutil.copytree(source, folder)
-    note = f"variant {number}".encode()
-    with (folder / "decoder.onnx").open("ab") as graph:
-        graph.write(b"\x32" + bytes([len(note)]) + note)
-    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
-    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
-    parsed = manifest.Manifest.model_validate(content)
-    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
-    manifest.write(manifest.Manifest.model_validate(content), folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

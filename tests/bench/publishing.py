@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,10 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sheet
-
-from verso_core import manifest
-
-ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
+from variants import ARTIFACT, make_variant
 
 
 class Fate(NamedTuple):
@@ -31,20 +26,8 @@ def fate(number: int) -> Fate:
 
 
 def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> str:
-    """Publish an artifact of the same space whose codec has an id of its own.
-
-    A note at the end of the decoder's file (field 6 of ONNX's ModelProto) changes nothing else.
-    """
-    folder = models / f"v{number}"
-    shutil.copytree(source, folder)
-    note = f"variant {number}".encode()
-    with (folder / "decoder.onnx").open("ab") as graph:
-        graph.write(b"\x32" + bytes([len(note)]) + note)
-    content = json.loads((folder / manifest.MANIFEST_NAME).read_bytes())
-    content["files"]["decoder.onnx"] = manifest.describe(folder / "decoder.onnx").model_dump()
-    parsed = manifest.Manifest.model_validate(content)
-    content["codec"]["id"] = manifest.codec_id(parsed.codec, parsed.files)
-    manifest.write(manifest.Manifest.model_validate(content), folder)
+    """Publish an artifact of the same space whose codec has an id of its own, or a spoilt one."""
+    folder = make_variant(models / f"v{number}", number, source=source)
     if spoil:
         with (folder / "decoder.onnx").open("r+b") as graph:
             graph.seek(5000)
