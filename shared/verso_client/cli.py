@@ -51,6 +51,10 @@ Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the
 Reranker = Annotated[
     str | None, typer.Option("--rerank", help="Head that orders the first hits anew, as alike.")
 ]
+Rerankers = Annotated[
+    list[str] | None,
+    typer.Option("--rerank", help="Head that orders the first hits anew; as often as you like."),
+]
 RerankFrom = Annotated[
     int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it orders.")
 ]
@@ -323,7 +327,7 @@ def evaluate_retrieval(
     patience: Annotated[
         float, typer.Option(min=1, help="Longest wait for all texts to be verified, seconds.")
     ] = 7200.0,
-    rerank: Reranker = None,
+    rerank: Rerankers = None,
     rerank_from: RerankFrom = 30,
     rerank_share: RerankShare = RERANK_SHARE,
     as_json: AsJson = False,
@@ -338,11 +342,10 @@ def evaluate_retrieval(
             split=split,
             precision=precision,
             patience_s=patience,
-            reranker=(
-                None
-                if rerank is None
-                else retrieval.Reranker(rerank, scored=rerank_from, share=rerank_share)
-            ),
+            rerankers=[
+                retrieval.Reranker(head, scored=rerank_from, share=rerank_share)
+                for head in rerank or ()
+            ],
             tell=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)

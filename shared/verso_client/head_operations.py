@@ -101,9 +101,15 @@ def score(pairs: Sequence[tuple[str, str]], retries: Retries, *, head: str) -> S
 def rerank(
     query: str, documents: Sequence[str], retries: Retries, *, head: str, top_n: int | None
 ) -> Steps[list[RankedDocument]]:
-    """Order texts by how well they fit a query, best first."""
-    scores = yield from score([(query, text) for text in documents], retries, head=head)
-    order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    """Order texts by how well the best sentence of each fits a query, best first."""
+    body = {"head": head, "query": query, "documents": list(documents)}
+    row = yield from ask("/v1/rerank", body, retries)
+    scores = {}
+    for place, item in enumerate(row["results"]):  # those of the job, if it took long, are in order
+        _raise(item)
+        late = "relevance_score" not in item
+        scores[place if late else item["index"]] = item["score" if late else "relevance_score"]
+    order = sorted(scores, key=lambda place: (-scores[place], place))
     return [RankedDocument(index=n, relevance_score=scores[n]) for n in order[:top_n]]
 
 

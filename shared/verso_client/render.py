@@ -23,7 +23,7 @@ from verso_client.answers import (
     Statistics,
     StoredText,
 )
-from verso_client.retrieval import Report
+from verso_client.retrieval import Gain, Report
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20
@@ -117,13 +117,14 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
 def retrieval(console: Console, found: Report) -> None:
     """Show how well each mode of search found what it should."""
     table = Table(
-        f"{found.name}, {found.split}", "texts", "nDCG@10", "recall@10", "recall@100", "ms a search"
+        *(f"{found.name}, {found.split}", "texts", "nDCG@10", "gained, 95 %"),
+        *("recall@10", "recall@100", "ms a search"),
     )
     for row in found.rows:
         table.add_row(
             row.mode if row.reranked_by is None else f"{row.mode}, then {row.reranked_by}",
-            *(row.texts, f"{100 * row.ndcg:.2f}", f"{100 * row.recall_10:.1f}"),
-            *(f"{100 * row.recall_100:.1f}", f"{row.ms:.0f}"),
+            *(row.texts, f"{100 * row.ndcg:.2f}", _gained(row.gain)),
+            *(f"{100 * row.recall_10:.1f}", f"{100 * row.recall_100:.1f}", f"{row.ms:.0f}"),
         )
     console.print(table)
     same = "the same" if found.same_before_and_after else "NOT the same"
@@ -140,6 +141,12 @@ def retrieval(console: Console, found: Report) -> None:
         f"words {found.bytes_terms / found.chunks:.1f}; {found.seconds:.0f} s in all",
         highlight=False,
     )
+
+
+def _gained(gain: Gain | None) -> str:
+    if gain is None:
+        return ""
+    return f"{100 * gain.mean:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
 
 
 def clusters(console: Console, found: Clustered) -> None:

@@ -193,7 +193,7 @@ def test_pairs_are_scored_in_both_shapes_and_reranked(http: httpx2.Client) -> No
         assert best["document"] == {"text": other}
 
 
-def test_a_long_text_is_ranked_by_its_best_sentence(http: httpx2.Client) -> None:
+def test_a_long_text_is_ranked_by_its_best_sentence(http: httpx2.Client, headed: Platform) -> None:
     other = LINES["retry"].replace("worker 3", "worker 5")
     long = "\n".join([*[LINES["frame"]] * 9, other, *[LINES["frame"]] * 9])
     for head in ("pairs", "alike"):
@@ -204,6 +204,10 @@ def test_a_long_text_is_ranked_by_its_best_sentence(http: httpx2.Client) -> None
         scores = {one["index"]: one["relevance_score"] for one in ranked}
         assert scores[1] == pytest.approx(scores[2], abs=1e-4)
         assert scores[1] > scores[0]
+        with headed.client() as verso:
+            same = verso.rerank(LINES["retry"], [LINES["frame"], long, other], head=head)
+        assert [one.index for one in same] == [one["index"] for one in ranked]
+        assert same[1].relevance_score == pytest.approx(ranked[1]["relevance_score"], abs=1e-4)
 
 
 def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:

@@ -101,7 +101,10 @@ def test_retrieval_is_measured_on_what_is_served(
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
     command = [sys.executable, "-m", "verso_client.cli", "--url", headed.url]
     ran = subprocess.run(
-        [*command, "eval", "retrieval", str(tmp_path), "--rerank", "pairs", "--json"],
+        [
+            *(*command, "eval", "retrieval", str(tmp_path), "--json"),
+            *("--rerank", "pairs", "--rerank", "alike"),
+        ],
         check=True,
         capture_output=True,
         text=True,
@@ -111,7 +114,10 @@ def test_retrieval_is_measured_on_what_is_served(
     assert report["same_before_and_after"] is True
     ways = [(row["mode"], row.get("reranked_by")) for row in report["rows"]]
     plain = [(mode, None) for mode in ("dense", "sparse", "hybrid")]
-    assert ways == [*plain, ("hybrid", "pairs")] * 2
+    assert ways == [*plain, ("hybrid", "pairs"), ("hybrid", "alike")] * 2
+    assert [
+        ("gain" in row) == (way not in plain) for row, way in zip(report["rows"], ways, strict=True)
+    ]
     by_words = [row for row, way in zip(report["rows"], ways, strict=True) if way in plain[1:]]
     assert all(row["ndcg"] == 1.0 for row in by_words)
     with headed.client() as client:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import lzma
 import math
+import random
+import statistics
 from pathlib import Path
 
 import pytest
 
-from verso_client.retrieval import ndcg, read, recall
+from verso_client.retrieval import gain, ndcg, read, recall
 from verso_core.errors import RequestInvalid
 
 
@@ -37,6 +39,20 @@ def test_ndcg_is_what_the_formula_says() -> None:
 def test_recall_is_the_share_found() -> None:
     assert recall(["x", "a", "b"], {"a": 1, "c": 1}, cut=2) == 0.5
     assert recall([], {"a": 1}, cut=10) == 0.0
+
+
+def test_a_gain_has_the_interval_of_a_mean() -> None:
+    """Of many questions the bootstrap's is the normal one: 1.96 standard errors to either side."""
+    draw = random.Random(5)
+    without = [draw.random() for _ in range(400)]
+    reached = [one + draw.gauss(0.02, 0.1) for one in without]
+    gains = [one - other for one, other in zip(reached, without, strict=True)]
+    found, error = gain(reached, without), statistics.stdev(gains) / math.sqrt(len(gains))
+    assert found.mean == pytest.approx(statistics.fmean(gains), abs=1e-4)
+    assert found.low == pytest.approx(found.mean - 1.96 * error, abs=0.001)
+    assert found.high == pytest.approx(found.mean + 1.96 * error, abs=0.001)
+    assert gain(reached, without) == found
+    assert gain(without, without).high == 0.0
 
 
 def test_a_folder_is_read_and_only_judged_questions_count(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from verso_training.heads.pairs import Pair
 from verso_training.quality import pairsets
 from verso_training.quality.pairsets import Ranking
 
-_QUESTIONS = 300
+QUESTIONS = 300
 """Questions of each ranking that a scorer is measured on."""
 
 
@@ -34,8 +34,8 @@ def ranked(
 def reported(data: Path) -> dict[str, list[Ranking]]:
     """The questions that rankings are measured on."""
     return {
-        "selqa_dev": pairsets.selqa(data, "dev")[:_QUESTIONS],
-        "squad_dev": list(pairsets.squad_sentences(data, squad.Part.DEV))[:_QUESTIONS],
+        "selqa_dev": pairsets.selqa(data, "dev")[:QUESTIONS],
+        "squad_dev": list(pairsets.squad_sentences(data, squad.Part.DEV))[:QUESTIONS],
     }
 
 

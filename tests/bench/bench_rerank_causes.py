@@ -1,0 +1,249 @@
+"""What keeps a head from reranking passages well: the head, or what of them it reads?
+
+The first stage is that of a running platform (`verso up`): SciFact's abstracts go into a collection
+and its training questions are searched for by vectors and words. Each head then reads the texts of
+the first `--from` records, in this process and by the worker's own code (an engine process,
+`verso_worker.pairing`, `verso_worker.fusion`), in up to three ways:
+
+- *whole*: the record, cut where the head's own length ends;
+- *whole, longer*: the same by a copy of the head that reads `--tokens`;
+- *best sentence*: what is served.
+
+nDCG@10 by the head alone and mixed with the search; brackets are 95 % bootstrap intervals over the
+questions. Then the same heads put the candidate sentences of SelQA's questions in order, by
+themselves and mixed with the cosine of the vectors: what they may be good for. None of these
+questions is among those that docs/reference/quality.md reports on.
+
+    verso up
+    bench_rerank_causes.py --data DIR --heads alike pairs
+
+Limited by the processor; one thread. With `--collection` several runs share one that is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import reranking
+import sheet
+from numpy.typing import NDArray
+from reranking import HITS, Read
+
+from verso_client import Client, retrieval
+from verso_core import heads, registry
+from verso_core.jobs import RERANK_SHARE, Item, Kind, Slice
+from verso_core.registry import Channel
+from verso_standalone.stack import find_artifact
+from verso_training.quality import pairsets, selection
+from verso_training.quality.pairsets import Ranking
+from verso_worker import fusion
+from verso_worker.headshelf import HeadShelf
+from verso_worker.pairing import Pairing
+from verso_worker.shelf import Shelf
+from verso_worker.timings import Timings
+
+_SHARES = (1.0, 0.3, RERANK_SHARE, 0.5, 0.6)
+_JUDGED = (1.0, RERANK_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A head and what it reads of a text."""
+
+    head: str
+    name: str
+    sentences: bool = False
+
+    def scores(self, pairing: Pairing, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Score texts against a query. Shape: (texts,)."""
+        asked = query.encode()
+        items = tuple(Item({"split": len(asked)}, asked + one.encode()) for one in texts)
+        work = Slice(Kind.SCORE, {"head": self.head, "sentences": self.sentences}, items)
+        found = pairing.run(work, job=None, timings=Timings()).items
+        return np.array([item["score"] for item in found], np.float32)
+
+
+def ways(models: Path, served: Path, names: Sequence[str], *, tokens: int) -> Iterator[Way]:
+    """Put heads, and copies of them that read further, into a models folder of their own."""
+    for name in names:
+        folder = registry.head(models, name)
+        head = heads.read(folder)
+        place = served / registry.HEADS / name / head.version
+        shutil.copytree(folder, place)
+        registry.assign(served, Channel.STABLE, head.version, head=name)
+        if head.max_tokens is None:
+            yield Way(name, f"{name}, whole")
+        else:
+            longer = heads.named(
+                head.model_copy(update={"name": f"{name}-longer", "max_tokens": tokens})
+            )
+            place = served / registry.HEADS / longer.name / longer.version
+            shutil.copytree(folder, place)
+            heads.write(longer, place)
+            registry.assign(served, Channel.STABLE, longer.version, head=longer.name)
+            yield Way(name, f"{name}, whole, {head.max_tokens} tokens")
+            yield Way(longer.name, f"{name}, whole, {tokens} tokens")
+        yield Way(name, f"{name}, best sentence", sentences=True)
+
+
+@contextlib.contextmanager
+def readers(
+    models: Path, names: Sequence[str], *, tokens: int
+) -> Iterator[tuple[Pairing, Shelf, list[Way]]]:
+    """Run heads as a worker does, in a folder of their own."""
+    with tempfile.TemporaryDirectory(prefix="verso-rerank-") as folder:
+        served, keep, run = (Path(folder) / name for name in ("models", "keep", "run"))
+        for one in (served, keep, run):
+            one.mkdir()
+        tried = list(ways(models, served, names, tokens=tokens))
+        shelf = Shelf(keep, run, threads=1, device="cpu")
+        with contextlib.closing(shelf):
+            shelf.open(registry.resolve(models))
+            yield Pairing(HeadShelf(served, shelf)), shelf, tried
+
+
+def passages(
+    client: Client,
+    given: retrieval.Set,
+    pairing: Pairing,
+    tried: Sequence[Way],
+    *,
+    collection: str,
+    scored: int,
+) -> dict[str, list[Read]]:
+    """Search for each question and let every way read the first records."""
+    found: dict[str, list[Read]] = {way.name: [] for way in tried}
+    for question in given.questions.values():
+        hits = client.search(question, collection=collection, limit=HITS, with_text=False).hits
+        ids = [hit.id for hit in hits[:scored]]
+        texts = [one.text or "" for one in client.reconstruct(ids, collection=collection)]
+        for way in tried:
+            found[way.name].append(Read(hits, way.scores(pairing, question, texts)))
+    return found
+
+
+def sentences(
+    rows: Sequence[Ranking], pairing: Pairing, shelf: Shelf, names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Order candidates; mean reciprocal ranks in percent by head and share, 0 the cosine.
+
+    The candidates are sentences, so there is one way to read them.
+    """
+    cosines = []
+    for row in rows:
+        texts = [one.encode() for one in (row.question, *row.candidates)]
+        vectors = shelf.current().recorder.engine.encode(texts).vectors
+        cosines.append((vectors[1:] @ vectors[0]).tolist())
+    found = {}
+    for name in names:
+        way = Way(name, name, sentences=True)
+        read = [way.scores(pairing, row.question, row.candidates) for row in rows]
+        found[name] = {
+            f"{share:g}": selection.ranked(
+                [
+                    _places(fusion.reranked(one, scores, share=share))
+                    for one, scores in zip(cosines, read, strict=True)
+                ],
+                rows,
+            )[0]
+            for share in (0.0, *_SHARES)
+        }
+    return found
+
+
+def _places(order: Sequence[int]) -> NDArray[np.float32]:
+    """Give scores that have an order of their own."""
+    scores = np.zeros(len(order), np.float32)
+    scores[list(order)] = -np.arange(len(order))
+    return scores
+
+
+def main() -> None:
+    """Run the bench."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the platform")
+    parser.add_argument("--collection", help="holds the abstracts, or shall, and is kept")
+    parser.add_argument("--models", type=Path, help="folder of the artifact and the heads")
+    parser.add_argument("--heads", nargs="+", default=["alike", "pairs"])
+    parser.add_argument("--questions", type=int, default=100, help="as many, drawn at random")
+    parser.add_argument("--from", type=int, default=20, dest="scored", help="records they read")
+    parser.add_argument("--tokens", type=int, default=256, help="what a longer copy reads")
+    parser.add_argument("--sentences", type=int, default=120, help="questions of SelQA")
+    options = parser.parse_args()
+    page = sheet.Sheet("rerank_causes")
+    rows = pairsets.selqa(options.data, "dev")[selection.QUESTIONS :]
+    rows = random.Random(0).sample(rows, min(options.sentences, len(rows)))
+    models = options.models or find_artifact().parent
+    given = reranking.drawn(options.data / "ir_scifact", split="train", count=options.questions)
+    with (
+        readers(models, options.heads, tokens=options.tokens) as (pairing, shelf, tried),
+        Client(options.url) as client,
+        reranking.taken_in(client, given, collection=options.collection) as collection,
+    ):
+        ranked = sentences(rows, pairing, shelf, options.heads)
+        found = passages(
+            client, given, pairing, tried, collection=collection, scored=options.scored
+        )
+    page.finish(
+        {
+            "heads": options.heads,
+            "passages": _passage_table(given, found, scored=options.scored),
+            "sentences": _sentence_table(ranked, count=len(rows)),
+        }
+    )
+
+
+def _passage_table(
+    given: retrieval.Set, found: dict[str, list[Read]], *, scored: int
+) -> dict[str, Any]:
+    rows, told = [], {}
+    plain = reranking.reached(given, next(iter(found.values())), share=0.0)
+    for name, read in found.items():
+        by_share = {share: reranking.reached(given, read, share=share) for share in _SHARES}
+        gains = {share: retrieval.gain(by_share[share], plain) for share in _JUDGED}
+        rows.append(
+            (
+                name,
+                *(reranking.percent(ndcg) for ndcg in by_share.values()),
+                *(reranking.told(gain) for gain in gains.values()),
+            )
+        )
+        told[name] = {
+            "ndcg": {f"{share:g}": reranking.percent(one) for share, one in by_share.items()},
+            "gain": {f"{share:g}": gain.model_dump() for share, gain in gains.items()},
+        }
+    sheet.table(
+        f"{given.name}: {len(given.questions)} training questions, the first {scored} records; "
+        f"the search alone {reranking.percent(plain)}",
+        (
+            "head, what it reads",
+            *("alone" if share == 1 else f"{share:g}" for share in _SHARES),
+            *(f"gained, {share:g}" for share in _JUDGED),
+        ),
+        rows,
+    )
+    return {"search": reranking.percent(plain), **told}
+
+
+def _sentence_table(ranked: dict[str, dict[str, float]], *, count: int) -> dict[str, Any]:
+    sheet.table(
+        f"SelQA: {count} questions, mean reciprocal rank by the head's share; 0 is the cosine",
+        ("head", "0", *("alone" if share == 1 else f"{share:g}" for share in _SHARES)),
+        [(name, *by_share.values()) for name, by_share in ranked.items()],
+    )
+    return ranked
+
+
+if __name__ == "__main__":
+    main()

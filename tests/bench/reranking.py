@@ -1,0 +1,90 @@
+"""Searches that a head reads once more: sets taken in once, and what each share would give.
+
+The order of a share is reckoned by :func:`verso_worker.fusion.reranked`, as a worker does it, from
+what the search and the head scored; so one reading serves for every share.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_client import Client, retrieval
+from verso_client.answers import Hit
+from verso_client.documents import Document
+from verso_client.retrieval import Gain
+from verso_core.jobs import Precision, SearchMode
+from verso_worker import fusion
+
+HITS = 300
+"""Records a search gives, as in `verso eval retrieval`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a search found, in its order, and the scores of a head that read the first hits."""
+
+    hits: Sequence[Hit]
+    scores: NDArray[np.float32]
+
+    def documents(self, *, share: float) -> list[str]:
+        """Give documents in the order that a share gives, each once."""
+        read = len(self.scores)
+        order = fusion.reranked([one.score for one in self.hits[:read]], self.scores, share=share)
+        hits = [*(self.hits[place] for place in order), *self.hits[read:]]
+        return list(dict.fromkeys(hit.document for hit in hits))
+
+
+def drawn(folder: Path, *, split: str, count: int) -> retrieval.Set:
+    """Read a set in BEIR's layout, with so many of its questions, drawn at random."""
+    given = retrieval.read(folder, split=split)
+    names = sorted(given.questions)
+    names = random.Random(1).sample(names, min(count, len(names)))
+    questions = {name: given.questions[name] for name in names}
+    return retrieval.Set(given.name, given.documents, questions, given.relevant)
+
+
+@contextmanager
+def taken_in(client: Client, given: retrieval.Set, *, collection: str | None) -> Iterator[str]:
+    """Give a collection that holds a set.
+
+    Args:
+        collection: holds it already, or shall, and is kept; one of its own, deleted at the end,
+            where None.
+    """
+    name = collection or f"bench-{uuid.uuid4().hex[:12]}"
+    known = {one.name for one in client.collections()}
+    try:
+        if name not in known:
+            client.create_collection(name, precision=Precision.INT8, search=SearchMode.HYBRID)
+            documents = [Document(text, id=key) for key, text in given.documents.items()]
+            client.ingest(documents, collection=name)
+        yield name
+    finally:
+        if collection is None:
+            client.delete_collection(name)
+
+
+def reached(given: retrieval.Set, found: Sequence[Read], *, share: float) -> list[float]:
+    """Give the nDCG@10 of each question of a set."""
+    return [
+        retrieval.ndcg(one.documents(share=share), given.relevant[name])
+        for name, one in zip(given.questions, found, strict=True)
+    ]
+
+
+def percent(values: Sequence[float]) -> float:
+    """Give a mean in percent."""
+    return round(100 * float(np.mean(values)), 1)
+
+
+def told(gain: Gain) -> str:
+    """Show a gain and its interval, in points."""
+    return f"{100 * gain.mean:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
