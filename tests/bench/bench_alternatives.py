@@ -32,7 +32,7 @@ import numpy as np
 import record_sets
 import sheet
 import texts
-from numpy.typing import NDArray
+from costs import Costs, byte_costs
 
 from verso_codecs import mixture_fit, ngram, ranks
 from verso_codecs.mixture import MixtureTables
@@ -68,8 +68,6 @@ _FIXED = {
     "seconds": math.log2(_YEAR_S),
 }
 
-Costs = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Part:
@@ -88,14 +86,6 @@ def parts(data: Path, *, count: int, systems: Sequence[str]) -> Iterator[Part]:
         yield Part(f"loghub: {system}", lines[:KNOWN], lines[KNOWN:LAST:step])
     for one in record_sets.record_sets(data, ["clinc150", "sts-b"]):
         yield Part(one.name, one.fit[:KNOWN], one.fit[KNOWN:LAST:step])
-
-
-def byte_costs(decided: tuple[NDArray[np.uint8], NDArray[np.uint16]]) -> Costs:
-    """Bits of each byte of a text, with the end flag before it, and last of the end itself."""
-    bits, chances = decided
-    chance = chances / 65_536.0
-    costs = -np.log2(np.where(bits != 0, chance, 1.0 - chance))
-    return np.append(costs[:-1].reshape(-1, 9).sum(1), costs[-1])
 
 
 def slotted(text: bytes, costs: Costs) -> tuple[float, float]:

@@ -32,15 +32,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import costs
 import numpy as np
 import real_stores
 import record_codecs
 import record_sets
 import sheet
+import storage_tables
 from record_codecs import ByteCoder
 
 from verso_codecs.mixture import MixtureTables
@@ -60,18 +61,8 @@ from verso_worker.neural import NeuralCodec
 from verso_worker.records import ByteCodec
 from verso_worker.space import Space
 
-SHOWN = (
-    "zstd-19", "brotli", "ppmd", "zstd+dict", "general", "n-gram", "neural, no vector", "neural",
-    "mixture",
-)  # fmt: skip
-TIMED = ("brotli", "ppmd", "zstd+dict", "n-gram", "neural", "mixture")
 BATCH = 256
 FEWEST_TO_FIT = 20
-STORES = ("loghub: HDFS", "loghub: OpenSSH", "clinc150", "squad paragraphs")
-STORED_TEXTS = 1000
-_OF_NGRAM = ("ngram.npz",)
-_OF_DECODER = ("decoder.onnx", "memory.onnx", "decoder_tokenizer.json", "ranks.npz")
-
 Sizes = dict[str, list[int]]
 
 
@@ -121,7 +112,9 @@ class Findings:
         return [1 + min(row) for row in zip(*rows, strict=True)]
 
 
-def measure(found: record_sets.RecordSet, model: Model, *, records: int) -> dict[str, Any]:
+def measure(
+    found: record_sets.RecordSet, model: Model, *, records: int, decoder: bool
+) -> dict[str, Any]:
     """Fit to a set's first part and measure on its last."""
     fit = [chunk for text in found.fit for chunk in cut(text)]
     texts = list(_texts(found.test, model, records=records))
@@ -133,13 +126,17 @@ def measure(found: record_sets.RecordSet, model: Model, *, records: int) -> dict
     findings.add(rival, test)
     findings.add(_coder("general", ZstdCodec(model.artifact.data["zstd.dict"])), test)
     findings.add(_coder("n-gram", NgramCodec(model.tables)), test)
-    _neural(findings, test, model)
+    neural = ("neural",) if decoder else ()
+    if decoder:
+        _neural(findings, test, model)
     kept: dict[str, int] = {}
-    general = findings.smallest(("general", "n-gram", "neural"), test)
+    spent: dict[str, float] = {}
+    general = findings.smallest(("general", "n-gram", *neural), test)
     own = general
     if len(fit) >= FEWEST_TO_FIT:
-        kept = _fit(findings, fit, test, model)
-        own = findings.smallest(("own dictionary", "n-gram", "neural", "mixture"), test)
+        tables, kept = _fit(findings, fit, test, model)
+        spent = costs.shares(fit, test, tables)
+        own = findings.smallest(("own dictionary", "n-gram", "mixture", *neural), test)
     frames = findings.sizes["zstd+dict"]
     count, raw = len(test), sum(map(len, test))
     return {
@@ -154,9 +151,11 @@ def measure(found: record_sets.RecordSet, model: Model, *, records: int) -> dict
         "worst": max(size - frame for size, frame in zip(own, frames, strict=True)),
         "seconds_a_mb": {name: 1e6 * s / raw for name, s in findings.seconds.items()},
         "kept_bytes": kept,
+        "mixture_spends": spent,
         "zstd_choice": rival.choice,
-        "codecs": _winners(findings, test, fitted=bool(kept)),
+        "codecs": _winners(findings, test),
         "views": _views(texts, own, findings, model.space),
+        "documents": _documents(texts, own, rival),
     }
 
 
@@ -169,6 +168,24 @@ def _texts(texts: list[bytes], model: Model, *, records: int) -> Iterator[list[b
         found = model.cutter.cut(text)
         taken += len(found)
         yield found
+
+
+def _to_store(
+    row: Mapping[str, Any],
+    found: record_sets.RecordSet,
+    model: Model,
+    *,
+    records: int,
+    measured: int,
+) -> Iterator[real_stores.Text]:
+    """Choose among the texts that were measured, from all over them, until there are enough."""
+    texts = _texts(found.test, model, records=measured)
+    documents = list(zip(texts, row["documents"], strict=True))
+    taken = 0
+    for text, (framed, *payloads) in record_sets.spread(documents, records):
+        if taken < records:
+            taken += len(text)
+            yield real_stores.Text(b"".join(text), framed, tuple(payloads))
 
 
 def _coder(name: str, codec: ByteCodec) -> ByteCoder:
@@ -205,8 +222,8 @@ def _neural(findings: Findings, test: Sequence[bytes], model: Model) -> None:
 
 def _fit(
     findings: Findings, fit: Sequence[bytes], test: Sequence[bytes], model: Model
-) -> dict[str, int]:
-    """Fit what `verso train decoder` fits, measure it, and tell what has to be kept for it."""
+) -> tuple[MixtureTables, dict[str, int]]:
+    """Fit what `verso train decoder` fits, measure it; give it and what has to be kept for it."""
     tables = MixtureTables.fit(list(fit), model.tables)
     findings.add(_coder("mixture", MixtureCodec(tables)), test)
     dictionary, _ = best_dictionary(fit, own=model.artifact.data["zstd.dict"])
@@ -214,18 +231,28 @@ def _fit(
     with tempfile.TemporaryDirectory() as folder:
         tables.save(Path(folder) / "mixture.npz")
         size = (Path(folder) / "mixture.npz").stat().st_size
-    return {"mixture.npz": size, "zstd.dict": len(dictionary)}
+    return tables, {"mixture.npz": size, "zstd.dict": len(dictionary)}
 
 
-def _winners(findings: Findings, test: Sequence[bytes], *, fitted: bool) -> dict[str, float]:
+def _winners(findings: Findings, test: Sequence[bytes]) -> dict[str, float]:
     """Give the share of records that each codec stores."""
-    names = ["own dictionary", "n-gram", "mixture"] if fitted else ["general", "n-gram"]
+    first = ["own dictionary"] if "own dictionary" in findings.sizes else ["general"]
+    names = [name for name in (*first, "n-gram", "mixture", "neural") if name in findings.sizes]
     counted: Counter[str] = Counter()
     for row, record in enumerate(test):
         offers = {"raw": len(record)} | {name: findings.sizes[name][row] for name in names}
-        offers["neural"] = findings.sizes["neural"][row]
         counted[min(offers, key=lambda name: offers[name])] += 1
     return {name: count / len(test) for name, count in counted.most_common()}
+
+
+def _documents(
+    texts: Sequence[Sequence[bytes]], stored: Sequence[int], rival: ByteCoder
+) -> list[list[int]]:
+    """Give of each text what zstd+dict makes of it whole, and the payload of each record."""
+    sizes = iter(stored)
+    return [
+        [len(rival.encode(b"".join(records))), *(next(sizes) for _ in records)] for records in texts
+    ]
 
 
 def _views(
@@ -274,7 +301,10 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=300, help="about so many of each set")
     parser.add_argument("--precision", type=Precision, default=Precision.INT8)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--stores", nargs="*", help=f"sets to ingest; without names {STORES}")
+    parser.add_argument("--no-decoder", action="store_true", help="leave the neural codec out")
+    parser.add_argument(
+        "--stores", type=int, metavar="N", help="take about N records of each into a platform too"
+    )
     parser.add_argument(
         "--keep", type=Path, help="file of rows; sets that are in it are not redone"
     )
@@ -292,7 +322,9 @@ def main() -> None:
     rows = []
     sets = {one.name: one for one in record_sets.record_sets(arguments.data, arguments.sets)}
     for name, found in sets.items():
-        row = done.get(name) or measure(found, model, records=arguments.records)
+        row = done.get(name) or measure(
+            found, model, records=arguments.records, decoder=not arguments.no_decoder
+        )
         rows.append(row)
         if arguments.keep and name not in done:
             with arguments.keep.open("a", encoding="utf-8") as stream:
@@ -300,21 +332,28 @@ def main() -> None:
         print(f"{name}: {row['fitted']:.1f}", file=sys.stderr, flush=True)
     service.close()
     stores = []
-    if arguments.stores is not None:
+    if arguments.stores:
         chosen = {
-            name: list(islice(record_sets.spread(sets[name].test, STORED_TEXTS), STORED_TEXTS))
-            for name in arguments.stores or STORES
-            if name in sets
+            row["set"]: list(
+                _to_store(
+                    row,
+                    sets[row["set"]],
+                    model,
+                    records=arguments.stores,
+                    measured=arguments.records,
+                )
+            )
+            for row in rows
         }
         stores = real_stores.measure(folder, chosen, precision=arguments.precision)
-    _print(rows, stores, artifact)
+    storage_tables.show(rows, stores, artifact)
     paper.finish(
         {
             "artifact": artifact.id,
             "precision": arguments.precision,
-            "sets": rows,
+            "sets": [{key: row[key] for key in row if key != "documents"} for row in rows],
             "stores": stores,
-            "artifact_bytes": _artifact_bytes(artifact),
+            "artifact_bytes": storage_tables.artifact_bytes(artifact),
         }
     )
 
@@ -324,68 +363,6 @@ def _kept(path: Path | None) -> Mapping[str, dict[str, Any]]:
         return {}
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {row["set"]: row for row in rows}
-
-
-def _artifact_bytes(artifact: Artifact) -> dict[str, int]:
-    """Give the bytes of an artifact that its codecs need, once for all records."""
-
-    def size(names: Sequence[str]) -> int:
-        return sum(len(artifact.data[name]) for name in names)
-
-    return {
-        "zstd dictionary": size(("zstd.dict",)),
-        "n-gram tables": size(_OF_NGRAM),
-        "decoder": size(_OF_DECODER),
-    }
-
-
-def _print(rows: list[dict[str, Any]], stores: list[dict[str, Any]], artifact: Artifact) -> None:
-    sheet.table(
-        "bytes a record",
-        ["set", "records", "raw", *SHOWN, "stored", "fitted", "of zstd+dict", "worst"],
-        [
-            [
-                row["set"], row["records"], row["raw"],
-                *(row["sizes"].get(name) for name in SHOWN),
-                row["stored"], row["fitted"], row["of_zstd_dict"], row["worst"],
-            ]
-            for row in rows
-        ],
-    )  # fmt: skip
-    sheet.table(
-        "reading back: processor seconds a MB; kB kept for the set's own tables",
-        ["set", *TIMED, "mixture.npz", "zstd.dict"],
-        [
-            [
-                row["set"],
-                *(row["seconds_a_mb"].get(name) for name in TIMED),
-                *(row["kept_bytes"].get(name, 0) / 1e3 for name in ("mixture.npz", "zstd.dict")),
-            ]
-            for row in rows
-        ],
-    )
-    sheet.table(
-        "saved in all, fitted (negative: it takes more)",
-        ["set", "entry", "vs vector + best rival", "vs float32 + raw", "vs raw alone"],
-        [
-            [
-                row["set"],
-                row["views"]["entry"],
-                *(f"{share:.1%}" for name, share in row["views"].items() if "saved" in name),
-            ]
-            for row in rows
-        ],
-    )
-    sheet.table(
-        "kept once for all records, MB", ["what", "MB"],
-        [[name, size / 1e6] for name, size in _artifact_bytes(artifact).items()],
-    )  # fmt: skip
-    if stores:
-        sheet.table(
-            "in the real stores, bytes a record",
-            list(stores[0]),
-            [list(row.values()) for row in stores],
-        )
 
 
 if __name__ == "__main__":

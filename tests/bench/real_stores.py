@@ -6,18 +6,19 @@ Texts are taken in by a platform in processes of its own, verified and dropped. 
   fields, lengths and the allocator's rounding included. A collection has its buckets from the
   start (4,096), so with few documents most entries have a key of their own; the same entries, 64
   to a bucket, are what a collection of a quarter of a million takes, and 244 one of a million;
+- the same entries with the payloads of a fitted artifact are written into the same Valkey, and so
+  are the texts as most would keep them: one plain key each, as they are or compressed with
+  Zstandard and a dictionary, and those again 64 to a bucket. Then they are removed;
 - the files of each collection's vectors are counted, as the file system holds them, above what an
-  empty collection takes;
-- the same texts are put into the same Valkey as most would keep them, one plain key each, for
-  comparison, and removed again.
+  empty collection takes.
 """
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ import redis
 from verso_client import Client, Document, Retries
 from verso_core.jobs import Precision
 from verso_core.ledger import keys
+from verso_core.ledger.forms import MAX_BUCKET_VALUE_BYTES
+from verso_core.record import Entry, Flag
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import LOOPBACK
@@ -33,12 +36,26 @@ from verso_standalone.valkey import LOOPBACK
 _SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
 _WAIT_S = 1200.0
 _EMPTY = "empty"
+_OWNER = "full"  # no collection has this uid
 _FULL = (64, 244)  # entries of a bucket; above 128 it is no listpack any more
 _SECTOR_BYTES = 512  # what stat(2) counts blocks in
 
 
+@dataclass(frozen=True)
+class Text:
+    """One text to be taken in.
+
+    framed: bytes of it compressed by Zstandard with the set's dictionary
+    payloads: bytes that a fitted artifact's payload of each of its records has
+    """
+
+    data: bytes
+    framed: int
+    payloads: tuple[int, ...]
+
+
 def measure(
-    artifact: Path, sets: Mapping[str, Sequence[bytes]], *, precision: Precision
+    artifact: Path, sets: Mapping[str, Sequence[Text]], *, precision: Precision
 ) -> list[dict[str, Any]]:
     """Take sets in, each into a collection of its own; give a row of bytes a record for each."""
     with tempfile.TemporaryDirectory(prefix="verso-stores-", ignore_cleanup_errors=True) as folder:
@@ -58,7 +75,9 @@ def measure(
                 {
                     "set": name,
                     "records": counts[collection]["records"],
-                    "patches": counts[collection]["patches"],
+                    "raw": sum(len(text.data) for text in sets[name])
+                    / counts[collection]["records"],
+                    "patch": counts[collection]["patches"],
                     **_in_valkey(ledger, collection, sets[name], counts[collection]),
                 }
                 for collection, name in names.items()
@@ -74,10 +93,10 @@ def measure(
 
 
 def _taken_in(
-    client: Client, collection: str, texts: Sequence[bytes], *, precision: Precision
+    client: Client, collection: str, texts: Sequence[Text], *, precision: Precision
 ) -> dict[str, float]:
     client.create_collection(collection, precision=precision)
-    documents = (Document(text, id=str(number)) for number, text in enumerate(texts))
+    documents = (Document(text.data, id=str(number)) for number, text in enumerate(texts))
     report = client.ingest(documents, collection=collection)
     if report.failed:
         raise AssertionError(f"{collection}: {len(report.failed)} texts were refused")
@@ -97,51 +116,79 @@ def _ledger(data: Path) -> redis.Redis:
 
 
 def _in_valkey(
-    ledger: redis.Redis, collection: str, texts: Sequence[bytes], counts: Mapping[str, float]
+    ledger: redis.Redis, collection: str, texts: Sequence[Text], counts: Mapping[str, float]
 ) -> dict[str, float]:
     uid = ledger.hget(keys.NAMES["uids"], collection)
     assert isinstance(uid, bytes)
-    owned = [
-        name
-        for kind in ("docs", "long", "text")
-        for name in ledger.scan_iter(keys.key(kind, uid.decode(), "*"), count=1000)
+    owned = _owned(ledger, uid.decode())
+    entries = _entries(ledger, owned, uid.decode())
+    numbers = range(len(texts))
+    plain = {f"{number}": texts[number].data for number in numbers}
+    framed = {f"{number}": bytes(texts[number].framed) for number in numbers}
+    fitted = {name: _fitted(entry, texts[int(name)].payloads) for name, entry in entries.items()}
+    bytes_of = {
+        "text": _taken(ledger, plain, 0),
+        "zstd+dict": _taken(ledger, framed, 0),
+        "zstd+dict, 64": _taken(ledger, framed, _FULL[0]),
+        "entry": _usage(ledger, owned),
+        **{f"entry, {share}": _taken(ledger, _packed(entries), share) for share in _FULL},
+        **{f"fitted, {share}": _taken(ledger, _packed(fitted), share) for share in _FULL},
+    }
+    return {name: size / counts["records"] for name, size in bytes_of.items()}
+
+
+def _owned(ledger: redis.Redis, uid: str) -> list[bytes]:
+    """Name the keys that hold a collection's entries, and texts where it keeps them."""
+    kinds = ("docs", "long", "text")
+    return [
+        name for kind in kinds for name in ledger.scan_iter(keys.key(kind, uid, "*"), count=1000)
     ]
-    entries = {
-        field: value
-        for name in owned
-        if ledger.type(name) == b"hash"
-        for field, value in _fields(ledger, name).items()
-    }
-    full = {share: _filled(ledger, collection, entries, share) for share in _FULL}
-    plain = [f"plain:{collection}:{number}" for number in range(len(texts))]
-    for name, text in zip(plain, texts, strict=True):
-        ledger.set(name, text)
-    found = {
-        "entries in Valkey": _usage(ledger, owned) / counts["records"],
-        **{
-            f"{share} to a bucket": _usage(ledger, names) / counts["records"]
-            for share, names in full.items()
-        },
-        "texts in Valkey": _usage(ledger, plain) / counts["records"],
-    }
-    ledger.delete(*plain, *itertools.chain.from_iterable(full.values()))
+
+
+def _entries(ledger: redis.Redis, owned: Sequence[bytes], uid: str) -> dict[str, Entry]:
+    """Read the entries of a collection, by document."""
+    found: dict[str, Entry] = {}
+    for name in owned:
+        if ledger.type(name) == b"hash":
+            fields: Any = ledger.hgetall(name)
+            for field, value in fields.items():
+                document = field.decode()
+                own: Any = ledger.get(keys.key("long", uid, document))
+                found[document] = Entry.unpack(own if value[0] & Flag.LONG else value)
     return found
 
 
-def _filled(
-    ledger: redis.Redis, collection: str, entries: Mapping[bytes, bytes], share: int
-) -> list[str]:
-    """Write entries again into buckets that are as full as a large collection's."""
-    names = [f"full:{share}:{collection}:{at}" for at in range(-(-len(entries) // share))]
-    for number, (field, value) in enumerate(entries.items()):
-        ledger.hset(names[number // share], field, value)
-    return names
+def _fitted(entry: Entry, payloads: Sequence[int]) -> Entry:
+    """Give an entry with payloads of these sizes instead of its own."""
+    records = zip(entry.records, payloads, strict=True)
+    return replace(
+        entry, records=tuple(replace(record, payload=bytes(size)) for record, size in records)
+    )
 
 
-def _fields(ledger: redis.Redis, name: str | bytes) -> dict[Any, Any]:
-    found = ledger.hgetall(name)
-    assert isinstance(found, dict)
-    return found
+def _packed(entries: Mapping[str, Entry]) -> dict[str, bytes]:
+    return {name: entry.pack() for name, entry in entries.items()}
+
+
+def _taken(ledger: redis.Redis, values: Mapping[str, bytes], share: int) -> int:
+    """Write values into keys of their own, or about so many to a bucket; give what they take.
+
+    What is too long for a bucket gets a key of its own, and a head in the bucket, as in the ledger.
+    """
+    names = set()
+    buckets = max(1, round(len(values) / share)) if share else 0
+    for number, (field, value) in enumerate(values.items()):
+        short = len(value) <= MAX_BUCKET_VALUE_BYTES
+        if buckets:
+            names.add(bucket := keys.key("docs", _OWNER, number % buckets))
+            head = Entry(seq=1, size_bytes=len(value), records=()).head()
+            ledger.hset(bucket, field, value if short else head)
+        if not buckets or not short:
+            names.add(own := keys.key("long", _OWNER, field))
+            ledger.set(own, value)
+    size = _usage(ledger, names)
+    ledger.delete(*names)
+    return size
 
 
 def _usage(ledger: redis.Redis, names: Iterable[str | bytes]) -> int:

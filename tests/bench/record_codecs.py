@@ -75,9 +75,11 @@ def with_dictionary(fit: Sequence[bytes]) -> ByteCoder:
     """
     before, after = _cut(fit)
     sizes = {}
-    for size, plain, level in product(_DICTIONARIES, (False, True), _LEVELS):
-        coder = _zstandard("", _dictionary(before, size, plain=plain), level, plain=plain)
-        sizes[size, plain, level] = sum(len(coder.encode(text)) for text in after)
+    for size, plain in product(_DICTIONARIES, (False, True)):
+        dictionary = _dictionary(before, size, plain=plain)
+        for level in _LEVELS:
+            coder = _zstandard("", dictionary, level, plain=plain)
+            sizes[size, plain, level] = sum(len(coder.encode(text)) for text in after)
     size, plain, level = min(sizes, key=lambda choice: sizes[choice])
     made = _dictionary(fit, size, plain=plain)
     choice = f"{size >> 10} KiB {'plain' if plain else 'trained'}, level {level}"

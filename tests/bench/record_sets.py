@@ -12,9 +12,10 @@ import io
 import itertools
 import json
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import texts
 
@@ -27,6 +28,7 @@ _LONGEST = 16_000
 _LINES = 1000
 
 Parts = tuple[list[str], list[str]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,12 @@ class RecordSet:
 
 
 def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator[RecordSet]:
-    """Give the shipped corpus' kinds and the sets that are in a data folder, or the named ones."""
+    """Give the sets that are in a data folder, without one the shipped corpus' kinds, or the named.
+
+    The corpus' texts are from the test parts of those sets.
+    """
     for name, found in texts.corpus_by_kind().items():
-        if names is None or name in names:
+        if folder is None if names is None else name in names:
             yield RecordSet(name, found[0::2], found[1::2])
     for name, read in _readers().items():
         if folder is None or (names is not None and name not in names):
@@ -53,7 +58,7 @@ def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator
         yield RecordSet(name, _capped(list(_pieces(fit))), list(_pieces(test)))
 
 
-def spread(found: list[bytes], count: int) -> Iterator[bytes]:
+def spread(found: Sequence[T], count: int) -> Iterator[T]:
     """Give texts from all over a list, in its order of first importance: every n-th, then others.
 
     Whoever takes texts until there are enough records has taken them from everywhere.
@@ -67,6 +72,8 @@ def _readers() -> dict[str, Callable[[Path], Parts]]:
         f"loghub: {system}": _halves(texts.loghub(system), _LINES) for system in texts.LOGHUB
     }
     return readers | {
+        "loghub, whole: Linux": _halves(texts.whole("Linux")),
+        "loghub, whole: Proxifier": _halves(texts.whole("Proxifier")),
         "rcheck logs": _parts("logs_rcheck"),
         "install logs": _parts("logs_rinstall"),
         "failed tests": _parts("logs_defects4j"),

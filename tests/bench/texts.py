@@ -108,6 +108,17 @@ def loghub(system: str) -> Read:
     return read
 
 
+def whole(system: str) -> Read:
+    """Read all lines that there are of a log system, in the order of their times."""
+
+    def read(folder: Path) -> Iterator[str]:
+        path = folder / "logs_loghub_full" / f"{system}.log.xz"
+        with lzma.open(path, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+            yield from (line.rstrip("\r\n") for line in lines)
+
+    return read
+
+
 def _clinc(folder: Path) -> Iterator[str]:
     with lzma.open(folder / "intent_clinc150/data_full.json.xz", "rt", encoding="utf-8") as stream:
         yield from (text for text, _ in json.load(stream)["val"])

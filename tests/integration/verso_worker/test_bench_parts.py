@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verso_codecs import mixture, mixture_fit
+from verso_codecs.mixture import MixtureTables
+from verso_codecs.ngram import NgramTables
 from verso_core import manifest
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.sessions import Device, open_session
@@ -20,7 +23,7 @@ ARTIFACT = TESTS / "data" / "artifact-tiny"
 def benches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let modules of the benches be imported, as a bench that is run does."""
     monkeypatch.syspath_prepend(str(TESTS / "bench"))
-    for name in ("halves", "scoring", "rival_server"):
+    for name in ("costs", "halves", "scoring", "rival_server"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -97,3 +100,22 @@ def test_shapes_are_counted_as_the_engine_batches() -> None:
     assert (found["alone"], found["alone_few"]) == (2, 2)
     assert (found["batches"], found["batches_few"]) == (3, 3)  # 1 x 100, 25 x 20, 15 x 20
     assert found["alone_padding"] == (40 * 32 + 128) / (40 * 20 + 100)
+
+
+def test_what_a_text_costs_is_told_by_what_the_known_texts_showed() -> None:
+    import costs
+
+    known = [b"job %d of alice ended after %d ms" % (n, 7 * n % 50) for n in range(60)]
+    fitted = MixtureTables.fit(known, NgramTables.load(ARTIFACT / "ngram.npz"))
+    for text, kind in (
+        (b"job 94217 of alice ended after 21 ms", "new values"),
+        (b"job 14 of zebras ended after 21 ms", "new words"),
+    ):
+        found = costs.shares(known, [text], fitted)
+        spent = costs.byte_costs(mixture_fit.decisions(text, fitted.tables)).sum() / 8
+        assert sum(found.values()) == pytest.approx(spent)
+        assert len(mixture.encode(text, fitted)) == pytest.approx(spent, abs=1)
+        assert {name for name, share in found.items() if share} == {kind, "all else"}
+        assert found[kind] > found["all else"] / 2
+    nothing_new = costs.shares(known, [known[14]], fitted)
+    assert nothing_new["new values"] == nothing_new["new words"] == 0
