@@ -18,8 +18,10 @@ compared. All sizes are of the real bytes.
 
 A record that a codec cannot take, or makes longer, counts with its raw bytes. Seconds are of the
 processor, of one thread (the decoder: of all its threads together, 64 records side by side), so
-that other work on the machine does not count. With ``--stores`` some sets go through a running
-platform as well, and what its stores hold is measured there (`real_stores`).
+that other work on the machine does not count. The decoder takes most of the time; ``--no-decoder``
+leaves it out, also of what is stored. *new values* and *new words* are the bytes that the mixture
+spends on what the first part does not have (`costs`). With ``--stores N`` texts of about N records
+of each set go through a running platform as well, and its stores are asked (`real_stores`).
 """
 
 from __future__ import annotations
