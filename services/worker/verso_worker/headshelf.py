@@ -60,11 +60,17 @@ class HeadShelf:
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
         self._records: dict[tuple[str, str], Counter[bool]] = {}
+        self._loaded: Registry | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
 
     def start(self) -> None:
-        """Load heads as the registry comes to name them, in a thread of its own."""
+        """Load what the registry names, and from then on what it comes to name, in a thread.
+
+        Loading takes as much of a processor as a hundred embeds do. Who calls this before it takes
+        work up has it over by the first of them.
+        """
+        self._look()
         self._thread.start()
 
     def stop(self) -> None:
@@ -182,15 +188,18 @@ class HeadShelf:
         return version, heads.load(folder).data[CARD]
 
     def _follow(self) -> None:
-        seen: Registry | None = None
-        while not self._over.is_set():
-            if (now := self._read()) is not seen:
-                seen = now
-                try:
-                    self.refresh()
-                except Exception:  # noqa: BLE001 - a head is loaded with its first job then
-                    _log.exception("heads are not loaded ahead")
-            self._over.wait(_EVERY_S)
+        while not self._over.wait(_EVERY_S):
+            self._look()
+
+    def _look(self) -> None:
+        """Load what the registry names where that has changed."""
+        if (now := self._read()) is self._loaded:
+            return
+        self._loaded = now
+        try:
+            self.refresh()
+        except Exception:  # noqa: BLE001 - a head is loaded with its first job then
+            _log.exception("heads are not loaded ahead")
 
     def _about(self, name: str, version: str) -> dict[str, Any]:
         try:

@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from verso_core import heads, registry
+from verso_core.errors import HeadUnknown
 from verso_core.heads import named
 from verso_core.jobs import Item, Kind, Slice
 from verso_core.registry import Channel
@@ -32,18 +34,24 @@ LINES = {
 def models(tmp_path: Path) -> Path:
     """A models folder whose head has a stable version and a canary with two labels swapped."""
     models = tmp_path / "models"
-    folder = Path(shutil.copytree(STABLE, models / "heads/kinds" / STABLE.name))
-    head = heads.load(folder).head
-    other = {"request": "retry", "retry": "request"}
-    swapped = tuple(other.get(label, label) for label in head.labels)
-    canary = named(head.model_copy(update={"labels": swapped}))
-    made = Path(shutil.copytree(STABLE, models / "heads/kinds" / canary.version))
-    (made / "head.json").write_text(canary.model_dump_json())
+    shutil.copytree(STABLE, models / "heads/kinds" / STABLE.name)
     (models / "tiny").symlink_to(ARTIFACT)
     registry.assign(models, Channel.STABLE, "tiny")
-    registry.assign(models, Channel.STABLE, head.version, head="kinds")
-    registry.assign(models, Channel.CANARY, canary.version, head="kinds", share=1.0)
+    registry.assign(models, Channel.STABLE, STABLE.name, head="kinds")
+    canary = swapped(models, "request", "retry")
+    registry.assign(models, Channel.CANARY, canary, head="kinds", share=1.0)
     return models
+
+
+def swapped(models: Path, one: str, another: str) -> str:
+    """Make a version that takes two labels for each other; gives its name."""
+    head = heads.load(STABLE).head
+    other = {one: another, another: one}
+    labels = tuple(other.get(label, label) for label in head.labels)
+    made = named(head.model_copy(update={"labels": labels}))
+    folder = Path(shutil.copytree(STABLE, models / "heads/kinds" / made.version))
+    (folder / "head.json").write_text(made.model_dump_json())
+    return made.version
 
 
 def classified(
@@ -86,3 +94,18 @@ def test_without_a_canary_nothing_is_compared(shelf: Shelf, models: Path) -> Non
     found, told = classified(models, shelf)
     assert {one["channel"] for one in found} == {"stable"}
     assert told == []
+
+
+def test_who_starts_a_shelf_has_its_heads_loaded(shelf: Shelf, models: Path) -> None:
+    version = swapped(models, "frame", "prose")
+    registry.assign(models, Channel.STABLE, version, head="kinds")
+    model = shelf.current()
+    vectors = np.zeros((1, model.dim), np.float32)
+    with pytest.raises(HeadUnknown):
+        model.heads.classify_vectors("kinds", version, vectors=vectors)
+    served = HeadShelf(models, shelf)
+    served.start()
+    try:
+        assert len(model.heads.classify_vectors("kinds", version, vectors=vectors).logits) == 1
+    finally:
+        served.stop()
