@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from verso_client.answers import Hit
 from verso_codecs import mixture, mixture_fit
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
-from verso_core import manifest
+from verso_core import manifest, registry
+from verso_core.registry import Channel
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.sessions import Device, open_session
 
 TESTS = Path(__file__).parents[2]
 ARTIFACT = TESTS / "data" / "artifact-tiny"
+HEADS = TESTS / "data" / "heads-tiny" / "heads"
 
 
 @pytest.fixture(autouse=True)
 def benches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let modules of the benches be imported, as a bench that is run does."""
     monkeypatch.syspath_prepend(str(TESTS / "bench"))
-    for name in ("costs", "halves", "scoring", "rival_server"):
+    for name in ("costs", "halves", "scoring", "rival_server", "reranking", "readings"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -119,3 +123,38 @@ def test_what_a_text_costs_is_told_by_what_the_known_texts_showed() -> None:
         assert found[kind] > found["all else"] / 2
     nothing_new = costs.shares(known, [known[14]], fitted)
     assert nothing_new["new values"] == nothing_new["new words"] == 0
+
+
+def test_what_a_head_read_is_mixed_and_what_it_did_not_follows() -> None:
+    from reranking import Read
+
+    found = [("a#0", 0.9), ("b#0", 0.8), ("a#1", 0.7), ("c#0", 0.6)]
+    hits = [
+        Hit(id=name, document=name[0], chunk=int(name[2]), score=score, text="")
+        for name, score in found
+    ]
+    read = Read(hits, np.array([0.1, 0.3, 0.9], np.float32))
+    assert read.documents(share=0.0) == ["a", "b", "c"]
+    assert read.documents(share=1.0) == ["a", "b", "c"]
+    assert Read(hits, np.array([0.1, 0.9, 0.3], np.float32)).documents(share=1.0) == ["b", "a", "c"]
+
+
+def test_a_head_is_tried_in_every_way_that_it_can_read(tmp_path: Path) -> None:
+    """What a text says behind the head's length is told by a longer copy and by its sentences."""
+    from readings import readers
+
+    models = tmp_path / "models"
+    shutil.copytree(HEADS, models / "heads")
+    shutil.copytree(ARTIFACT, models / "tiny")
+    registry.assign(models, Channel.STABLE, "tiny")
+    for name in ("alike", "pairs"):
+        [version] = (models / "heads" / name).iterdir()
+        registry.assign(models, Channel.STABLE, version.name, head=name)
+    beside = "The first of the lines that are beside the question stands here. " * 5
+    texts = [beside + "Nothing else is to be found.", beside + "Another thing is said behind."]
+    with readers(models, ["alike", "pairs"], tokens=256) as (pairing, _, tried):
+        found = {way.name: way.scores(pairing, "what is said behind?", texts) for way in tried}
+    short, *others = (scores for name, scores in found.items() if name.startswith("pairs"))
+    assert list(found)[:2] == ["alike, whole", "alike, best sentence"]
+    assert short[0] == pytest.approx(short[1], abs=1e-6)
+    assert [abs(scores[0] - scores[1]) > 1e-5 for scores in others] == [True, True]
