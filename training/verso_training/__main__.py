@@ -134,7 +134,10 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _fit(options: argparse.Namespace) -> None:
     with options.texts.open("rb") as stream:
         texts = [line.rstrip(b"\r\n") for line in stream]
-    report = collection.fit(options.artifact, texts, folder=options.out, name=options.out.name)
+    budget = None if options.minutes is None else config.Budget(options.minutes)
+    report = collection.fit(
+        options.artifact, texts, folder=options.out, name=options.out.name, budget=budget
+    )
     print(json.dumps(dataclasses.asdict(report)))
 
 
@@ -276,10 +279,11 @@ def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     measure.add_argument("--data", type=Path, required=True)
     measure.add_argument("--artifact", type=Path, required=True)
 
-    adapt = command("fit", _fit, "an artifact's codec to one collection's texts; needs no decoder")
+    adapt = command("fit", _fit, "an artifact's codec to one collection's texts")
     adapt.add_argument("--artifact", type=Path, required=True, help="the artifact to start from")
     adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
     adapt.add_argument("--out", type=Path, required=True)
+    adapt.add_argument("--minutes", type=float, help="train the decoder too, for so long")
 
     arms = command("compare", _compare, "decoders that differ in one thing, an hour of one core")
     arms.add_argument("--data", type=Path, required=True)

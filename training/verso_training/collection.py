@@ -1,7 +1,7 @@
 """Fit an artifact's codec to the texts of one collection.
 
-Graphs, tokenizers and rank tables stay as they are, and with them the space: vectors that are
-stored already go on being right. What is fitted are the tables that need no decoder:
+The encoder and the tokenizers stay as they are, and with them the space: vectors that are stored
+already go on being right. What is fitted are the tables that need no decoder:
 
 1. the last texts are held out; on the others a mixture (`verso_codecs.mixture`) is fitted, and a
    Zstandard dictionary of the size and kind that do best on the held-out ones;
@@ -9,19 +9,25 @@ stored already go on being right. What is fitted are the tables that need no dec
 3. both are fitted again, to all texts, and written with everything else into a new folder, whose
    codec has an id of its own. Records written with the old one go on being read with the old one.
 
+If minutes are given, the decoder is trained on the first part as well (`tuning`), and takes its
+predecessor's place where the smallest payload of the held-out texts gets clearly smaller by it.
+
 The new folder holds texts of the collection, some of them word for word.
 """
 
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
+import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from verso_codecs import mixture, ngram, zstd
 from verso_codecs.mixture import MixtureTables
@@ -30,6 +36,7 @@ from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.manifest import Artifact, Manifest
+from verso_training.config import Budget
 
 DICTIONARY_BYTES = (0, 4 << 10, 16 << 10, 64 << 10, 110 << 10)
 """Sizes of dictionary that are tried, trained and plain; 0 keeps the artifact's own."""
@@ -40,11 +47,37 @@ FEWEST_TEXTS = 20
 HELD_OUT = 0.15
 """Share of the chunks, the last ones, that choices are made on and reported from."""
 
+WORTH = 0.01
+"""A trained decoder stays if the smallest payloads get smaller by this share: it reads slowly."""
+
+DECODER_FILES = ("memory.onnx", "decoder.onnx", "ranks.npz")
+
 _CHUNK_BYTES = 1024
 _BREAKS = (b"\n\n", b"\n", b". ", b" ")
 _DICTIONARY_SAMPLE_BYTES = 8 << 20
 
 Encode = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training the decoder came to, in bytes a chunk of those held-out ones it is measured on.
+
+    minutes, steps: of the training
+    measured: chunks
+    neural: what the decoder takes, before and after
+    smallest: the smallest of raw, n-gram, fitted mixture and neural, before and after
+    noise: greatest difference of a logit between writing and reading, nats
+    kept: whether the new artifact has it
+    """
+
+    minutes: float
+    steps: int
+    measured: int
+    neural: tuple[float, float]
+    smallest: tuple[float, float]
+    noise: float
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -56,6 +89,7 @@ class Report:
     raw: what they are long
     before: by codec of the artifact that was fitted
     after: by codec that was fitted to the others
+    training: of the decoder, if it was asked for
     """
 
     texts: int
@@ -64,9 +98,17 @@ class Report:
     raw: float
     before: dict[str, float]
     after: dict[str, float]
+    training: Training | None = None
 
 
-def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Report:
+def fit(
+    base: Path,
+    texts: Iterable[bytes],
+    *,
+    folder: Path,
+    name: str,
+    budget: Budget | None = None,
+) -> Report:
     """Write into ``folder`` an artifact like ``base`` with its codec fitted to texts.
 
     Args:
@@ -74,9 +116,11 @@ def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Repor
         texts: A collection's texts in the order in which they were written.
         folder: Where the new artifact goes; must not exist.
         name: Its name in the manifest.
+        budget: Train the decoder too. What it needs to go on after a stop is kept beside
+            ``folder`` until that is written.
 
     Raises:
-        RequestInvalid: there are too few texts, or the folder exists.
+        RequestInvalid: there are too few texts, the folder exists, or the budget is no time.
         ArtifactInvalid: the base is damaged, or what was fitted does not give a text back.
     """
     given = [text for text in texts if text]
@@ -84,6 +128,8 @@ def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Repor
         raise RequestInvalid(f"expected at least {FEWEST_TEXTS} texts to fit to, got {len(given)}")
     if folder.exists():
         raise RequestInvalid(f"expected a new folder, but {folder} exists")
+    if budget is not None:
+        _check(budget)
     artifact = manifest.load(base)
     chunks = [chunk for text in given for chunk in cut(text)]
     general = NgramTables.load(base / "ngram.npz")
@@ -93,23 +139,68 @@ def fit(base: Path, texts: Iterable[bytes], *, folder: Path, name: str) -> Repor
     fitted = MixtureTables.fit(before, general)
     _read_back(after, fitted)
     dictionary, with_dictionary = best_dictionary(chunks, own=artifact.data["zstd.dict"])
+    sizes = {
+        "ngram": [len(ngram.encode(text, general)) for text in after],
+        "mixture": [len(mixture.encode(text, fitted)) for text in after],
+    }
+    work = folder.with_name(f".{folder.name}.training")
+    decoder, training = (
+        (None, None)
+        if budget is None
+        else _train(artifact, before, after, sizes=sizes, budget=budget, work=work)
+    )
     report = Report(
         texts=len(given),
         chunks=len(chunks),
         held_out=held,
         raw=sum(map(len, after)) / held,
-        before={
-            "zstd": _mean(own.encode, after),
-            "ngram": _mean(lambda text: ngram.encode(text, general), after),
-        },
-        after={
-            "zstd": with_dictionary,
-            "mixture": _mean(lambda text: mixture.encode(text, fitted), after),
-        },
+        before={"zstd": _mean(own.encode, after), "ngram": sum(sizes["ngram"]) / held},
+        after={"zstd": with_dictionary, "mixture": sum(sizes["mixture"]) / held},
+        training=training,
     )
     final = MixtureTables.fit(chunks, general)
-    _write(artifact, final, dictionary=dictionary, report=report, folder=folder, name=name)
+    made = Fitted(dictionary, final, decoder)
+    _write(artifact, made, report=report, folder=folder, name=name)
+    shutil.rmtree(work, ignore_errors=True)
     return report
+
+
+def _check(budget: Budget) -> None:
+    if not 0 < budget.minutes < math.inf:
+        raise RequestInvalid(f"expected minutes above 0, got {budget.minutes}")
+    if importlib.util.find_spec("torch") is None:
+        raise RequestInvalid("training a decoder needs torch: install verso[training]")
+
+
+def _train(
+    artifact: Artifact,
+    before: Sequence[bytes],
+    after: Sequence[bytes],
+    *,
+    sizes: Mapping[str, Sequence[int]],
+    budget: Budget,
+    work: Path,
+) -> tuple[Path | None, Training]:
+    """Train the decoder; its folder, or None where it is not worth having, and what it came to.
+
+    sizes: payload bytes of each chunk of ``after``, by codec
+    """
+    from verso_training import tuning  # loads torch
+
+    found = tuning.tune(artifact, before, after, budget=budget, work=work)
+    others = [min(len(after[at]), *(one[at] for one in sizes.values())) for at in found.measured]
+    count = len(found.measured)
+    was, now = (sum(map(min, others, neural)) / count for neural in (found.before, found.after))
+    training = Training(
+        minutes=budget.minutes,
+        steps=found.steps,
+        measured=count,
+        neural=(sum(found.before) / count, sum(found.after) / count),
+        smallest=(was, now),
+        noise=found.noise,
+        kept=now <= (1 - WORTH) * was,
+    )
+    return (found.folder if training.kept else None), training
 
 
 def cut(text: bytes) -> Iterator[bytes]:
@@ -177,24 +268,31 @@ def _read_back(texts: Sequence[bytes], tables: MixtureTables) -> None:
             raise ArtifactInvalid("a held-out text does not come back from its mixture payload")
 
 
-def _write(
-    artifact: Artifact,
-    tables: MixtureTables,
-    *,
-    dictionary: bytes,
-    report: Report,
-    folder: Path,
-    name: str,
-) -> None:
+@dataclass(frozen=True)
+class Fitted:
+    """What takes the place of the artifact's own.
+
+    decoder: folder of memory.onnx, decoder.onnx and ranks.npz, if it was trained
+    """
+
+    dictionary: bytes
+    tables: MixtureTables
+    decoder: Path | None
+
+
+def _write(artifact: Artifact, made: Fitted, *, report: Report, folder: Path, name: str) -> None:
     """Write a whole folder under another name, then rename it."""
     draft = folder.with_name(f".{folder.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     for file, data in artifact.data.items():
         (draft / file).write_bytes(data)
-    (draft / "zstd.dict").write_bytes(dictionary)
-    tables.save(draft / "mixture.npz")
-    (draft / "golden.jsonl").write_bytes(_golden(artifact, tables, ZstdCodec(dictionary)))
+    (draft / "zstd.dict").write_bytes(made.dictionary)
+    made.tables.save(draft / "mixture.npz")
+    if made.decoder is not None:
+        for file in DECODER_FILES:
+            shutil.copyfile(made.decoder / file, draft / file)
+    (draft / "golden.jsonl").write_bytes(_golden(artifact, made, folder=draft))
     card = artifact.data["MODEL_CARD.md"].decode() + _card(artifact, report)
     (draft / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     files = {file: manifest.describe(draft / file) for file in {*artifact.data, "mixture.npz"}}
@@ -213,18 +311,27 @@ def _write(
     draft.rename(folder)
 
 
-def _golden(artifact: Artifact, tables: MixtureTables, dictionary: ZstdCodec) -> bytes:
+def _golden(artifact: Artifact, made: Fitted, *, folder: Path) -> bytes:
     """Give the golden samples with payloads of the fitted codecs; texts and vectors stay."""
-    lines = []
-    for line in artifact.data["golden.jsonl"].splitlines():
-        row = json.loads(line)
-        text = base64.b64decode(row["text_base64"])
-        payloads = {"zstd": dictionary.encode(text), "mixture": mixture.encode(text, tables)}
-        row["patches"] |= {
-            codec: base64.b64encode(payload).decode("ascii") for codec, payload in payloads.items()
-        }
-        lines.append(json.dumps(row) + "\n")
-    return "".join(lines).encode()
+    rows = [json.loads(line) for line in artifact.data["golden.jsonl"].splitlines()]
+    texts = [base64.b64decode(row["text_base64"]) for row in rows]
+    zstandard = ZstdCodec(made.dictionary)
+    for row, text in zip(rows, texts, strict=True):
+        _replace(row, "zstd", zstandard.encode(text))
+        _replace(row, "mixture", mixture.encode(text, made.tables))
+    if made.decoder is not None:
+        from verso_training import tuning  # loads torch
+
+        vectors = [base64.b64decode(row["vector_base64"]) for row in rows]
+        coded = tuning.golden(folder, artifact.manifest, texts, vectors)
+        for row, payload in zip(rows, coded, strict=True):
+            if payload is not None:
+                _replace(row, "neural", payload)
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _replace(row: dict[str, Any], codec: str, payload: bytes) -> None:
+    row["patches"][codec] = base64.b64encode(payload).decode("ascii")
 
 
 def _card(artifact: Artifact, report: Report) -> str:
@@ -232,6 +339,7 @@ def _card(artifact: Artifact, report: Report) -> str:
     rows += [(f"{codec}, before", size) for codec, size in report.before.items()]
     rows += [(f"{codec}, fitted", size) for codec, size in report.after.items()]
     table = "\n".join(f"| {what} | {size:.1f} |" for what, size in rows)
+    trained = "" if report.training is None else _of_training(report.training)
     return f"""
 ## Fitted to a collection
 
@@ -241,7 +349,20 @@ collection ({report.chunks:,} chunks). The last {report.held_out:,} chunks, fitt
 | codec | bytes a chunk |
 |---|---:|
 {table}
-
+{trained}
 `mixture.npz` and `zstd.dict` hold texts of that collection, some of them word for word: who may
 read this folder may read those.
+"""
+
+
+def _of_training(training: Training) -> str:
+    taken = "" if training.kept else " It was not worth having: the artifact has the old decoder."
+    before, after = training.smallest
+    return f"""
+The decoder was trained on the others for {training.minutes:g} minutes, {training.steps:,} steps,
+and its rank probabilities are fitted to the held-out ones. Of {training.measured:,} of these it
+takes {training.neural[1]:.1f} bytes a chunk where it took {training.neural[0]:.1f}, by
+probabilities fitted to the other half of them; the smallest of raw, n-gram, mixture and neural
+takes {after:.1f} where it took {before:.1f}. Between writing and reading a logit differs by at most
+{training.noise:.1e} nats.{taken}
 """

@@ -8,8 +8,9 @@ is written into the run folder before the first step; a run can be repeated from
 from __future__ import annotations
 
 import dataclasses
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -146,6 +147,20 @@ class TrainConfig:
     """Held-out chunks per family that an evaluation during the run looks at."""
     checkpoint_minutes: float = 5.0
     seed: int = 20
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Time to train a decoder further in, where everything else is settled.
+
+    minutes: by the clock
+    threads: that it may use
+    clock: gives seconds; see `Run`
+    """
+
+    minutes: float
+    threads: int = 1
+    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True)

@@ -258,15 +258,12 @@ def _narrow(
     graph: onnx.GraphProto, initializer: onnx.TensorProto, *, axis: int, storage: Storage
 ) -> None:
     """Store one weight narrow; ``axis`` is the one that the scale runs along (is reduced over)."""
-    name, weight = initializer.name, numpy_helper.to_array(initializer)
+    name = initializer.name
+    narrow, scale = narrowed(numpy_helper.to_array(initializer), axis=axis, storage=storage)
     graph.initializer.remove(initializer)
-    if storage is Storage.FLOAT16:
-        narrow = weight.astype(np.float16)
+    if scale is None:
         added = [onnx.helper.make_node("Cast", [f"{name}.narrow"], [name], to=1)]
     else:
-        scale = np.abs(weight).max(axis=axis, keepdims=True) / 127.0
-        scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
-        narrow = np.clip(np.rint(weight / scale), -127, 127).astype(np.int8)
         graph.initializer.append(numpy_helper.from_array(scale, f"{name}.scale"))
         added = [
             onnx.helper.make_node("Cast", [f"{name}.narrow"], [f"{name}.wide"], to=1),
@@ -275,6 +272,17 @@ def _narrow(
     graph.initializer.append(numpy_helper.from_array(narrow, f"{name}.narrow"))
     for node in reversed(added):
         graph.node.insert(0, node)
+
+
+def narrowed(
+    weight: NDArray[np.float32], *, axis: int, storage: Storage
+) -> tuple[NDArray[np.generic], NDArray[np.float32] | None]:
+    """A weight as it is stored, and for int8 its scale, of length 1 along ``axis``."""
+    if storage is Storage.FLOAT16:
+        return weight.astype(np.float16), None
+    scale = np.abs(weight).max(axis=axis, keepdims=True) / 127.0
+    scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
+    return np.clip(np.rint(weight / scale), -127, 127).astype(np.int8), scale
 
 
 def strip(model: onnx.ModelProto) -> None:

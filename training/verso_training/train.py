@@ -51,6 +51,14 @@ class Progress:
     tokens: int = 0
 
 
+@dataclass(frozen=True)
+class Start:
+    """A decoder before the first step, and the scale of the space whose vectors it reads."""
+
+    decoder: Decoder
+    int8_scale: float
+
+
 class Run:
     """One training run in one folder."""
 
@@ -61,6 +69,7 @@ class Run:
         data: Path,
         folder: Path,
         resume: bool = False,
+        start: Start | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take up a recipe.
@@ -68,6 +77,7 @@ class Run:
         data: folder of the prepared data set
         folder: where the run is kept
         resume: go on from the folder's last checkpoint
+        start: a decoder of the recipe's sizes to train further; without one the weights are random
         clock: seconds of what the budget is in; `time.process_time` makes runs comparable that
             share their processor with others
         """
@@ -81,8 +91,9 @@ class Run:
         self.validation = _leading(
             dataset.load(data, Split.VALIDATION), self.config.evaluate_chunks
         )
-        self.int8_scale = space.int8_scale(self.training.vectors)
-        self.decoder = Decoder(recipe.model).to(self.config.device)
+        start = start or Start(Decoder(recipe.model), space.int8_scale(self.training.vectors))
+        self.int8_scale = start.int8_scale
+        self.decoder = start.decoder.to(self.config.device).train()
         self.optimisers = _optimisers(self.decoder, self.config)
         self.progress = Progress()
         if resume:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +20,8 @@ from verso_core.errors import RequestInvalid
 from verso_standalone.harvest import texts_of
 from verso_standalone.stack import find_artifact
 from verso_training import collection
-from verso_training.collection import Report
+from verso_training.collection import WORTH, Report
+from verso_training.config import Budget
 
 
 def train_decoder(
@@ -37,8 +40,15 @@ def train_decoder(
     format: Annotated[  # noqa: A002 - the option's name
         Format, typer.Option(help="How files are read; auto goes by their names.")
     ] = Format.AUTO,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Also train the decoder on them for so long; needs torch."),
+    ] = None,
 ) -> None:
-    """Fit the codec to your own texts: the same vectors, far smaller patches."""
+    """Fit the codec to your own texts: the same vectors, far smaller patches.
+
+    With --minutes the decoder learns them too. Stopped, the same command goes on where it was.
+    """
     if bool(files) == bool(on):
         raise typer.BadParameter("expected either files or --on COLLECTION")
     console = Console()
@@ -49,8 +59,9 @@ def train_decoder(
         else:
             with console.status("reading"), connected(context) as client:
                 texts = texts_of(client, on, space=manifest.load(base).manifest.space.id)
-        with console.status("fitting"):
-            report = collection.fit(base, texts, folder=out, name=out.name)
+        budget = None if minutes is None else Budget(minutes, threads=_threads())
+        with console.status("fitting") if budget is None else nullcontext():
+            report = collection.fit(base, texts, folder=out, name=out.name, budget=budget)
         codec = manifest.load(out).manifest.codec.id
     _tell(console, report)
     console.print(f"written: {out} (codec {codec})", highlight=False)
@@ -66,7 +77,18 @@ def _tell(console: Console, report: Report) -> None:
     for when, sizes in (("before", report.before), ("fitted", report.after)):
         for codec, size in sizes.items():
             table.add_row(f"{codec}, {when}", f"{size:.1f}")
+    if (training := report.training) is not None:
+        for what, pair in (("neural", training.neural), ("smallest", training.smallest)):
+            for when, size in zip(("before", "trained"), pair, strict=True):
+                table.add_row(f"{what}, {when} ({training.measured:,} chunks)", f"{size:.1f}")
     console.print(table)
+    if training is not None and not training.kept:
+        console.print(f"the decoder stays as it was: trained, it saves less than {WORTH:.0%}")
+
+
+def _threads() -> int:
+    """Give the cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _texts(files: list[Path], how: Format) -> Iterator[bytes]:
