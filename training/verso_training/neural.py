@@ -148,7 +148,7 @@ def cut(
         except UnicodeDecodeError:
             decoded.append("")
             continue
-        parts = list(_halved(decoded[-1], tokenizer, window=window))
+        parts = list(halved(decoded[-1], tokenizer, window=window))
         segments += parts
         owners += [at] * len(parts)
     vectors = encoder.encode(decoded) if decoded else np.empty((0, 0), np.float32)
@@ -156,14 +156,14 @@ def cut(
                     vectors[owners])  # fmt: skip
 
 
-def _halved(text: str, tokenizer: Tokenizer, *, window: int) -> Iterator[str]:
+def halved(text: str, tokenizer: Tokenizer, *, window: int) -> Iterator[str]:
     """Halve a text at its best breaks until every piece fits; joined they are the text."""
     if len(ids(tokenizer, text)) < window:
         yield text
         return
     middle = chunks.boundary(text, 0, len(text) // 2 + 1)
-    yield from _halved(text[:middle], tokenizer, window=window)
-    yield from _halved(text[middle:], tokenizer, window=window)
+    yield from halved(text[:middle], tokenizer, window=window)
+    yield from halved(text[middle:], tokenizer, window=window)
 
 
 def ids(tokenizer: Tokenizer, text: str) -> list[int]:

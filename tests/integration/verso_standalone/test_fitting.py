@@ -31,6 +31,24 @@ def test_lines_and_json_lines_become_an_artifact(tmp_path: Path) -> None:
     assert "mixture.npz" in manifest.load(tmp_path / "pumps").manifest.files
 
 
+def test_the_decoder_is_trained_on_them_too(tmp_path: Path) -> None:
+    plain = tmp_path / "a.log"
+    plain.write_text("".join(f"pump {n % 7} is late\n" for n in range(60)))
+    status, output = run(str(plain), "--out", str(tmp_path / "pumps"), "--minutes", "0.01")
+    assert status == 0, output
+    assert "smallest, trained (9 chunks)" in output
+    assert "Fitted to a collection" in (tmp_path / "pumps" / "MODEL_CARD.md").read_text()
+
+
+def test_no_time_to_train_is_told(tmp_path: Path) -> None:
+    plain = tmp_path / "a.log"
+    plain.write_text("a pump is late\n" * 60)
+    status, output = run(str(plain), "--out", str(tmp_path / "new"), "--minutes", "0")
+    assert status == 2
+    assert "--minutes" in output
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_missing_file_is_told_with_its_code(tmp_path: Path) -> None:
     status, output = run(str(tmp_path / "none.log"), "--out", str(tmp_path / "new"))
     assert status == 1
