@@ -69,7 +69,7 @@ class Bench:
 
     def __init__(self, strings: Sequence[str], *, single: int) -> None:
         self.strings = list(strings)
-        self.single = self.strings[:single]
+        self.single = list(itertools.islice(itertools.cycle(self.strings), single))
         self.rows: list[Row] = []
 
     def singles(self, way: str, ask: Callable[[Sequence[str], int], Traffic]) -> None:
@@ -232,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--texts", type=int, default=1024, help="texts of a bulk call")
-    parser.add_argument("--single", type=int, default=384, help="texts sent one by one")
+    parser.add_argument("--single", type=int, default=384, help="requests of one text, at least")
     parser.add_argument("--longest", type=int, default=0, help="leave out longer texts, bytes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rivals", action="store_true", help="measure the rivals as well")

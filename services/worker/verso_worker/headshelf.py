@@ -25,6 +25,7 @@ from verso_worker.ports import Models
 from verso_worker.trials import verdict
 
 _EVERY_S = 1.0
+_FIRST_S = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -60,18 +61,19 @@ class HeadShelf:
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
         self._records: dict[tuple[str, str], Counter[bool]] = {}
-        self._loaded: Registry | None = None
         self._over = threading.Event()
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
 
     def start(self) -> None:
-        """Load what the registry names, and from then on what it comes to name, in a thread.
+        """Load what the registry names, and what it comes to name, in a thread.
 
-        Loading takes as much of a processor as a hundred embeds do. Who calls this before it takes
-        work up has it over by the first of them.
+        This gives back when what it names now is loaded, which takes as much of a processor as a
+        hundred embeds: who takes work up after it has the processor for that. It waits half a
+        minute at most, since other work needs no head.
         """
-        self._look()
         self._thread.start()
+        self._begun.wait(_FIRST_S)
 
     def stop(self) -> None:
         """Load no more heads ahead of their first job."""
@@ -188,18 +190,16 @@ class HeadShelf:
         return version, heads.load(folder).data[CARD]
 
     def _follow(self) -> None:
-        while not self._over.wait(_EVERY_S):
-            self._look()
-
-    def _look(self) -> None:
-        """Load what the registry names where that has changed."""
-        if (now := self._read()) is self._loaded:
-            return
-        self._loaded = now
-        try:
-            self.refresh()
-        except Exception:  # noqa: BLE001 - a head is loaded with its first job then
-            _log.exception("heads are not loaded ahead")
+        seen: Registry | None = None
+        while not self._over.is_set():
+            if (now := self._read()) is not seen:
+                seen = now
+                try:
+                    self.refresh()
+                except Exception:  # noqa: BLE001 - a head is loaded with its first job then
+                    _log.exception("heads are not loaded ahead")
+            self._begun.set()
+            self._over.wait(_EVERY_S)
 
     def _about(self, name: str, version: str) -> dict[str, Any]:
         try:
