@@ -1,4 +1,4 @@
-"""Is this tree faster than another one?
+"""Is this tree faster than another one, and what does it add to the bare graph?
 
 Two platforms run side by side, this source tree's and another's (``git worktree add OTHER REV``),
 and the same texts go to one and the other in turn, in short rounds and in random order. So a
@@ -6,7 +6,9 @@ machine that others share slows both alike: compare the two rows of one run, and
 Where real time priority may be had (``chrt -f 10``), other work disturbs less.
 
 With one caller the graph is run in this process between the rounds, and its latency is what others
-are told to add to. CPU milliseconds a text are those of all processes of a platform. Bounded by
+are told to add to. CPU milliseconds a text are those of all processes of a platform. Where those of
+the bare graph rise as well, the machine became slower: a virtual one does, by a quarter and for
+minutes. Without ``--other`` this tree is compared with the bare graph alone. Bounded by
 computation, and by the syncs of the ledger's file.
 """
 
@@ -103,6 +105,7 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
     results = []
     for callers in arguments.callers:
         bare: list[float] = []
+        bare_cpu_s = 0.0
         size = arguments.round if callers == 1 else max(4 * callers, arguments.round)
         for one in sides:
             one.ask(strings[:size], callers=callers)  # warm
@@ -112,10 +115,12 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
             asked = [strings[(first + place) % len(strings)] for place in range(size)]
             for one in random.sample(list(sides), len(sides)):
                 one.ask(asked, callers=callers)
+            spent_s = time.process_time()
             for text in asked if callers == 1 else ():
                 begun = time.perf_counter()
                 encoder.run(encoder.tokenise([text.encode()]))
                 bare.append(time.perf_counter() - begun)
+            bare_cpu_s += time.process_time() - spent_s
         for one in sides:
             p50 = 1000 * statistics.median(one.latencies)
             results.append(
@@ -130,6 +135,7 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
                     "p50_ms": p50,
                     "added_ms": p50 - 1000 * statistics.median(bare) if bare else None,
                     "cpu_ms": 1000 * one.cpu_s / (size * arguments.rounds),
+                    "bare_cpu_ms": 1000 * bare_cpu_s / len(bare) if bare else None,
                 }
             )
     columns = list(results[0])
@@ -153,12 +159,12 @@ def main() -> None:
     if arguments.serve:
         serve(arguments.artifact, arguments.serve, threads=arguments.threads)
         return
-    if arguments.other is None:
-        parser.error("expected --other")
     arguments.paper = sheet.Sheet("pair")
     found = [text for text in texts.corpus() if len(text) <= arguments.longest]
     strings = [text.decode() for text in texts.chosen(found, 384)]
-    trees = (("other", arguments.other.resolve()), ("this", _HERE))
+    trees = [("this", _HERE)]
+    if arguments.other is not None:
+        trees.insert(0, ("other", arguments.other.resolve()))
     with ExitStack() as stack:
         sides = [
             stack.enter_context(
