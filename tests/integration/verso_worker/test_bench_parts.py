@@ -27,7 +27,15 @@ HEADS = TESTS / "data" / "heads-tiny" / "heads"
 def benches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let modules of the benches be imported, as a bench that is run does."""
     monkeypatch.syspath_prepend(str(TESTS / "bench"))
-    for name in ("costs", "halves", "scoring", "rival_server", "reranking", "readings"):
+    for name in (
+        "costs",
+        "halves",
+        "interaction",
+        "scoring",
+        "rival_server",
+        "reranking",
+        "readings",
+    ):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
 
@@ -158,3 +166,39 @@ def test_a_head_is_tried_in_every_way_that_it_can_read(tmp_path: Path) -> None:
     assert list(found)[:2] == ["alike, whole", "alike, best sentence"]
     assert short[0] == pytest.approx(short[1], abs=1e-6)
     assert [abs(scores[0] - scores[1]) > 1e-5 for scores in others] == [True, True]
+
+
+def test_late_interaction_takes_each_token_at_its_nearest_and_leaves_the_special_ones_out() -> None:
+    import interaction
+
+    query = np.array([[9, 9], [2, 0], [0, 3], [-9, 9]], np.float32)
+    text = np.array([[1, 1], [5, 0]], np.float32)
+    assert interaction.late(query, text) == pytest.approx((1 + 2**-0.5) / 2)
+    assert interaction.late(query, text[:1]) == pytest.approx(2**-0.5)
+
+
+def test_feedback_asks_with_the_first_hits_by_their_scores() -> None:
+    import interaction
+
+    vectors = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
+    found = interaction.fed_back(np.array([3, 4, 9], np.float32), vectors, first=2)
+    assert found == pytest.approx([0.6, 0.8, -0.6])
+
+
+def test_token_states_do_not_depend_on_the_texts_beside_and_end_where_they_must() -> None:
+    import interaction
+
+    from verso_training.heads import backbone
+
+    base = backbone.load(ARTIFACT)
+    texts = ["a worker and a record", "the queue", "the gateway restarts the worker and the cache"]
+    together = interaction.states(base, texts, max_tokens=64)
+    assert [len(one) for one in together] == [8, 4, 11]
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = interaction.states(base, [text], max_tokens=64)
+        assert found == pytest.approx(alone, abs=1e-5)
+        assert found.mean(axis=0) / np.linalg.norm(found.mean(axis=0)) == pytest.approx(
+            interaction.vector(alone), abs=1e-5
+        )
+    cut = interaction.states(base, texts, max_tokens=4)
+    assert [len(one) for one in cut] == [4, 4, 4]

@@ -98,7 +98,9 @@ _REASONS = {
     "sentences, untrained, and `pairs` learnt from single sentences, so that by itself it is "
     "20 points behind the search where it reads whole records and 9 where it reads sentences. "
     "Mixed with the search's own score neither gains anything that could be told from noise "
-    "([measured](search-quality.md#reranking)).",
+    "([measured](search-quality.md#reranking)). Nor do other orders that the same encoder gives "
+    "without training: token by token, or asked again with what was found "
+    "([tried](search-quality.md#what-else-was-tried)).",
     "M8": "**logs_rinstall.** Three of the six labels have two test rows each, and one such row is "
     "worth up to 5.6 points of macro-F1: words alone, right far more often, miss the goal too. The "
     "vector falls behind them because it holds a text's first 256 tokens.",
