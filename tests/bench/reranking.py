@@ -7,6 +7,7 @@ what the search and the head scored; so one reading serves for every share.
 from __future__ import annotations
 
 import random
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,7 +63,10 @@ def taken_in(client: Client, given: retrieval.Set, *, collection: str | None) ->
     name = collection or f"bench-{uuid.uuid4().hex[:12]}"
     known = {one.name for one in client.collections()}
     try:
-        if name not in known:
+        if name in known:
+            if (held := client.stats(name).documents) != len(given.documents):
+                sys.exit(f"expected {len(given.documents)} documents in {name}, got {held}")
+        else:
             client.create_collection(name, precision=Precision.INT8, search=SearchMode.HYBRID)
             documents = [Document(text, id=key) for key, text in given.documents.items()]
             client.ingest(documents, collection=name)
