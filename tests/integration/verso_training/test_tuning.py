@@ -143,6 +143,14 @@ def test_texts_that_no_tokenizer_reads_are_refused(tmp_path: Path) -> None:
         collection.fit(ARTIFACT, texts, folder=tmp_path / "new", name="new", budget=budget())
 
 
+def test_weights_put_back_as_they_were_read_give_the_same_files(tmp_path: Path) -> None:
+    about = manifest.load(ARTIFACT).manifest
+    found = weights.decoder(ARTIFACT, about.codec, vector_dim=about.space.dim)
+    weights.put(found, about.codec, graphs=ARTIFACT, folder=tmp_path)
+    for name in weights.GRAPHS:
+        assert (tmp_path / name).read_bytes() == (ARTIFACT / name).read_bytes()
+
+
 def test_graphs_with_other_weights_than_were_read_are_refused(tmp_path: Path) -> None:
     """Two products change places: the shapes still fit, the logits do not."""
     for name in ("memory.onnx", "decoder.onnx"):
