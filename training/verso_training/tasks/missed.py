@@ -96,7 +96,7 @@ _REASONS = {
     "M6": "**Search.** A distance of a few tenths says nothing on the 52 questions of CACM or the "
     "300 of SciFact. The heads that rerank were not made for it: `alike` is the cosine of "
     "sentences, untrained, and `pairs` learnt from single sentences, so that by itself it is "
-    "20 points behind the search where it reads whole records and 9 where it reads sentences. "
+    "20 points behind the search where it reads whole records and 14 where it reads sentences. "
     "Mixed with the search's own score neither gains anything that could be told from noise "
     "([measured](search-quality.md#reranking)). Nor do other orders that the same encoder gives "
     "without training: token by token, or asked again with what was found "
@@ -110,6 +110,13 @@ _REASONS = {
 }
 """Causes that no study measures, told where a goal of that number is missed."""
 _BY_KEY = {"M2": "M2", "M3": "M3", "M4": "M4", "M4b": "M4", "M7": "M7", "M7b": "M7", "M7c": "M7"}
+
+
+def _multiple(doublings: float) -> str:
+    if doublings >= 7.0:
+        return "more than 100 times"
+    rows = 2**doublings
+    return f"{rows:.1f} times" if rows < 2 else f"{rows:.0f} times"
 
 
 def section(found: Found, folder: Path) -> str:
@@ -188,7 +195,7 @@ def _rows_needed(found: Found) -> str:
         shares = (curve.points.get(share) for share in frozen.SHARES)
         cells = " | ".join("" if value is None else f"{value:.1f}" for value in shares)
         doublings = curve.doublings(goal)
-        needed = f"{2**doublings:.0f} times" if doublings < 7.0 else "more than 100 times"
+        needed = _multiple(doublings)
         rows.append(f"| {title} | {cells} | {curve.slope:+.1f} | {needed} |")
     if not rows:
         return ""
