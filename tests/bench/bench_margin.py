@@ -8,7 +8,8 @@ token with a cache, one or two threads, every optimisation level of ONNX Runtime
 - the largest difference of any logit and of any confidence from those the payload was coded with;
 - every record in which a payload chose another token than the true one, and how many there were
   when the same records were coded without any margin;
-- what the margins cost: positions that are spelled out only because of them, and the bits.
+- what the margins cost: positions that are spelled out only because of them, and the bits; and
+  what they would cost were they smaller.
 
 With ``--other`` the records are scored on other processors as well, which QEMU's user mode emulates
 bit for bit: the payloads that this one wrote meet what they say.
@@ -48,6 +49,8 @@ from verso_worker.space import Space
 WAYS = ("whole", "stepwise")
 BATCHES = (1, 7, 32)
 THREADS = (1, 2)
+SMALLER = (1 / 4, 1 / 16)
+"""Of the codec's margins: shares of which the cost is told too."""
 
 
 def main() -> None:
@@ -166,6 +169,7 @@ def cost_of(
     codec = artifact.manifest.codec
     tokens = escapes = plain_escapes = 0
     safe = bare = logits_only = 0.0
+    smaller = dict.fromkeys(SMALLER, 0.0)
     for sample, score in zip(samples, scores, strict=True):
         targets = np.array(sample.targets)
         guarded, plain = (
@@ -179,6 +183,11 @@ def cost_of(
         safe += ranks.bits(guarded, tables, confidence_epsilon=margin)
         logits_only += ranks.bits(guarded, tables, confidence_epsilon=0.0)
         bare += ranks.bits(plain, tables, confidence_epsilon=0.0)
+        for share in SMALLER:
+            events = ranks.events(
+                score.logits, score.confidence, targets=targets, epsilon=share * codec.epsilon
+            )
+            smaller[share] += ranks.bits(events, tables, confidence_epsilon=share * margin)
     return {
         "tokens": tokens,
         "bits": safe,
@@ -187,6 +196,10 @@ def cost_of(
         "bits_of_epsilon": logits_only - bare,
         "bits_of_confidence_epsilon": safe - logits_only,
         "share_of_bits": (safe - bare) / safe,
+        **{
+            f"share_of_bits_with_{share:.4g}_of_them": (bits - bare) / bits
+            for share, bits in smaller.items()
+        },
     }
 
 

@@ -97,7 +97,7 @@ def tune(
     weights.put(run.decoder, about.codec, graphs=folder, folder=out)
     shutil.copyfile(folder / _TOKENIZER, out / _TOKENIZER)
     old, new = (
-        NeuralCodec(about.codec, _graph(one, about.codec, threads=budget.threads))
+        NeuralCodec(about.codec, graph(one, about.codec, threads=budget.threads))
         for one in (folder, out)
     )
     last = _cut(artifact, chosen, threads=budget.threads)
@@ -126,13 +126,13 @@ def trained(
     data = work / "data"
     if not (data / "done").exists():
         data.mkdir(exist_ok=True)
-        tokenizer = _tokenizer(artifact)
+        own = tokenizer(artifact)
         for split, texts in ((Split.TRAIN, known), (Split.VALIDATION, validation)):
             part = _cut(artifact, texts, threads=budget.threads)
             if not part.texts:
                 raise RequestInvalid("expected texts in UTF-8: the decoder reads no others")
             rows = [Chunk(text, "own", "own") for text in part.texts]
-            tokens = [neural.ids(tokenizer, text) for text in part.texts]
+            tokens = [neural.ids(own, text) for text in part.texts]
             vectors = part.vectors.astype(np.float16)
             dataset.write(data, split, rows, tokens=tokens, vectors=vectors)
         (data / "done").touch()
@@ -162,13 +162,14 @@ def golden(
     Raises:
         ArtifactInvalid: a payload does not give its text back.
     """
-    codec = NeuralCodec(about.codec, _graph(folder, about.codec))
+    codec = NeuralCodec(about.codec, graph(folder, about.codec))
     stored = np.stack([np.frombuffer(vector, "<f2") for vector in vectors]).astype(np.float32)
     tables = RankTables.load(folder / "ranks.npz")
     return codec.payloads([text.decode() for text in texts], stored, tables)
 
 
-def _graph(folder: Path, about: Codec, *, threads: int = 1) -> DecoderGraph:
+def graph(folder: Path, about: Codec, *, threads: int = 1) -> DecoderGraph:
+    """The decoder's graphs in a folder, with the window and the vocabulary of their codec."""
     read = ModelConfig(vocab=about.vocab, layers=about.layers, max_tokens=about.max_tokens)
     return DecoderGraph(folder, read, threads=threads)
 
@@ -194,13 +195,14 @@ def _fitted(codec: NeuralCodec, segments: Segments, *, own: RankTables) -> tuple
 def _cut(artifact: Artifact, texts: Sequence[bytes], *, threads: int) -> Segments:
     return neural.cut(
         texts,
-        _tokenizer(artifact),
+        tokenizer(artifact),
         EncoderGraph(artifact.folder, threads=threads),
         window=artifact.manifest.codec.max_tokens,
     )
 
 
-def _tokenizer(artifact: Artifact) -> Tokenizer:
+def tokenizer(artifact: Artifact) -> Tokenizer:
+    """The tokenizer of an artifact's decoder."""
     return Tokenizer.from_file(str(artifact.folder / _TOKENIZER))
 
 
