@@ -117,13 +117,13 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
 def retrieval(console: Console, found: Report) -> None:
     """Show how well each mode of search found what it should."""
     table = Table(
-        *(f"{found.name}, {found.split}", "texts", "nDCG@10", "gained, 95 %"),
+        *(f"{found.name}, {found.split}", "texts", "nDCG@10, 95 %", "gained, 95 %"),
         *("recall@10", "recall@100", "ms a search"),
     )
     for row in found.rows:
         table.add_row(
             row.mode if row.reranked_by is None else f"{row.mode}, then {row.reranked_by}",
-            *(row.texts, f"{100 * row.ndcg:.2f}", _gained(row.gain)),
+            *(row.texts, f"{100 * row.ndcg:.2f} {_between(row.ndcg_95, '.1f')}", _gained(row.gain)),
             *(f"{100 * row.recall_10:.1f}", f"{100 * row.recall_100:.1f}", f"{row.ms:.0f}"),
         )
     console.print(table)
@@ -146,7 +146,12 @@ def retrieval(console: Console, found: Report) -> None:
 def _gained(gain: Gain | None) -> str:
     if gain is None:
         return ""
-    return f"{100 * gain.mean:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+    return f"{100 * gain.mean:+.1f} {_between((gain.low, gain.high), '+.1f')}"
+
+
+def _between(bounds: tuple[float, float], form: str) -> str:
+    low, high = (format(100 * bound, form) for bound in bounds)
+    return f"[{low}, {high}]"
 
 
 def clusters(console: Console, found: Clustered) -> None:

@@ -74,12 +74,16 @@ class Gain(BaseModel):
 
 
 class Row(BaseModel):
-    """What one mode of search reached; ``ms`` is the median time of a search."""
+    """What one mode of search reached; ``ms`` is the median time of a search.
+
+    ``ndcg_95`` is the 95 % bootstrap interval of ``ndcg`` over the questions.
+    """
 
     mode: SearchMode
     reranked_by: str | None
     texts: str
     ndcg: float
+    ndcg_95: tuple[float, float]
     gain: Gain | None = None
     recall_10: float
     recall_100: float
@@ -201,20 +205,28 @@ def recall(ranked: Sequence[str], grades: Mapping[str, int], *, cut: int) -> flo
 
 
 def gain(reached: Sequence[float], without: Sequence[float]) -> Gain:
-    """Tell what was gained, with its 95 % interval by bootstrap over the questions.
-
-    The percentile interval of Efron & Tibshirani 1993, chapter 13; the draws are the same each
-    time.
+    """Tell what was gained, with the ``bounds`` of it.
 
     Args:
         reached: a figure of each question.
         without: the same figure without what is judged.
     """
     gains = [one - other for one, other in zip(reached, without, strict=True)]
+    low, high = bounds(gains)
+    return Gain(mean=_mean(gains), low=low, high=high)
+
+
+def bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Give the 95 % interval of the mean of a figure of each question, by bootstrap over them.
+
+    The percentile interval of Efron & Tibshirani 1993, chapter 13; the draws are the same each
+    time.
+    """
     draw = random.Random(0)
-    means = sorted(math.fsum(draw.choices(gains, k=len(gains))) / len(gains) for _ in range(_DRAWS))
+    count = len(values)
+    means = sorted(math.fsum(draw.choices(values, k=count)) / count for _ in range(_DRAWS))
     cut = round(_DRAWS * (1 - _LIKELY) / 2)
-    return Gain(mean=_mean(gains), low=round(means[cut], 4), high=round(means[_DRAWS - 1 - cut], 4))
+    return round(means[cut], 4), round(means[_DRAWS - 1 - cut], 4)
 
 
 def _cumulated(grades: Sequence[int]) -> float:
@@ -239,6 +251,7 @@ def _measure(
                 reranked_by=None if again is None else again.head,
                 texts=texts,
                 ndcg=_mean(reached),
+                ndcg_95=bounds(reached),
                 gain=None if again is None else gain(reached, plain),
                 recall_10=_mean([recall(*pair, cut=CUT) for pair in pairs]),
                 recall_100=_mean([recall(*pair, cut=RECALL_AT) for pair in pairs]),

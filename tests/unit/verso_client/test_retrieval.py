@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from verso_client.retrieval import gain, ndcg, read, recall
+from verso_client.retrieval import bounds, gain, ndcg, read, recall
 from verso_core.errors import RequestInvalid
 
 
@@ -53,6 +53,7 @@ def test_a_gain_has_the_interval_of_a_mean() -> None:
     assert found.high == pytest.approx(found.mean + 1.96 * error, abs=0.001)
     assert gain(reached, without) == found
     assert gain(without, without).high == 0.0
+    assert bounds(gains) == (found.low, found.high)
 
 
 def test_a_folder_is_read_and_only_judged_questions_count(tmp_path: Path) -> None:
