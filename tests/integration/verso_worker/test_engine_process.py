@@ -84,7 +84,7 @@ def test_an_engine_killed_in_a_call_is_unavailable_and_comes_back(
     start_engine: Callable[..., Child], client: EngineClient
 ) -> None:
     child = start_engine()
-    failures: list[Exception] = []
+    failures: list[EngineUnavailable] = []
 
     def work() -> None:
         try:
