@@ -198,11 +198,12 @@ def _compare(options: argparse.Namespace) -> None:
 def _head(options: argparse.Namespace) -> None:
     from verso_training.heads import recipe
     from verso_training.quality import shipped
+    from verso_training.quality.job import Job
 
     with tqdm(total=100, unit="%", desc=options.recipe) as bar:
         head = shipped.train(
             recipe.load(options.recipe),
-            shipped.Job(
+            Job(
                 data=options.data,
                 artifact=options.artifact,
                 out_dir=options.out,

@@ -94,9 +94,16 @@ def losses(module: CrossEncoder) -> Callable[[Sequence[PairTokens]], Mapping[str
 
 @torch.inference_mode()
 def scores(
-    module: CrossEncoder, pairs: Sequence[PairTokens], *, tokens_per_batch: int = 8192
+    module: CrossEncoder,
+    pairs: Sequence[PairTokens],
+    *,
+    tokens_per_batch: int = 8192,
+    bfloat16: bool = False,
 ) -> NDArray[np.float32]:
-    """Scores in the order of the pairs. Shape: (N,)."""
+    """Scores in the order of the pairs. Shape: (N,).
+
+    With ``bfloat16`` products are: about twice as fast, where a served head computes in float32.
+    """
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
     found = np.zeros(len(pairs), np.float32)
     start = 0
@@ -107,8 +114,9 @@ def scores(
         ):
             stop += 1
         batch = collate([pairs[i] for i in order[start:stop]])
-        (score,) = module(batch.ids, batch.mask, batch.types)
-        found[order[start:stop]] = score.numpy()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            logits = module.logit(batch.ids, batch.mask, batch.types)
+        found[order[start:stop]] = torch.sigmoid(logits.float()).numpy()
         start = stop
     return found
 

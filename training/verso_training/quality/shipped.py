@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +29,9 @@ from verso_training.heads.modules import CrossEncoder, PairPooling, VectorPair
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
-from verso_training.heads.vectors import OnProgress, ShouldStop
-from verso_training.quality import pairsets, selection, sets, similarity
+from verso_training.quality import pairsets, ranker, selection, sets, similarity
 from verso_training.quality.classification import Bench
+from verso_training.quality.job import Job, command, digest
 from verso_training.quality.sets import LabelledSet
 
 _GOLDEN_TOKENS = 96
@@ -46,25 +43,6 @@ _READER_NOTES = (
 _WITHOUT_MEANING = ("unlabelled",)
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """Where to read, work and write.
-
-    Attributes:
-        data: Folder of the public data sets.
-        artifact: Whose encoder the head reads.
-        out_dir: ``models/heads``.
-        work: For vectors and checkpoints; a later run goes on from there.
-    """
-
-    data: Path
-    artifact: Path
-    out_dir: Path
-    work: Path
-    on_progress: OnProgress
-    should_stop: ShouldStop = lambda: False
-
-
 def train(recipe: HeadRecipe, job: Job) -> heads.Head:
     """Train, measure and write the head of a recipe.
 
@@ -74,10 +52,6 @@ def train(recipe: HeadRecipe, job: Job) -> heads.Head:
     torch.set_num_threads(recipe.threads)
     made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
     return made(recipe, job)
-
-
-def _command(recipe: HeadRecipe) -> str:
-    return f"python -m verso_training head --recipe {recipe.name}"
 
 
 def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
@@ -103,7 +77,7 @@ def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
     provenance = Provenance(
         tuple(group.name for group in groups),
         " and ".join(sorted({group.licence for group in groups})),
-        _command(recipe),
+        command(recipe),
     )
     report = training.train_head(
         recipe,
@@ -168,7 +142,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
         run.train(on_progress=job.on_progress, should_stop=job.should_stop)
         (folder / "finished").touch()
     lora.restore(module, load_file(folder / "adapter.safetensors"))
-    return _ship_reader(recipe, job, base, module, config, digest=_digest([*main, *short]))
+    return _ship_reader(recipe, job, base, module, config, rows=digest([*main, *short]))
 
 
 def _ship_reader(
@@ -178,7 +152,7 @@ def _ship_reader(
     module: reader.Reader,
     config: AnswerConfig,
     *,
-    digest: str,
+    rows: str,
 ) -> heads.Head:
     only = module.only(config.layers)
     dev, rest = (squad.squad(job.data, part) for part in (squad.Part.DEV, squad.Part.EVAL))
@@ -202,8 +176,8 @@ def _ship_reader(
         provenance=Provenance(
             ("qa_squad (training articles)", "qa_qamr"),
             "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
-            _command(recipe),
-            digest,
+            command(recipe),
+            rows,
         ),
         card=cards.reader(
             {
@@ -235,6 +209,8 @@ def _ship_reader(
 def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
     if recipe.reads is Reads.VECTOR_PAIR:
         return _cosine(recipe, job)
+    if "wrong" in recipe.data:
+        return ranker.train(recipe, job)
     base = backbone.load(job.artifact)
     config = recipe.score
     torch.manual_seed(recipe.seed)
@@ -267,8 +243,8 @@ def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
         provenance=Provenance(
             ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
             "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
-            _command(recipe),
-            _digest(shown),
+            command(recipe),
+            digest(shown),
         ),
         card=selection.scorer_card(figures),
         metrics=figures,
@@ -297,18 +273,10 @@ def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
         outputs=("score",),
         samples=[{"u": u, "v": v} for u, v in zip(vectors[::2], vectors[1::2], strict=True)],
         provenance=Provenance(
-            ("none: nothing was trained",), "Apache-2.0", _command(recipe), _digest(())
+            ("none: nothing was trained",), "Apache-2.0", command(recipe), digest(())
         ),
         card="The cosine of the two texts' vectors, 0 where it is negative.\n\n"
         + selection.scorer_card(figures),
         metrics=figures,
     )
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
-
-
-def _digest(examples: Sequence[object]) -> str:
-    """SHA-256 over the examples, each a dataclass of texts and numbers, in their order."""
-    total = hashlib.sha256()
-    for example in examples:
-        total.update(repr(example).encode("utf-8", "surrogatepass") + b"\0")
-    return total.hexdigest()
