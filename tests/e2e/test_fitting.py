@@ -1,14 +1,20 @@
-"""A user's path: logs go in, the codec is fitted to them, taken over, and all is written anew."""
+"""A user's path: logs go in, the codec is fitted to them, taken over, and all is written anew.
+
+With a decoder that was trained on them as well, and back again.
+"""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import typer
 from tests.e2e.conftest import Platform
+from tests.e2e.test_migrate import Searches
 from typer.testing import CliRunner
 
 from verso_client import Document
@@ -16,8 +22,18 @@ from verso_client.terminal import Target
 from verso_core import manifest
 from verso_standalone.fitting import train_decoder
 from verso_standalone.publishing import add_model
+from verso_training import collection, tiny
 
 pytestmark = pytest.mark.timeout(600)
+
+WORDS = sorted({word for words in tiny.WORDS.values() for word in words})
+
+
+@pytest.fixture(scope="module")
+def serving(new_platform: Callable[..., Platform]) -> Platform:
+    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform.start()
+    return platform
 
 
 def run(platform: Platform, command: Callable[..., None], *arguments: str) -> str:
@@ -28,45 +44,112 @@ def run(platform: Platform, command: Callable[..., None], *arguments: str) -> st
     return result.output
 
 
+def publish(platform: Platform, folder: Path) -> str:
+    """Let an artifact serve, as a user does; gives its codec's id."""
+    run(platform, add_model, str(folder), "--data", str(platform.data), "--share", "1")
+    until = time.monotonic() + 240
+    with platform.client() as verso:
+        verso.promote()
+        while not (found := verso.registry().workers) or (
+            found[0]["artifact"]["stable"]["name"] != folder.name
+        ):
+            assert time.monotonic() < until, found
+            time.sleep(0.2)
+    return manifest.load(folder).manifest.codec.id
+
+
+def migrate(platform: Platform, name: str, codec: str) -> int:
+    """Move a collection to a codec; gives how many documents were written anew."""
+    until = time.monotonic() + 240
+    with platform.client() as verso:
+        verso.migrate(name, to=codec)
+        while (state := verso.migration(name)).stage != "done":
+            assert time.monotonic() < until, state
+            time.sleep(0.2)
+    return state.copied
+
+
+@contextmanager
+def searched(platform: Platform, wanted: list[Document], *, name: str) -> Iterator[None]:
+    """Search all the while; none may fail or miss."""
+    searches = Searches(platform, wanted, collection=name)
+    searches.start()
+    try:
+        yield
+    finally:
+        searches.over.set()
+        searches.join()
+    assert searches.done
+    assert not searches.faults
+
+
+def holds(platform: Platform, name: str, documents: list[Document]) -> dict[str, int]:
+    """Assert that a collection reads as these documents; gives its records by codec."""
+    found = platform.read_all(name, [str(one.id) for one in documents])
+    assert found == {str(one.id): str(one.text).encode() for one in documents}
+    with platform.client() as verso:
+        return {codec: share.records for codec, share in verso.stats(name).codecs.items()}
+
+
+def known_words(count: int) -> list[Document]:
+    """Words that the tiny decoder knows, in no order that a table could: it codes most of them."""
+    rng = random.Random(5)
+    return [
+        Document(" ".join(rng.sample(WORDS, 6)), id=f"words/{number}") for number in range(count)
+    ]
+
+
 def test_a_codec_fitted_to_a_collection_takes_it_over_and_shrinks_it(
-    new_platform: Callable[..., Platform],
-    lines: Callable[[int], list[Document]],
-    tmp_path: Path,
+    serving: Platform, lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
-    platform.start()
     documents = lines(240)
     out = tmp_path / "sessions"
-    with platform.client() as verso:
+    with serving.client() as verso:
         verso.create_collection("logs")
         assert not verso.ingest(documents[:200], collection="logs").failed
         before = verso.stats("logs").bytes_patches / 200
         output = run(
-            platform, train_decoder, "--on", "logs", "--out", str(out),
-            "--artifact", str(platform.artifact),
+            serving, train_decoder, "--on", "logs", "--out", str(out),
+            "--artifact", str(serving.artifact),
         )  # fmt: skip
-        codec = manifest.load(out).manifest.codec.id
+        codec = publish(serving, out)
         assert f"migrate logs --to {codec}" in output
 
-        run(platform, add_model, str(out), "--data", str(platform.data), "--share", "1")
-        verso.promote()
-        until = time.monotonic() + 240
-        while not (found := verso.registry().workers) or (
-            found[0]["artifact"]["stable"]["name"] != out.name
-        ):
-            assert time.monotonic() < until, found
-            time.sleep(0.2)
-
         # What comes in from now on is written by the fitted codec; what was there is moved to it.
-        new = verso.ingest(documents[200:], collection="logs")
-        assert not new.failed
-        verso.migrate("logs", to=codec)
-        while (state := verso.migration("logs")).stage != "done":
-            assert time.monotonic() < until + 240, state
-            time.sleep(0.2)
-        assert state.copied == 200
-        after = verso.stats("logs")
-        assert after.bytes_patches / 240 < 0.5 * before
-        assert set(after.codecs) & {"mixture"}
-    found_texts = platform.read_all("logs", [str(d.id) for d in documents])
-    assert found_texts == {str(d.id): str(d.text).encode() for d in documents}
+        assert not verso.ingest(documents[200:], collection="logs").failed
+        assert migrate(serving, "logs", codec) == 200
+        assert verso.stats("logs").bytes_patches / 240 < 0.5 * before
+    assert "mixture" in holds(serving, "logs", documents)
+
+
+def test_a_collection_goes_to_a_decoder_that_learnt_it_and_back_while_it_is_searched(
+    serving: Platform,
+    lines: Callable[[int], list[Document]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What seconds of so small a decoder's training are worth beside the mixture does not matter.
+    monkeypatch.setattr(collection, "WORTH", -10.0)
+    out = tmp_path / "learnt"
+    texts, documents = lines(60), known_words(60)
+    with serving.client() as verso:
+        verso.create_collection("learnt")
+        assert not verso.ingest(texts, collection="learnt").failed
+        run(
+            serving, train_decoder, "--on", "learnt", "--out", str(out), "--minutes", "0.03",
+            "--artifact", str(serving.artifact),
+        )  # fmt: skip
+        old, new = (manifest.load(folder).manifest for folder in (serving.artifact, out))
+        assert new.files["decoder.onnx"] != old.files["decoder.onnx"]
+
+        assert not verso.ingest(documents[:30], collection="learnt").failed
+        by_old = holds(serving, "learnt", texts + documents[:30])["neural"]
+        assert publish(serving, out) == new.codec.id
+        assert not verso.ingest(documents[30:], collection="learnt").failed
+        texts += documents
+        # Records of both decoders side by side, each read by its own.
+        assert holds(serving, "learnt", texts)["neural"] > by_old
+        for codec in (new.codec.id, old.codec.id):
+            with searched(serving, documents, name="learnt"):
+                assert migrate(serving, "learnt", codec)
+                assert holds(serving, "learnt", texts)["neural"]

@@ -20,20 +20,21 @@ _MEMBERS = ("worker", "keeper", "shard")
 class Searches(threading.Thread):
     """Searches for texts that nobody writes, until told to stop; each must be the first hit."""
 
-    def __init__(self, platform: Platform, wanted: list[Document]) -> None:
+    def __init__(self, platform: Platform, wanted: list[Document], *, collection: str) -> None:
         super().__init__()
         self.over = threading.Event()
         self.done = 0
         self.faults: list[object] = []
         self._platform = platform
         self._wanted = wanted
+        self._collection = collection
 
     def run(self) -> None:
         with self._platform.client() as verso:
             while not self.over.wait(0.2):
                 one = self._wanted[self.done % len(self._wanted)]
                 try:
-                    hits = verso.search(str(one.text), collection="moved", limit=3).hits
+                    hits = verso.search(str(one.text), collection=self._collection, limit=3).hits
                 except Exception as error:  # noqa: BLE001 - told by the test's own thread
                     self.faults.append(error)
                     return
@@ -60,7 +61,7 @@ def test_a_migration_shot_at_under_searches_and_writes_loses_nothing(
     platform.artifact = other_artifact(tmp_path / "other", space=True)
     platform.start()
 
-    searches = Searches(platform, documents[-50:])
+    searches = Searches(platform, documents[-50:], collection="moved")
     searches.start()
     try:
         with platform.client() as verso:

@@ -37,6 +37,7 @@ from verso_core.record import Entry, Flag, point_ids
 from verso_worker.ingest import Ingest, agrees, header_of
 from verso_worker.ports import Documents, Model, Models, Vectors, Write
 from verso_worker.reader import Chunk, Reader, join
+from verso_worker.scrub import next_page
 
 CURRENT = "current"
 """Names the artifact that new collections use."""
@@ -152,14 +153,16 @@ class Migrate:
         model = self.models.get(state.codec)
         done: Counter[str] = Counter()
         unread: list[str] = []
-        end, at = time.monotonic() + spend_s, first
+        end, at, page = time.monotonic() + spend_s, first, 1
         last = min(first + count, source.buckets)
         while at < last and (at == first or time.monotonic() < end):
+            part, before = range(at, min(at + page, last)), done["documents"]
             if state.in_place:
-                self._recode(source, model, bucket=at, done=done, unread=unread)
+                self._recode(source, model, part=part, done=done, unread=unread)
             else:
-                self._copy(state, (source, target), model, bucket=at, done=done, unread=unread)
-            at += 1
+                self._copy(state, (source, target), model, part=part, done=done, unread=unread)
+            page = next_page(page, width=len(part), documents=done["documents"] - before)
+            at = part.stop
         counts = {what: done[what] for what in _COUNTED}
         return counts | {"buckets": max(1, at - first), "ids": unread[:FAILED_LISTED]}
 
@@ -242,13 +245,13 @@ class Migrate:
         sides: tuple[Collection, Collection],
         model: Model,
         *,
-        bucket: int,
+        part: range,
         done: Counter[str],
         unread: list[str],
     ) -> None:
         source, target = sides
-        there = dict(self.book.entries(target.name, first=bucket, count=1))
-        here = dict(self.book.entries(source.name, first=bucket, count=1))
+        there = dict(self.book.entries(target.name, first=part.start, count=len(part)))
+        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
         done["documents"] += len(here)
         for document in there.keys() - here.keys():
             done["removed"] += self.book.graft(state, document, seq=None, entry=None, text=None)
@@ -265,13 +268,13 @@ class Migrate:
         source: Collection,
         model: Model,
         *,
-        bucket: int,
+        part: range,
         done: Counter[str],
         unread: list[str],
     ) -> None:
         slot = self.book.collection_artifact(source.name, model.codec)
         source = self.book.collection(source.name)
-        here = dict(self.book.entries(source.name, first=bucket, count=1))
+        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
         done["documents"] += len(here)
         behind = [name for name in here if _slots(here[name]) - {slot}]
         for batch in _batches(behind, here):

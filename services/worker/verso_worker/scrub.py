@@ -160,7 +160,7 @@ class Scrub:
                 if at == first:
                     raise
                 break  # the next job begins here, and fails for these buckets alone
-            page = _next_page(page, width=width, documents=seen["documents"])
+            page = next_page(page, width=width, documents=seen["documents"])
             found += seen
             at += width
         counts = {name: found[name] for name in COUNTED}
@@ -329,7 +329,7 @@ class Scrub:
             self.discard(collection.name, one.document, entry)
 
 
-def _next_page(page: int, *, width: int, documents: int) -> int:
+def next_page(page: int, *, width: int, documents: int) -> int:
     """Tell how many buckets to read next, after so many held so many documents.
 
     About one batch of documents: more would not keep to the time, fewer ask the stores too often.
