@@ -16,7 +16,7 @@ from tests import made_up
 from tests.integration.verso_training.test_service import ARTIFACT, Bench, _when_training
 
 from verso_core import heads, questions, registry
-from verso_core.errors import QuestionTooLong, RequestInvalid
+from verso_core.errors import HeadUnknown, QuestionTooLong, RequestInvalid
 from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.ledger import Ledger, NewJob
@@ -156,6 +156,7 @@ def test_a_head_goes_on_from_one_that_serves(bench: Bench) -> None:
         (Task.ANSWER, {"layers": "5l"}, RecipeInvalid),
         (Task.ANSWER, {"max_tokens": 5000, "tokens_per_step": 9000}, RecipeInvalid),
         (Task.ANSWER, {"max_tokens": 24}, QuestionTooLong),
+        (Task.ANSWER, {"start": "nothing"}, HeadUnknown),
     ],
 )
 def test_what_cannot_be_followed_is_told_before_a_step_is_done(

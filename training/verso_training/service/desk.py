@@ -29,6 +29,7 @@ from typing import Any
 
 from verso_core import registry, telemetry, tracing
 from verso_core.errors import (
+    CollectionUnknown,
     DiskFull,
     LedgerUnavailable,
     RequestInvalid,
@@ -199,18 +200,21 @@ class Trainer:
             return
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
-        collection = self._ledger.collection(str(source["collection"]))
+        name = str(source["collection"])
+        collection = self._ledger.collections().get(name)
+        if collection is None:
+            raise CollectionUnknown(f"no collection {name!r}")
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
-        texts = work.params["recipe"].get("reads") == Reads.TOKENS
+        texts = _reads_texts(work.params["recipe"])
         if collection.space != space and not texts:
             raise SpaceMismatch(
-                f"expected a collection of space {space}, got {collection.name} of "
-                f"{collection.space}"
+                f"expected a collection of space {space}, got {name} of {collection.space}"
             )
         self._ledger.progress(lease, {"stage": "rows", "share": 0.0})
         found = harvest.fetch(
             self._ledger,
             collection,
+            name=name,
             label_key=str(source["label_key"]),
             chunk=_chunk(work.params["recipe"]),
             texts=texts,
@@ -220,8 +224,8 @@ class Trainer:
         )
         if not found.labels:
             raise RequestInvalid(
-                f"expected records of {collection.name} with {source['label_key']!r} in their "
-                "metadata, got none"
+                f"expected records of {name} with {source['label_key']!r} in their metadata, "
+                "got none"
             )
         if texts:
             _write(folder / "rows.jsonl", bytes(found.data))
@@ -267,6 +271,13 @@ def _about(lease: Lease) -> dict[str, tracing.Attribute]:
 def _alive(draft: str) -> bool:
     number = draft.rpartition("-")[2]
     return number.isdigit() and Path(f"/proc/{number}").exists()
+
+
+def _reads_texts(recipe: Mapping[str, Any]) -> bool:
+    """Tell whether a training reads the records' texts, and not only their vectors."""
+    table = recipe.get("classify")
+    decoder = isinstance(table, dict) and table.get("decoder") is True
+    return decoder or recipe.get("reads") == Reads.TOKENS
 
 
 def _chunk(recipe: Mapping[str, Any]) -> Portion | None:

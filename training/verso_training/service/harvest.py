@@ -59,6 +59,7 @@ def fetch(
     ledger: Book,
     collection: Collection,
     *,
+    name: str,
     label_key: str,
     chunk: Portion | None,
     texts: bool,
@@ -69,6 +70,7 @@ def fetch(
     """Read up to ``limit`` records whose metadata has ``label_key``.
 
     Args:
+        name: of the collection, as users know it: its own name may be another one.
         chunk: which chunks of a document are its rows; None for all.
         texts: a document is one row, its text.
         job_id: of the train job; whoever asks again for it finds the same answer.
@@ -84,7 +86,7 @@ def fetch(
         for first in range(0, collection.buckets, step)
     ]
     params = {
-        "collection": collection.name,
+        "collection": name,
         "label_key": label_key,
         "chunk": chunk,
         "texts": texts,

@@ -147,7 +147,9 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     telemetry.adopt("torch")
     recipe = _recipe(request)
     begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
-    place = replace(_place(request, folder), start=_start(request, begin, task))
+    named = request["params"]["recipe"].get(str(task), {}).get("start")
+    start = _start(request, begin, task=task, expected=named is not None)
+    place = replace(_place(request, folder), start=start)
     if task is Task.ANSWER:
         return train_reader(recipe, questions.unpack(data), place)
     return train_scorer(recipe, unpack_pairs(data), place)
@@ -177,10 +179,13 @@ def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
     return recipes.parse({**values, "name": params["head"], "task": params["task"]})
 
 
-def _start(request: Mapping[str, Any], name: str, task: Task) -> Start | None:
+def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool) -> Start | None:
     """Give the head that a training goes on from; None where there is none such.
 
     A head never goes on from itself: rows that it was trained on would be measured on.
+
+    Raises:
+        VersoError: it was asked for (``expected``), and there is none that can be gone on from.
     """
     from verso_training.heads import start
 
@@ -192,6 +197,8 @@ def _start(request: Mapping[str, Any], name: str, task: Task) -> Start | None:
         space = manifest.load(Path(request["artifact"])).manifest.space.id
         found = start.load(place, space=space)
     except VersoError as error:
+        if expected:
+            raise
         _log.info("begun afresh: %s", error.detail)
         return None
     if found.head.task is not task or not found.head.reads.tokens:
