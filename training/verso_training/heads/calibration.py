@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -46,10 +47,34 @@ def temperature(logits: Floats, targets: NDArray[np.int64]) -> float:
     return float(log_t.detach().exp().clamp(0.05, 20.0))
 
 
-def platt(values: Floats, right: Flags) -> Signal:
-    """Scale and offset that make a probability of a signal."""
+def platt(values: Floats, right: Flags, *, chance: float | None = None) -> Signal:
+    """Scale and offset that make a probability of a signal.
+
+    Where every answer was right, or none, nothing tells how the signal parts them: its mean then
+    stands for (n + 1) / (n + 2), Laplace's rule of succession, or for 1 / (n + 2).
+
+    Args:
+        values: Shape: (N,).
+        right: Shape: (N,).
+        chance: Of a signal that is itself a probability, what it is where all labels are as likely.
+            It stands for itself where nothing else is known; without it the probability is the
+            same everywhere.
+    """
+    if right.all() or not right.any():
+        return _one_sided(values, right, chance=chance)
     weights, bias = _logistic(values[:, None], right)
     return Signal(scale=float(weights[0]), offset=bias)
+
+
+def _one_sided(values: Floats, right: Flags, *, chance: float | None) -> Signal:
+    """A straight line of log odds through the mean and, where it lies below, through chance."""
+    mean, wrong = float(values.mean()), 1.0 / (len(values) + 2.0)
+    reached = math.log((1.0 - wrong) / wrong) * (1.0 if right.all() else -1.0)
+    if chance is None or mean <= chance:
+        return Signal(scale=0.0, offset=reached)
+    guessed = math.log(chance / (1.0 - chance))
+    scale = max(0.0, reached - guessed) / (mean - chance)
+    return Signal(scale=scale, offset=reached - scale * mean)
 
 
 def stack(signals: Signals, right: Flags, *, names: Sequence[SignalName]) -> Stack:

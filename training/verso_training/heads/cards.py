@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from verso_core.heads import Calibration
@@ -102,7 +103,9 @@ def accepted_table(report: Report) -> list[str]:
 
 
 def percent(interval: Interval, *, digits: int = 1) -> str:
-    """Such as ``93.1 [91.0, 95.2]``."""
+    """Such as ``93.1 [91.0, 95.2]``; ``-`` where there is none, as without a wrong answer."""
+    if math.isnan(interval.value):
+        return "-"
     value, low, high = (
         f"{100 * x:.{digits}f}" for x in (interval.value, interval.low, interval.high)
     )

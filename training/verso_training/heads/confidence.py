@@ -25,6 +25,7 @@ _STACKED = (
     SignalName.KNN,
 )
 """What every request can compute from the graph's outputs alone."""
+_PROBABILITIES = (SignalName.SOFTMAX, SignalName.CALIBRATED)
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,13 @@ def calibrate(held_out: Outputs, fitted: Fitted | None, *, seed: int = 0) -> Cal
     stacked = bare.model_copy(update={"stack": stack})
     found = measure(first, stacked, fitted)
     accept_by = SignalName.STACK if stack is not None else SignalName.CALIBRATED
+    chance = dict.fromkeys(_PROBABILITIES, 1.0 / held_out.logits.shape[-1])
     return Calibration(
         temperature=temperature,
-        signals={name: calibration.platt(values, first.right) for name, values in found.items()},
+        signals={
+            name: calibration.platt(values, first.right, chance=chance.get(name))
+            for name, values in found.items()
+        },
         stack=stack,
         accept_by=accept_by,
         conformal=dict(

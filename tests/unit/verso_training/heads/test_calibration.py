@@ -1,5 +1,7 @@
 """Calibration against what is known of made-up classifiers."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -7,7 +9,7 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 from verso_core.heads import SignalName
-from verso_training.heads import calibration, cards, confidence, signals
+from verso_training.heads import calibration, cards, confidence, selective, signals
 
 RNG = np.random.default_rng(5)
 
@@ -41,6 +43,38 @@ def test_a_perfect_signal_keeps_finite_weights() -> None:
     found = calibration.platt(values, values > 0)
     assert np.isfinite([found.scale, found.offset]).all()
     assert found.scale > 0
+
+
+def test_where_no_answer_was_wrong_the_confidence_still_follows_the_signal() -> None:
+    """Saturated values, as a head has that makes no mistake: their spread is rounding."""
+    values = np.float32(1.0) - np.float32(1e-7) * RNG.integers(0, 2, 30).astype(np.float32)
+    found = calibration.platt(values, np.ones(30, bool), chance=0.25)
+
+    def sure(value: float) -> float:
+        return 1.0 / (1.0 + math.exp(-(found.scale * value + found.offset)))
+
+    assert sure(0.25) == pytest.approx(0.25)
+    assert sure(1.0) == pytest.approx(31 / 32, abs=1e-4)
+    assert sure(0.25) < sure(0.6) < sure(1.0)
+    flat = calibration.platt(values, np.ones(30, bool))
+    assert (flat.scale, flat.offset) == (0.0, pytest.approx(math.log(31)))
+    none = calibration.platt(values, np.zeros(30, bool), chance=0.25)
+    assert (none.scale, none.offset) == (0.0, pytest.approx(-math.log(31)))
+
+
+def test_a_head_without_a_mistake_is_least_sure_of_even_odds() -> None:
+    targets = np.arange(60) % 2
+    logits = np.where(targets[:, None] == np.arange(2), 30.0, -30.0).astype(np.float32)
+    model = confidence.calibrate(confidence.Outputs(logits, logits, targets), None)
+    line = model.signals[model.accept_by]
+    assert line.scale > 0
+    assert line.scale * 0.5 + line.offset == pytest.approx(0.0)  # log odds of 1 to 1
+
+
+def test_a_figure_that_there_is_none_of_is_a_dash() -> None:
+    nowhere = selective.Interval(math.nan, math.nan, math.nan)
+    assert cards.percent(nowhere) == "-"
+    assert cards.percent(selective.Interval(0.931, 0.91, 0.952)) == "93.1 [91.0, 95.2]"
 
 
 def test_the_binomial_tail_is_scipys() -> None:
