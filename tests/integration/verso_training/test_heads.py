@@ -13,8 +13,9 @@ import torch
 
 from verso_core import heads, manifest, registry
 from verso_core.errors import Cancelled, DiskFull, HeadInvalid
-from verso_core.heads import Reads
+from verso_core.heads import Reads, SignalName
 from verso_training import graphs
+from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
     fitting,
@@ -72,6 +73,23 @@ def test_a_few_dozen_rows_are_enough(tmp_path: Path) -> None:
     report = train(tmp_path, count=12)
     assert report.rows["test"] < heads.GOLDEN_LINES
     assert heads.load(report.folder).head.labels == ("calm", "fire")
+
+
+def test_a_head_can_be_calibrated_with_what_the_decoder_says(tmp_path: Path) -> None:
+    values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20, "decoder": True}}
+    options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False}
+    options |= {"artifact": TINY, "provenance": DATA}
+    report = training.train_head(recipe.parse(values), rows(), tmp_path, **options)
+    of_decoder = {
+        SignalName.SELF_GENERATION, SignalName.BITS_GIVEN_VECTOR, SignalName.BITS_SAVED,
+    }  # fmt: skip
+    assert of_decoder <= report.head.calibration.signals.keys()
+    assert {f"augrc/{name}" for name in of_decoder} <= report.head.metrics.keys()
+    bare = [Row(row.label, vector=np.eye(384, dtype=np.float32)[n]) for n, row in enumerate(rows())]
+    with pytest.raises(RecipeInvalid, match="got vectors"):
+        training.train_head(recipe.parse(values), bare, tmp_path, **options)
+    with pytest.raises(RecipeInvalid, match="got both"):
+        recipe.parse({"name": "mood", "classify": {"decoder": True, "chunk": "last"}})
 
 
 def test_the_same_rows_and_recipe_give_the_same_head(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ class ClassifyConfig:
         epochs: Over the rows. Tokens only.
         minutes: Of processor time at most. Tokens only.
         max_tokens: Of a text; a longer one is read by its beginning. Tokens only.
+        decoder: Whether what the decoder says of a text (self-generation, bits) is among the
+            signals of confidence. Rows of a collection are then its texts, by their beginning, and
+            every text that is classified costs a run of the decoder.
         chunk: Which chunks of stored documents it is trained on and, where a request does not say,
             reads. Rows of a collection only: a text that comes as a row has one vector.
     """
@@ -68,10 +71,13 @@ class ClassifyConfig:
     tokens_per_step: int = 2048
     max_tokens: int = 128
     checkpoint_minutes: float = 1.0
+    decoder: bool = False
     chunk: Portion | None = None
 
     def __post_init__(self) -> None:
         _check_steps(self)
+        if self.decoder and self.chunk is not None:
+            raise RecipeInvalid("expected classify.decoder or classify.chunk, got both")
 
 
 @with_config(_STRICT)

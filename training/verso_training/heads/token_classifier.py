@@ -25,7 +25,13 @@ from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.sequences import TextTokens
 from verso_training.heads.shipping import Trained
-from verso_training.heads.training import HeadReport, measured
+from verso_training.heads.training import (
+    Extra,
+    HeadReport,
+    as_stored,
+    held_out_signals,
+    measured,
+)
 from verso_training.heads.workplace import Workplace
 
 _SAMPLES = 12
@@ -75,7 +81,7 @@ def train_token_classifier(
     )
     found = {split: sequences.outputs(module, tokens[split]) for split in RowSplit}
     return place.published(
-        measured(trained, checked, found),
+        measured(trained, checked, found, extra=_signals(recipe, checked, place)),
         {str(split): len(checked.of(split)) for split in RowSplit},
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
@@ -94,6 +100,13 @@ def _checked(recipe: HeadRecipe, examples: Sequence[Row], place: Workplace) -> C
         validation_share=recipe.validation_share,
         test_share=recipe.test_share,
     )
+
+
+def _signals(recipe: HeadRecipe, checked: Checked, place: Workplace) -> Extra:
+    if not recipe.classify.decoder:
+        return {}
+    stored = as_stored(checked.rows, artifact=place.artifact, should_stop=place.should_stop)
+    return held_out_signals(recipe, checked, stored, artifact=place.artifact)
 
 
 def _tokens(

@@ -21,7 +21,7 @@ from verso_core.errors import Cancelled
 from verso_core.heads import Head, Reads, Task
 from verso_training.config import RecipeInvalid
 from verso_training.graphs import EncoderGraph
-from verso_training.heads import cards, confidence, rows, shipping, signals, vectors
+from verso_training.heads import cards, confidence, decoding, rows, shipping, signals, vectors
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
@@ -29,6 +29,8 @@ from verso_training.heads.vectors import OnProgress, Part, Progress, ShouldStop
 
 _MAX_CHARACTERS = 4000
 """Of a text that is encoded: the encoder reads 256 tokens, far fewer characters than this."""
+Extra = Mapping[RowSplit, signals.Signals]
+"""Signals that come of something else than a head's outputs, by split. Shape of each: (N,)."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,15 @@ def train_head(
         validation_share=recipe.validation_share,
         test_share=recipe.test_share,
     )
+    if recipe.classify.decoder and any(row.text is None for row in examples):
+        raise RecipeInvalid("classify.decoder: expected texts for the decoder, got vectors")
     stored = as_stored(checked.rows, artifact=artifact, should_stop=should_stop)
     trained = classifier(
         recipe,
         checked,
         stored,
         provenance=dataclasses.replace(provenance, data_sha256=checked.digest()),
+        extra=held_out_signals(recipe, checked, stored, artifact=artifact),
         on_progress=on_progress,
         should_stop=should_stop,
     )
@@ -124,6 +129,22 @@ def as_stored(
     return np.stack([vector for vector in found if vector is not None])
 
 
+def held_out_signals(
+    recipe: HeadRecipe, checked: Checked, stored: NDArray[np.float32], *, artifact: Path
+) -> Extra:
+    """What the decoder says of the rows that are not trained on, where the recipe wants it."""
+    if not recipe.classify.decoder:
+        return {}
+    found = {}
+    for split in (RowSplit.VALIDATION, RowSplit.TEST):
+        index = [i for i, row in enumerate(checked.rows) if row.split is split]
+        texts = [str(checked.rows[i].text)[:_MAX_CHARACTERS] for i in index]
+        found[split] = decoding.signals(
+            texts, stored[index], artifact=artifact, threads=recipe.threads, coder=True
+        )
+    return found
+
+
 def classifier(
     recipe: HeadRecipe,
     checked: Checked,
@@ -132,6 +153,7 @@ def classifier(
     provenance: Provenance,
     on_progress: OnProgress,
     should_stop: ShouldStop,
+    extra: Extra | None = None,
 ) -> Trained:
     """A trained, calibrated and measured classifier on vectors; ``stored`` goes with the rows."""
     part = {
@@ -160,6 +182,7 @@ def classifier(
         ),
         checked,
         {s: vectors.outputs(model, part[s].vectors) for s in RowSplit},
+        extra=extra or {},
     )
 
 
@@ -167,6 +190,8 @@ def measured(
     trained: Trained,
     checked: Checked,
     found: Mapping[RowSplit, tuple[NDArray[np.float32], NDArray[np.float32]]],
+    *,
+    extra: Extra,
 ) -> Trained:
     """Calibrate a classifier on validation rows and measure it on test rows.
 
@@ -174,6 +199,7 @@ def measured(
         trained: Without card, labels, calibration and figures.
         checked: The rows.
         found: Logits and features of each split. Shape: (N, C) and (N, F).
+        extra: Further signals of validation and test rows, or of none. Shape of each: (N,).
     """
     targets = {split: checked.targets(split) for split in RowSplit}
     seed = trained.recipe.seed
@@ -181,7 +207,8 @@ def measured(
         found[RowSplit.TRAIN][1], targets[RowSplit.TRAIN], classes=len(checked.labels), seed=seed
     )
     held_out, test = (
-        confidence.Outputs(*found[s], targets[s]) for s in (RowSplit.VALIDATION, RowSplit.TEST)
+        confidence.Outputs(*found[s], targets[s], extra.get(s, {}))
+        for s in (RowSplit.VALIDATION, RowSplit.TEST)
     )
     calibration = confidence.calibrate(held_out, fitted, seed=seed)
     none = trained.recipe.none_label

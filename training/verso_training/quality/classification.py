@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from verso_core import manifest
 from verso_core.heads import SignalName
-from verso_training.heads import confidence, selective, signals, vectors
+from verso_training.heads import confidence, decoding, selective, signals, vectors
 from verso_training.heads.confidence import Outputs
 from verso_training.heads.modules import VectorClassifier
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.vectors import Part
-from verso_training.quality import baselines, decoding, sets
+from verso_training.quality import baselines, sets
 from verso_training.quality.sets import LabelledSet
 
 Floats = NDArray[np.float32]

@@ -120,7 +120,7 @@ def section(found: Mapping[str, Outcome]) -> str:
             "A head on stored vectors that knows the labels in scope alone; test questions in "
             "scope against the 1,000 test questions of CLINC150 that are out of it. Brackets are "
             "95 % bootstrap intervals. The paper's signal, self-generation, is the share of tokens "
-            "that the decoder gives back; bits are those of the patch coder."
+            "that the decoder gives back; bits are its code length of a text's first 127 tokens."
         ),
         "",
         f"| signal | {titles} |",
