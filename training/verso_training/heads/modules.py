@@ -28,8 +28,11 @@ def mean_pool(states: Tensor, mask: Tensor) -> Tensor:
 class VectorClassifier(nn.Module):
     """Classes from a stored vector: one linear layer, or two with the hidden one as feature.
 
-    A unit vector of width D has entries near 1 / sqrt(D); it is multiplied by sqrt(D) first, so
-    that the usual initialisation and rates fit.
+        z = W u sqrt(D) + b,    or    z = W_2 gelu(W_1 u sqrt(D) + b_1) + b_2
+
+    Multinomial logistic regression on a frozen encoder's vector, as SentEval probes one (Conneau &
+    Kiela 2018, section 3). A unit vector of width D has entries near 1 / sqrt(D); it is multiplied
+    by sqrt(D) first, so that the usual initialisation and rates fit.
     """
 
     def __init__(self, *, dim: int, classes: int, hidden: int = 0, dropout: float = 0.0) -> None:
@@ -74,6 +77,8 @@ class SequenceClassifier(nn.Module):
 class CrossEncoder(nn.Module):
     """The score of a pair read together: ``[CLS] a [SEP] b [SEP]``, mean pooled, two linears.
 
+        s = sigmoid(w_2' gelu(W_1 mean_t h_t + b_1) + b_2)
+
     Devlin et al. 2019, section 4.1, for regression; with the mean instead of [CLS], because the
     encoder was trained to hold a text's meaning in its mean.
     """
@@ -105,9 +110,12 @@ class PairPooling(StrEnum):
     """How the score of two vectors is made."""
 
     COSINE = "cosine"
-    """cos(u, v), clipped at 0: no parameter (Reimers & Gurevych 2019, eq. 2 of their figure)."""
+    """s = max(0, u'v), unit vectors: no parameter (Reimers & Gurevych 2019, figure 2)."""
     LAYERS = "layers"
-    """Two linear layers on (u, v, |u - v|, u * v)."""
+    """s = sigmoid(w_2' gelu(W_1 x + b_1) + b_2), x = sqrt(D) (u, v, |u - v|, sqrt(D) u * v).
+
+    The features are those of InferSent (Conneau et al. 2017, section 3.1).
+    """
 
 
 class VectorPair(nn.Module):

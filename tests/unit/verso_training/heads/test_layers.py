@@ -8,6 +8,7 @@ from scipy.special import erf
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from verso_training.heads import lora, pairs, sequences
 from verso_training.heads.modules import (
     CrossEncoder,
     PairPooling,
@@ -16,6 +17,8 @@ from verso_training.heads.modules import (
     VectorPair,
 )
 from verso_training.heads.objectives import OneWayAttention
+from verso_training.heads.pairs import PairTokens
+from verso_training.heads.sequences import TextTokens
 from verso_training.heads.spans import SpanHead, SpanLayers
 
 Floats = NDArray[np.float64]
@@ -146,3 +149,24 @@ def test_heads_on_tokens_read_the_mean_of_the_states() -> None:
     (score,) = scorer(ids, mask, torch.zeros_like(ids))
     logit = linear(scorer.out, gelu(linear(scorer.hidden, pooled)))[:, 0]
     np.testing.assert_allclose(array(score), sigmoid(logit), atol=1e-5)
+    # What both are trained with: a weighted mean, and soft targets.
+    weights, targets = np.array([0.5, 2.0, 1.0]), [1, 0]
+    cost = -np.log(softmax(array(logits))[np.arange(2), targets])
+    expected = (weights[targets] * cost).sum() / weights[targets].sum()
+    texts = [TextTokens([2, 7, 9, 3], 1), TextTokens([2, 8, 3], 0)]
+    found = sequences.losses(classifier, torch.tensor(weights, dtype=torch.float32))(texts)
+    assert float(found["class"].detach()) == pytest.approx(expected, rel=1e-5)
+    y, s = np.array([0.3, 0.8]), sigmoid(logit)
+    expected = (-y * np.log(s) - (1.0 - y) * np.log(1.0 - s)).mean()
+    given = [PairTokens(text.ids, len(text.ids), one) for text, one in zip(texts, y, strict=True)]
+    assert float(pairs.losses(scorer)(given)["score"].detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_adapter_changes_a_frozen_matrix_by_a_product_of_low_rank() -> None:
+    plain, x = nn.Linear(6, 4), normal(3, 6)
+    adapted = lora.LoraLinear(plain, rank=2, alpha=8.0, dropout=0.0)
+    np.testing.assert_allclose(array(adapted(x)), linear(plain, array(x)), atol=1e-6)
+    nn.init.normal_(adapted.lora_b, generator=G)
+    change = array(x) @ array(adapted.lora_a) @ array(adapted.lora_b) * 8.0 / 2.0
+    np.testing.assert_allclose(array(adapted(x)), linear(plain, array(x)) + change, atol=1e-5)
+    assert {name for name, _ in adapted.named_parameters()} == {"lora_a", "lora_b"}
