@@ -80,7 +80,9 @@ class AnswerRequest(Wire):
 class ScoreRequest(Wire):
     """Body of ``POST /v1/score``: pairs, or the common shape of two texts or lists of texts."""
 
-    head: Name = "pairs"
+    head: Name = Field(
+        default="pairs", description="whether one text answers the other; alike: how alike they are"
+    )
     pairs: list[tuple[str, str]] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
     text_1: str | list[str] | None = None
     text_2: str | list[str] | None = None

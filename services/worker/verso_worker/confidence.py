@@ -4,7 +4,7 @@
 2. The signal that the head accepts by becomes a probability of being right.
 3. Where the caller bounds the error rate, a label below the head's threshold for that rate is
    withheld. Among what is accepted of texts like those it was calibrated on, at most that
-   share is wrong (split conformal prediction, Angelopoulos & Bates 2023).
+   share is wrong (learn-then-test, Angelopoulos et al. 2021; how: ``heads.calibration``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""The tutorial on heads, command by command as it stands on its page."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verso_client import Client
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Platform
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "train-heads.md"
+_BLOCK = re.compile(r"^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
+VERSION = r"[0-9a-f]{16}"
+
+
+@pytest.fixture
+def told(platform: Platform, verso: Client, tmp_path: Path) -> str:
+    """Run every block of the page in one folder; what they printed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {"PATH": path, "VERSO_URL": platform.url, "COLUMNS": "180"}
+    printed = []
+    for found in _BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", found["commands"]],
+            cwd=tmp_path,
+            env={**os.environ, **settings},
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, f"{found['commands']}\n{done.stderr.decode()}"
+        printed.append(done.stdout.decode())
+    for name in ("machines", "told"):
+        verso.delete_collection(name)
+    return "\n".join(printed)
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorial_does_what_it_says(told: str, verso: Client) -> None:
+    """Logs to a head that abstains, questions to one that answers; each a canary first."""
+    [kinds] = re.findall(rf"head kinds ({VERSION}) is the canary", told)
+    [faults] = re.findall(rf"head faults ({VERSION}) is the canary", told)
+    # Both were canaries before they were promoted, and their reports were read then.
+    assert re.search(rf"│ kinds +│ - +│ {kinds} │ 0\.1", told)
+    assert "errors, %, among the surest" in told
+    assert "| part | null threshold | EM | F1 |" in told
+    for label, line in (("disk", "kernel: sdb7"), ("login", "sshd[4711]")):
+        assert re.search(rf"│ {label} +│ 0\.\d+ +│ kinds │ {re.escape(line)}", told)
+    assert re.search(r"│ \(withheld: \w+\?\) +│ 0\.\d+ +│ kinds │ qwerty", told)
+    assert len(re.findall(r"┩\n│ \+\d+\.\d+ +│ ran out of memory +│", told)) == 2
+    assert told.count("no answer; the best parts are") == 1
+    state = verso.registry().heads
+    assert (state["kinds"].stable, state["kinds"].canary) == (kinds, None)
+    assert state["faults"].stable == faults
