@@ -24,35 +24,34 @@ models_app = typer.Typer(no_args_is_help=True, help="See which models serve; pro
 Head = Annotated[
     str | None, typer.Argument(help="Name of a head; left out, the artifact.", show_default=False)
 ]
+Examples = Annotated[
+    Path | None,
+    typer.Option(
+        help="Examples: rows or pairs as .csv or .jsonl, questions as SQuAD's .json.",
+        dir_okay=False,
+    ),
+]
+Labels = Annotated[str | None, typer.Option(help="Metadata key of the records' labels.")]
+Recipe = Annotated[
+    list[str] | None, typer.Option("--set", help="A setting of the recipe: classify.hidden=64")
+]
+Share = Annotated[float, typer.Option(min=0, max=1, help="Share of the jobs that try it.")]
 
 
 @train_app.command("head")
 def train_head(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the head.")],
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Examples: rows or pairs as .csv or .jsonl, questions as SQuAD's .json.",
-            dir_okay=False,
-        ),
-    ] = None,
+    data: Examples = None,
     task: Annotated[Task, typer.Option(help="What the head is asked to do.")] = Task.CLASSIFY,
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Train on a collection's records.")
     ] = None,
-    label_key: Annotated[
-        str | None, typer.Option(help="Metadata key of the records' labels.")
-    ] = None,
+    label_key: Labels = None,
     text_column: Annotated[str, typer.Option(help="Column or key of the text.")] = "text",
     label_column: Annotated[str, typer.Option(help="Column or key of the label.")] = "label",
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the recipe: classify.hidden=64"),
-    ] = None,
-    share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the jobs that try it.")
-    ] = SHARE,
+    recipe: Recipe = None,
+    share: Share = SHARE,
     new_labels: Annotated[
         bool, typer.Option("--new-labels", help="The labels may differ from the stable version's.")
     ] = False,

@@ -62,10 +62,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
     registry = CollectorRegistry()
     owner = f"{settings.worker_name}-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
-        run = settings.run or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="verso-"))
-        )
-        run.mkdir(parents=True, exist_ok=True)
+        run = _run_folder(settings, stack)
         client = connect(settings.redis_url)
         ledger = _ledger(settings, client, stack)
         vectors = stack.enter_context(_vectors(settings, run))
@@ -118,6 +115,13 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             usage = Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
             _serve_metrics(settings.metrics_port, registry, stack, usage=usage)
         yield desk
+
+
+def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
+    made = tempfile.TemporaryDirectory
+    run = settings.run or Path(stack.enter_context(made(prefix="verso-")))
+    run.mkdir(parents=True, exist_ok=True)
+    return run
 
 
 def _shelf(settings: WorkerSettings, run: Path, stack: ExitStack) -> Shelf:
