@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -268,6 +269,71 @@ def test_heads_are_described_by_name(http: httpx2.Client) -> None:
     assert head["stable"]["labels"]
     assert head["canary"] is None
     assert http.get("/v1/heads/nothing").json()["code"] == "head_unknown"
+
+
+class Asker(threading.Thread):
+    """Asks one head, again and again and without a second try, until told to stop."""
+
+    def __init__(self, url: str, head: str) -> None:
+        super().__init__()
+        self._url = url
+        self._head = head
+        self.over = threading.Event()
+        self.versions: list[str] = []
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        body = {"head": self._head, "texts": [LINES["retry"]]}
+        with httpx2.Client(base_url=self._url, timeout=60.0) as client:
+            while not self.over.is_set():
+                answer = client.post("/v1/classify", json=body, headers={"Prefer": "wait=30"})
+                found = answer.json()
+                if answer.status_code == 200 and found["results"][0]["heads"][0]["label"]:
+                    self.versions.append(found["results"][0]["heads"][0]["version"])
+                else:
+                    self.failed.append(answer.text)
+
+    def await_version(self, version: str) -> None:
+        """Wait until an answer is of this version."""
+        deadline = time.monotonic() + 60
+        seen = len(self.versions)
+        while version not in self.versions[seen:]:
+            assert time.monotonic() < deadline, f"{version} never answered: {self.failed}"
+            time.sleep(0.05)
+
+
+def test_a_head_is_promoted_and_taken_back_while_it_is_asked(
+    verso: Client, headed: Platform
+) -> None:
+    """No process is started anew, and no request fails."""
+    models = headed.data / "models"
+    [source] = (models / "heads" / "kinds").iterdir()
+    head = heads.load(source).head
+    again = heads.named(head.model_copy(update={"metrics": dict(head.metrics) | {"again": 1.0}}))
+    folder = shutil.copytree(source, source.with_name(again.version))
+    (folder / heads.HEAD_NAME).write_text(again.model_dump_json())
+    parts = [headed.pid(part) for part in ("worker", "engine", "gateway")]
+    asker = Asker(headed.url, "kinds")
+    asker.start()
+    try:
+        asker.await_version(head.version)
+        registry.assign(models, Channel.CANARY, again.version, head="kinds", share=0.5)
+        asker.await_version(again.version)
+        asker.await_version(head.version)
+        verso.promote("kinds")
+        deadline = time.monotonic() + 60
+        while head.version in asker.versions[-20:]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        verso.rollback("kinds")
+        asker.await_version(head.version)
+    finally:
+        asker.over.set()
+        asker.join()
+        registry.assign(models, Channel.STABLE, head.version, head="kinds")
+        shutil.rmtree(folder)
+    assert asker.failed == []
+    assert [headed.pid(part) for part in ("worker", "engine", "gateway")] == parts
 
 
 def test_a_head_that_cannot_be_served_leaves_the_last_one_serving(
