@@ -83,12 +83,11 @@ def measure(
 def guessed(graph: DecoderGraph, segments: Segments) -> dict[str, float]:
     """Give the means of a set's lines."""
     records = [graph.tokens(text) for text in segments.texts]
-    given, bare = (
-        dict(graph.passes(records, vectors))
-        for vectors in (segments.vectors, np.zeros_like(segments.vectors))
-    )
-    hits = [seen.logits.argmax(-1) == seen.targets for seen in given.values()]
-    saved = sum(_bits(bare[at]) - _bits(seen) for at, seen in given.items())
+    hits, saved = [], 0.0
+    for _, seen in graph.passes(records, segments.vectors):
+        hits.append(seen.logits.argmax(-1) == seen.targets)
+        saved -= _bits(seen)
+    saved += sum(_bits(seen) for _, seen in graph.passes(records, np.zeros_like(segments.vectors)))
     return {
         "recovered": float(np.mean([line.mean() for line in hits])),
         "whole": float(np.mean([line.all() for line in hits])),
