@@ -127,8 +127,10 @@ def main() -> None:
     artifact = manifest.load(arguments.artifact or find_artifact())
     rows = []
     for found in record_sets.record_sets(arguments.data, arguments.sets):
-        rows += measure(found, artifact, minutes=arguments.minutes)
-        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        new = measure(found, artifact, minutes=arguments.minutes)
+        rows += new
+        for row in new:
+            print(json.dumps(row), file=sys.stderr, flush=True)
     shown = [
         [*list(row.values())[:-3], f"{row['recovered']:.3f}", f"{row['whole']:.0%}",
          f"{row['bits saved']:.1f}"] for row in rows
