@@ -313,6 +313,12 @@ def test_other_labels_than_those_of_the_stable_version_are_refused(bench: Bench)
     registry.assign(bench.models, Channel.STABLE, known.version, head="mood")
     with pytest.raises(LabelsChanged, match="new are"):
         training_job.train(_folder(bench, some_rows(labels=("disk", "a-new-label"))))
+    # All labels are there, and one of them in too few rows to be trained on.
+    rare, rows = known.labels[0], some_rows(labels=known.labels)
+    few = [row for row in rows if row.label == rare][:2]
+    with pytest.raises(LabelsChanged, match=rf"missing \['{rare}'\]"):
+        training_job.train(_folder(bench, [row for row in rows if row.label != rare] + few))
+    assert [path.name for path in place.parent.iterdir()] == [known.version]
 
 
 def test_a_classifier_of_tokens_is_trained_on_texts_and_on_nothing_else(bench: Bench) -> None:

@@ -32,7 +32,7 @@ from verso_core.heads import Head, Reads, Task
 from verso_core.registry import Channel
 from verso_core.training import Labelled, check_rows, unpack_pairs, unpack_rows
 from verso_training.config import RecipeInvalid
-from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.rows import Row, RowSplit, check
 from verso_training.service.desk import described
 from verso_training.service.process import RESULT_NAME
 
@@ -114,7 +114,9 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
     # A head that is there has labels that somebody relies on.
     known = None if stable is None or params["new_labels"] else set(stable.labels)
     if known is not None:
-        _expect_labels(known, {row.label for row in rows}, name)
+        space = manifest.load(Path(request["artifact"])).manifest.space
+        # Rows of a label that are too few to be trained on are as good as none.
+        _expect_labels(known, set(check(rows, dim=space.dim).labels), name)
     # Torch takes seconds to load, and what was wrong with the rows has been said by now.
     from verso_training.heads.token_classifier import train_token_classifier
     from verso_training.heads.training import train_head
@@ -133,8 +135,6 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
             on_progress=place.on_progress,
             should_stop=place.should_stop,
         )
-    if known is not None:
-        _expect_labels(known, set(report.head.labels), name)
     return report
 
 
