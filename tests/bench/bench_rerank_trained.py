@@ -1,27 +1,31 @@
 """Does a head that learnt from whole passages rerank them well, and whose passages does it take?
 
 The first stage is that of a running platform (`verso up`): SciFact's abstracts and CACM's go into
-collections and are searched by vectors and words. A cross-encoder reads the first `--from` records
-whole. Its arms, all from the published `pairs` head:
+collections and are searched by vectors and words. Each arm scores the first `--from` records whole:
 
-- *none*: as it is;
-- *general*: `python -m verso_training head --recipe relevance`, data that a head may ship with;
+- *pairs*: the published head, a cross-encoder that learnt from single sentences;
+- *general*: further on whole passages of other sets, which a head that ships may learn from:
+  `python -m verso_training head --recipe relevance`;
 - *general, then claims*: further on `--claims` of SciFact's training claims, each with its abstract
   and `--wrong` records that the search finds and nobody judged relevant;
-- *general, then half of the claims*: how much more claims would give;
-- *claims*: without the general passages.
+- *claims*: without the general passages; *general, then half of the claims*: what more would give;
+- *claims, question's vector*: no head that reads; the cosine, with a linear change of the
+  question's vector that the same claims teach (`query_maps`).
 
-SciFact is CC BY-NC 2.0: what learnt from it is for these figures and is not kept as a head. The
-other training claims choose: the epoch, and the head's share in the order (`verso_worker.fusion`).
-The test questions are then read once, with what was chosen. *Perfect* puts the judged records among
-those that were read first: no head can do better. Brackets are 95 % bootstrap intervals over the
-questions of the gain in nDCG@10.
+SciFact is CC BY-NC 2.0: what learnt from it is for these figures and is not kept as a head. Of its
+test claims two thirds ask for an abstract that a training claim asks for too (*known*), so that
+remembering abstracts is rewarded; the *others* show what was learnt about claims. The head's epoch,
+of two, is chosen by the training claims that were not learnt from; so is its share in the order,
+once by all of them, of which half are known, and once by the others alone, which choose the epoch
+of the map too. The test questions are read once, with what was chosen. *Perfect* puts the judged
+records first among those that are read: no head can do better. Brackets are 95 % bootstrap
+intervals over the questions of the gain in nDCG@10.
 
     verso up
     bench_rerank_trained.py --data DIR --work DIR
 
-Limited by the processor; one thread, about an hour. Trained weights and what was searched for stay
-in `--work`, from where a later run goes on. Products in bfloat16.
+Limited by the processor; one thread, about an hour and a half for all arms. What was searched for,
+learnt and scored stays in `--work`, from where a later run goes on. Products in bfloat16.
 """
 
 from __future__ import annotations
@@ -29,7 +33,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,175 +40,114 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import query_maps
 import reranking
 import sheet
 import torch
-from reranking import HITS, Read
+from numpy.typing import NDArray
+from searched import Scores, Searched, searched
 from tqdm import tqdm
 
 from verso_client import Client, retrieval
-from verso_client.answers import Hit
 from verso_client.retrieval import Gain
+from verso_core import manifest
 from verso_standalone.stack import find_artifact
 from verso_training.heads import recipe as recipes
-from verso_training.heads.pairs import Pair
 from verso_training.heads.ranking import Group
-from verso_training.quality import passages, ranker
+from verso_training.quality import passages, ranker, sets
 from verso_training.quality.ranker import Taught
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+_CHOOSE = {"rest": "all", "rest, others": "the others"}
 _EPOCHS = 2
 _RATE = 3e-4
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What a head learns from; ``claims`` is a share of them, ``reported`` on test questions."""
+    """What scores, and what it learns from.
+
+    Attributes:
+        claims: A share of them.
+        reported: On the test questions; the other arms only on training claims.
+        reads: The texts; else their vectors are compared.
+    """
 
     name: str
     general: bool = False
     claims: float = 0.0
-    reported: bool = False
+    reported: bool = True
+    reads: bool = True
+
+    @property
+    def slug(self) -> str:
+        """Its name as a file has it."""
+        return self.name.replace(",", "").replace("'", "").replace(" ", "-")
 
 
 _ARMS = {
     arm.name: arm
     for arm in (
-        Arm("none"),
-        Arm("general", general=True, reported=True),
-        Arm("general, then claims", general=True, claims=1.0, reported=True),
-        Arm("claims", claims=1.0),
-        Arm("general, then half of the claims", general=True, claims=0.5),
+        Arm("pairs", reported=False),
+        Arm("general", general=True),
+        Arm("general, then claims", general=True, claims=1.0),
+        Arm("claims", claims=1.0, reported=False),
+        Arm("general, then half of the claims", general=True, claims=0.5, reported=False),
+        Arm("claims, question's vector", claims=1.0, reads=False),
     )
 }
 
 
 @dataclass(frozen=True)
-class Searched:
-    """A set's questions with what the platform found and the texts of the first records.
+class Sets:
+    """The questions.
 
     Attributes:
-        hits: Of each question.
-        right: The best record of a judged document, of each question that has one found.
+        learnt: Training claims to learn from.
+        rest: The other training claims.
+        reported: By name.
     """
 
-    given: retrieval.Set
-    hits: Mapping[str, list[Hit]]
-    right: Mapping[str, str]
+    learnt: Searched
+    rest: Searched
+    reported: Mapping[str, Searched]
 
-    def only(self, names: Sequence[str]) -> Searched:
-        """Give the same for some questions."""
-        questions = {name: self.given.questions[name] for name in names}
-        given = dataclasses.replace(self.given, questions=questions)
-        return Searched(given, self.hits, self.right)
-
-    def groups(self, *, wrong: int, scored: int) -> list[Group]:
-        """Give questions to learn from; half of the wrong records are among the first."""
-        rng, made = random.Random(0), []
-        for name, question in self.given.questions.items():
-            judged = self.given.relevant[name]
-            others = [
-                hit.text or "" for hit in self.hits[name][:scored] if hit.document not in judged
-            ]
-            if name in self.right:
-                drawn = passages.drawn(others, wrong=wrong, rng=rng)
-                made.append(Group(question, self.right[name], drawn))
-        return made
-
-    def read(self, taught: Taught, *, scored: int, kept: Path) -> list[Read]:
-        """Let a head read the first records of every question, or take what it gave before."""
-        names = list(self.given.questions)
-        if not kept.exists():
-            flat = [
-                Pair(self.given.questions[name], hit.text or "", 0.0)
-                for name in names
-                for hit in self.hits[name][:scored]
-            ]
-            np.save(kept, taught.scores(flat, bfloat16=True))
-        found = np.load(kept)
-        cuts = np.cumsum([len(self.hits[name][:scored]) for name in names])[:-1]
-        return [
-            Read(self.hits[name], scores)
-            for name, scores in zip(names, np.split(found, cuts), strict=True)
-        ]
-
-    def perfect(self, *, scored: int) -> float:
-        """Give the nDCG@10 of an order in which the judged among the first records lead, in %."""
-        reached = []
-        for name in self.given.questions:
-            grades, hits = self.given.relevant[name], self.hits[name]
-            first = sorted(hits[:scored], key=lambda hit: -grades.get(hit.document, 0))
-            order = list(dict.fromkeys(hit.document for hit in [*first, *hits[scored:]]))
-            reached.append(retrieval.ndcg(order, grades))
-        return reranking.percent(reached)
-
-
-def searched(
-    client: Client, folder: Path, *, split: str, collection: str | None, scored: int, work: Path
-) -> Searched:
-    """Search for every question of a split, or read what an earlier run found."""
-    given = retrieval.read(folder, split=split)
-    kept = work / f"{given.name}-{split}-{scored}.json"
-    if not kept.exists():
-        with reranking.taken_in(client, given, collection=collection) as name:
-            found = {
-                key: _found(client, question, given.relevant[key], collection=name, scored=scored)
-                for key, question in given.questions.items()
-            }
-        kept.write_text(json.dumps(found))
-    rows = json.loads(kept.read_text())
-    hits = {key: [Hit.model_validate(one) for one in row["hits"]] for key, row in rows.items()}
-    right = {key: row["right"] for key, row in rows.items() if row["right"]}
-    return Searched(given, hits, right)
-
-
-def _found(
-    client: Client, question: str, judged: Mapping[str, int], *, collection: str, scored: int
-) -> dict[str, Any]:
-    hits = client.search(question, collection=collection, limit=HITS, with_text=False).hits
-    right = [hit for hit in hits if hit.document in judged][:1]
-    ids = list(dict.fromkeys(hit.id for hit in [*hits[:scored], *right]))
-    read = client.reconstruct(ids, collection=collection)
-    texts = {one: stored.text for one, stored in zip(ids, read, strict=True)}
-    told = [hit.model_dump(include={"id", "document", "chunk", "score"}) for hit in hits]
-    for row in told[:scored]:
-        row["text"] = texts[row["id"]]
-    return {"hits": told, "right": texts[right[0].id] if right else None}
+    def known(self, some: Searched) -> tuple[Searched, Searched]:
+        """Part questions in those that ask for an abstract of a learnt claim, and the others."""
+        judged, given = self.learnt.judged, some.given
+        known = [name for name in given.questions if judged & given.relevant[name].keys()]
+        others = [name for name in given.questions if name not in set(known)]
+        return some.only(known), some.only(others)
 
 
 @dataclass(frozen=True)
 class School:
-    """What the arms learn from, in their order; an arm that learnt is read from its folder.
-
-    Attributes:
-        claims: To learn from.
-        choosing: Other claims, that choose.
-    """
+    """Where the arms learn; one that learnt is read from its folder."""
 
     data: Path
     work: Path
-    claims: Sequence[Group]
-    choosing: Sequence[Group]
+    sets: Sets
+    wrong: int
 
-    def taught(self, arm: Arm) -> Taught:
-        """Teach an arm."""
+    def scores(self, arm: Arm) -> Scores:
+        """Teach an arm, and give what scores."""
+        if not arm.reads:
+            return self._map().scores
         recipe = recipes.load("relevance")
-        artifact = find_artifact()
-        taught = ranker.begun(recipe, artifact)
         torch.set_num_threads(recipe.threads)
+        taught = ranker.begun(recipe, find_artifact())
         if arm.general:
             self._teach(taught, _general(self.data), "relevance")
         if arm.claims:
             score = dataclasses.replace(taught.recipe.score, epochs=_EPOCHS, rate=_RATE)
             further = dataclasses.replace(taught, recipe=recipes.replaced(recipe, score=score))
-            share = self.claims[: round(arm.claims * len(self.claims))]
-            self._teach(
-                further, share, arm.name.replace(",", "").replace(" ", "-"), held_out=self.choosing
-            )
-        return taught
+            groups = self.sets.learnt.groups(wrong=self.wrong)
+            rest = self.sets.rest.groups(wrong=self.wrong)
+            self._teach(further, groups[: round(arm.claims * len(groups))], arm.slug, held_out=rest)
+        return functools.partial(taught.scores, bfloat16=True)
 
     def _teach(
-        self, taught: Taught, groups: Sequence[Group], name: str, held_out: Sequence[Group] = ()
+        self, taught: Taught, groups: Sequence[Group], name: str, *, held_out: Sequence[Group] = ()
     ) -> None:
         with tqdm(total=100, unit="%", desc=name, mininterval=30.0) as bar:
             ranker.teach(
@@ -216,27 +158,28 @@ class School:
                 on_progress=lambda p: bar.update(round(100 * p.share) - bar.n),
             )
 
+    def _map(self) -> query_maps.Turned:
+        artifact = find_artifact()
+        vectors: dict[str, NDArray[np.float32]] = {}
+        every = {"learnt": self.sets.learnt, "rest": self.sets.rest, **self.sets.reported}
+        for name, one in every.items():
+            texts = one.texts()
+            encoded = sets.stored_vectors(
+                texts,
+                artifact=artifact,
+                cache=self.work / "vectors" / name,
+                scale=manifest.load(artifact).manifest.space.int8_scale,
+            )
+            vectors |= dict(zip(texts, encoded, strict=True))
+        _, others = self.sets.known(self.sets.rest)
+        groups, held_out = (one.groups(wrong=one.scored) for one in (self.sets.learnt, others))
+        return query_maps.learnt(groups, vectors, held_out=held_out)
+
 
 @functools.cache
 def _general(data: Path) -> list[Group]:
     recipe = recipes.load("relevance")
     return passages.shippable(data, **recipe.data, seed=recipe.seed)
-
-
-def judged(asked: Searched, read: Sequence[Read]) -> dict[float, list[float]]:
-    """Give the nDCG@10 of each question by the head's share in the order."""
-    return {share: reranking.reached(asked.given, read, share=share) for share in _SHARES}
-
-
-def chosen(reached: Mapping[float, Sequence[float]]) -> float:
-    """Give the share that is best, without the search alone."""
-    return max((share for share in reached if share), key=lambda share: np.mean(reached[share]))
-
-
-def told(reached: Mapping[float, Sequence[float]], share: float) -> dict[str, Any]:
-    """Tell what a share reached and gained."""
-    gain = retrieval.gain(reached[share], reached[0.0])
-    return {"ndcg": reranking.percent(reached[share]), "gain": gain.model_dump()}
 
 
 def options() -> argparse.Namespace:
@@ -255,92 +198,108 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def found(given: argparse.Namespace) -> Sets:
+    """Search for all questions."""
+    search = functools.partial(searched, scored=given.scored, work=given.work)
+    scifact, cacm = (given.data / name for name in ("ir_scifact", "ir_cacm"))
+    with Client(given.url) as client:
+        train = search(client, scifact, split="train", collection=given.scifact)
+        test = search(client, scifact, split="test", collection=given.scifact)
+        papers = search(client, cacm, split="test", collection=given.cacm)
+    names = random.Random(1).sample(sorted(train.given.questions), len(train.given.questions))
+    return Sets(
+        train.only(names[: given.claims]),
+        train.only(names[given.claims :]),
+        {"scifact": test, "cacm": papers},
+    )
+
+
+def judged(
+    arm: Arm, scores: Scores, questions: Sets, *, work: Path
+) -> tuple[dict[str, float], dict[str, dict[float, list[float]]]]:
+    """Give the shares by who chose them, and each question's nDCG@10 by part and share."""
+    reached: dict[str, dict[float, list[float]]] = {}
+
+    def judge(name: str, some: Searched, shares: Sequence[float]) -> None:
+        known, others = questions.known(some)
+        kept = work / "read" / f"{arm.slug}-{name}-{some.scored}.npy"
+        read = dict(zip(some.given.questions, some.read(scores, kept=kept), strict=True))
+        for part, one in ((name, some), (f"{name}, known", known), (f"{name}, others", others)):
+            hits = [read[key] for key in one.given.questions]
+            if hits:
+                reached[part] = {
+                    share: reranking.reached(one.given, hits, share=share) for share in shares
+                }
+
+    judge("rest", questions.rest, _SHARES)
+    chosen = {
+        by: max(_SHARES[1:], key=lambda one: float(np.mean(reached[by][one]))) for by in _CHOOSE
+    }
+    for name, some in questions.reported.items() if arm.reported else ():
+        judge(name, some, (0.0, *sorted({*chosen.values()})))
+    return chosen, reached
+
+
 def main() -> None:
     """Run the bench."""
     given = options()
     given.work.mkdir(parents=True, exist_ok=True)
     page = sheet.Sheet("rerank_trained")
-    with Client(given.url) as client:
-        train, scifact, cacm = (
-            searched(
-                client,
-                given.data / name,
-                split=split,
-                collection=collection,
-                scored=given.scored,
-                work=given.work,
-            )
-            for name, split, collection in (
-                ("ir_scifact", "train", given.scifact),
-                ("ir_scifact", "test", given.scifact),
-                ("ir_cacm", "test", given.cacm),
-            )
-        )
-    names = random.Random(1).sample(sorted(train.given.questions), len(train.given.questions))
-    learnt, choosing = train.only(names[: given.claims]), train.only(names[given.claims :])
-    school = School(
-        given.data,
-        given.work,
-        learnt.groups(wrong=given.wrong, scored=given.scored),
-        choosing.groups(wrong=given.wrong, scored=given.scored),
-    )
-    asked = {"claims that choose": choosing, "SciFact, test": scifact, "CACM": cacm}
-    found: dict[str, Any] = {
-        name: {
-            "questions": len(one.given.questions),
-            "perfect": one.perfect(scored=given.scored),
+    questions = found(given)
+    school = School(given.data, given.work, questions, given.wrong)
+    parts = {"rest": questions.rest, **questions.reported}
+    told: dict[str, Any] = {"perfect": {name: one.perfect() for name, one in parts.items()}}
+    for name in given.arms:
+        arm = _ARMS[name]
+        chosen, reached = judged(arm, school.scores(arm), questions, work=given.work)
+        told[name] = {"chosen": chosen} | {
+            part: {
+                "questions": len(by_share[0.0]),
+                "ndcg": {f"{one:g}": reranking.percent(each) for one, each in by_share.items()},
+                "gain": {
+                    f"{one:g}": retrieval.gain(by_share[one], by_share[0.0]).model_dump()
+                    for one in {*chosen.values()}
+                },
+            }
+            for part, by_share in reached.items()
         }
-        for name, one in asked.items()
-    }
-    for arm in given.arms:
-        taught = school.taught(_ARMS[arm])
-        read = functools.partial(_read, taught, arm=arm, given=given)
-        by_share = judged(choosing, read(choosing, "choosing"))
-        share = chosen(by_share)
-        shown = {f"{one:g}": reranking.percent(reached) for one, reached in by_share.items()}
-        found["claims that choose"][arm] = {"shares": shown, "share": share} | told(by_share, share)
-        for name, one in list(asked.items())[1:] if _ARMS[arm].reported else ():
-            by_share = judged(one, read(one, one.given.name))
-            found[name]["search"] = reranking.percent(by_share[0.0])
-            found[name][arm] = told(by_share, share)
-    _show(found, given.arms)
-    page.finish(found)
+    _show(told, given.arms)
+    page.finish(told)
 
 
-def _read(
-    taught: Taught, asked: Searched, name: str, *, arm: str, given: argparse.Namespace
-) -> list[Read]:
-    """Let an arm's head read a set's records; what it gave is kept beside its weights."""
-    folder = given.work / "read"
-    folder.mkdir(exist_ok=True)
-    kept = folder / f"{_slug(arm)}-{name}-{given.scored}.npy"
-    return asked.read(taught, scored=given.scored, kept=kept)
-
-
-def _slug(arm: str) -> str:
-    return arm.replace(",", "").replace(" ", "-")
-
-
-def _show(found: dict[str, Any], arms: Sequence[str]) -> None:
-    tables = iter(found.items())
-    name, rows = next(tables)
-    sheet.table(
-        f"{rows['questions']} {name}; nDCG@10 by the head's share, 0 is the search alone; perfect "
-        f"{rows['perfect']}",
-        ("arm", *(f"{share:g}" for share in _SHARES), "gained at the best"),
-        [(arm, *rows[arm]["shares"].values(), _gain(rows[arm])) for arm in arms],
-    )
-    for name, rows in tables:
+def _show(told: Mapping[str, Any], arms: Sequence[str]) -> None:
+    first = told[arms[0]]
+    for part in ("rest", "rest, known", "rest, others"):
+        rows = {arm: told[arm][part] for arm in arms}
         sheet.table(
-            f"{name}: {rows['questions']} questions; the search alone {rows.get('search')}, "
-            f"perfect {rows['perfect']}",
-            ("arm, with the share that was chosen", "nDCG@10", "gained"),
-            [(arm, rows[arm]["ndcg"], _gain(rows[arm])) for arm in arms if arm in rows],
+            f"SciFact, {first[part]['questions']} training claims that were not learnt from "
+            f"({_CHOOSE.get(part, 'known')}): nDCG@10 by the head's share",
+            ("arm", *(f"{one:g}" for one in _SHARES), "gained by the share that all choose"),
+            [
+                (arm, *row["ndcg"].values(), _gain(row, told[arm]["chosen"]["rest"]))
+                for arm, row in rows.items()
+            ],
+        )
+    for part in ("scifact", "scifact, known", "scifact, others", "cacm"):
+        rows = {arm: told[arm][part] for arm in arms if part in told[arm]}
+        if not rows:
+            continue
+        asked = next(iter(rows.values()))
+        sheet.table(
+            f"{part}: {asked['questions']} test questions; the search {asked['ndcg']['0']}; "
+            f"perfect of all {told['perfect'][part.split(',')[0]]}",
+            ("arm", "chosen by", "share", "nDCG@10", "gained"),
+            [
+                (arm, who, share, row["ndcg"][f"{share:g}"], _gain(row, share))
+                for arm, row in rows.items()
+                for by, who in _CHOOSE.items()
+                for share in [told[arm]["chosen"][by]]
+            ],
         )
 
 
-def _gain(row: Mapping[str, Any]) -> str:
-    return reranking.told(Gain(**row["gain"]))
+def _gain(row: Mapping[str, Any], share: float) -> str:
+    return reranking.told(Gain(**row["gain"][f"{share:g}"]))
 
 
 if __name__ == "__main__":
