@@ -13,7 +13,7 @@ collections and are searched by vectors and words. Each arm scores the first `--
   question's vector that the same claims teach (`query_maps`).
 
 SciFact is CC BY-NC 2.0: what learnt from it is for these figures and is not kept as a head. Of its
-test claims two thirds ask for an abstract that a training claim asks for too (*known*), so that
+test claims more than half ask for an abstract that a learnt claim asks for too (*known*), so that
 remembering abstracts is rewarded; the *others* show what was learnt about claims. The head's epoch,
 of two, is chosen by the training claims that were not learnt from; so is its share in the order,
 once by all of them, of which half are known, and once by the others alone, which choose the epoch
