@@ -127,7 +127,8 @@ def encode(
 ) -> NDArray[np.float16]:
     """Vectors of ``texts`` in their order.
 
-    Texts of like length share a batch, so padding stays below a few percent.
+    Texts of like length share a batch, so padding stays below a few percent. The encoder is on the
+    processor again afterwards.
 
     Returns:
         Unit vectors rounded to float16. Shape: (texts, dim), float16.
@@ -148,10 +149,11 @@ def encode(
         for row, index in enumerate(rows):
             batch[row, : len(ids[index])] = torch.tensor(ids[index])
             mask[row, : len(ids[index])] = 1
-        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bfloat16):
             result = encoder(batch.to(device), mask.to(device))
         vectors[rows] = result.float().cpu().numpy().astype(np.float16)
         if progress is not None:
             progress(len(rows))
         start = stop
+    encoder.to("cpu")
     return vectors

@@ -52,7 +52,7 @@ def measure(
     for indices in batches.in_order(dataset.lengths(), tokens_per_step=_TOKENS_PER_BATCH):
         batch = batches.collate(dataset, indices, bos=config.bos, eos=config.eos).to(device)
         vectors = as_met(batch.vectors)
-        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bfloat16):
             logits = decoder.logits(decoder.teacher_forced(batch.tokens, vectors)).float()
         loss = F.cross_entropy(
             logits.flatten(0, 1), batch.targets.flatten(), ignore_index=PADDING, reduction="none"

@@ -32,6 +32,7 @@ from verso_training import batches, dataset, metrics, space
 from verso_training.batches import PADDING, Batch
 from verso_training.config import Recipe, TrainConfig, parse
 from verso_training.dataset import Dataset
+from verso_training.heads import places
 from verso_training.loss import tied_cross_entropy
 from verso_training.model import Decoder
 from verso_training.sources import Split
@@ -105,7 +106,10 @@ class Run:
         self._began_s = clock() - self.progress.elapsed_s
 
     def train(self) -> None:
-        """Train until the budget is spent, then evaluate and save."""
+        """Train until the budget is spent, then evaluate and save.
+
+        The decoder is left on the processor.
+        """
         writer = SummaryWriter(str(self.folder / "events"))
         bar = tqdm(
             total=round(self.config.minutes * 60), unit="s", desc=self.recipe.name, mininterval=1.0
@@ -126,12 +130,13 @@ class Run:
                 saved_s = elapsed_s
         self._evaluate(writer)
         self.save()
+        self.decoder.to(places.PROCESSOR)
         bar.close()
         writer.close()
 
     def save(self) -> None:
         """Write weights, optimiser state and progress; each file replaces the old one whole."""
-        weights = {k: v.contiguous() for k, v in self.decoder.state_dict().items()}
+        weights = {k: v.cpu().contiguous() for k, v in self.decoder.state_dict().items()}
         save_file(weights, self.folder / "weights.new", metadata={"recipe": self.recipe.name})
         state = {
             "optimisers": [o.state_dict() for o in self.optimisers],
@@ -145,7 +150,7 @@ class Run:
 
     def _restore(self) -> None:
         self.decoder.load_state_dict(load_file(self.folder / "weights.safetensors"))
-        state: dict[str, Any] = torch.load(self.folder / "state.pt", weights_only=True)
+        state = _state(self.folder)
         for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(saved)
         self.progress = Progress(**state["progress"])
@@ -174,7 +179,8 @@ class Run:
             dropout=self.config.vector_dropout,
             precision=self.config.vector_precision,
         )
-        with torch.autocast(self.config.device, torch.bfloat16, enabled=self.config.bfloat16):
+        place = torch.device(self.config.device).type
+        with torch.autocast(place, torch.bfloat16, enabled=self.config.bfloat16):
             loss = self._loss(self.forward(batch.tokens, vectors), batch.targets)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip_norm)
@@ -251,8 +257,13 @@ def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:
 
 def load_scale(folder: Path) -> float:
     """The int8 scale that a run was trained with."""
-    state = torch.load(folder / "state.pt", weights_only=True)
-    return float(state["int8_scale"])
+    return float(_state(folder)["int8_scale"])
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    """What a checkpoint holds beside the weights, also where the device is none that it was on."""
+    found: dict[str, Any] = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
+    return found
 
 
 def describe(folder: Path) -> str:

@@ -31,6 +31,7 @@ from verso_core.manifest import Artifact, Codec, Manifest
 from verso_training import dataset, neural, space, weights
 from verso_training.config import Budget, ModelConfig, Recipe, TokenizerConfig, TrainConfig
 from verso_training.graphs import DecoderGraph, EncoderGraph
+from verso_training.heads import places
 from verso_training.neural import NeuralCodec, Segments, Sizes
 from verso_training.sources import Chunk, Split
 from verso_training.train import Run, Start
@@ -221,6 +222,7 @@ def _begin(work: Path, what: str, texts: Sequence[bytes]) -> None:
 def _recipe(model: ModelConfig, budget: Budget) -> Recipe:
     config = TrainConfig(
         minutes=budget.minutes,
+        device=places.fastest().type,
         threads=budget.threads,
         tokens_per_step=2048,
         matrix_rate=_RATE * TrainConfig.matrix_rate,

@@ -203,7 +203,7 @@ class AdapterRun(Generic[_E]):
 
     def _restore(self, folder: Path) -> None:
         lora.restore(self.module, load_file(folder / _WEIGHTS))
-        state = torch.load(folder / _STATE, weights_only=True)
+        state = torch.load(folder / _STATE, weights_only=True, map_location="cpu")
         self._optimiser.load_state_dict(state["optimiser"])
         place = json.loads(state["place"])
         place |= {"warm": tuple(place["warm"]), "main": tuple(place["main"])}

@@ -114,7 +114,7 @@ def scores(
         ):
             stop += 1
         batch = collate([pairs[i] for i in order[start:stop]])
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(places.of(module).type, torch.bfloat16, enabled=bfloat16):
             logits = module.logit(batch.ids, batch.mask, batch.types)
         found[order[start:stop]] = torch.sigmoid(logits.float()).numpy()
         start = stop

@@ -17,8 +17,11 @@ PROCESSOR = torch.device("cpu")
 
 
 def fastest() -> torch.device:
-    """The first GPU, or the processor; ``CUDA_VISIBLE_DEVICES=`` hides every GPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """What PyTorch computes on beside the processor, if anything.
+
+    ``CUDA_VISIBLE_DEVICES=`` hides every GPU of that kind.
+    """
+    return torch.accelerator.current_accelerator(check_available=True) or PROCESSOR
 
 
 def of(module: nn.Module) -> torch.device:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from verso_training.config import RecipeInvalid
-from verso_training.heads import backbone, lora, sequences
+from verso_training.heads import backbone, lora, places, sequences
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.sequences import TextTokens
 from verso_training.heads.spans import distilled
@@ -81,10 +81,12 @@ def losses(
     even = torch.ones(module.out.out_features)
 
     def of(batch: Sequence[Taught]) -> Mapping[str, Tensor]:
-        ids, mask, targets = sequences.collate(batch)
+        taught = torch.from_numpy(np.stack([text.teacher for text in batch]))
+        ids, mask, targets, teacher, weights = places.beside(
+            module, (*sequences.collate(batch), taught, even)
+        )
         logits = module(ids, mask)[0].float()
-        own = nn.functional.cross_entropy(logits, targets, weight=even)
-        teacher = torch.from_numpy(np.stack([text.teacher for text in batch]))
+        own = nn.functional.cross_entropy(logits, targets, weight=weights)
         from_teacher = distilled(logits, teacher, temperature=TEMPERATURE)
         return {"student": (1.0 - weight) * own + weight * from_teacher}
 

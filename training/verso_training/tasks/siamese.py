@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import BertModel
 
+from verso_training.heads import places
 from verso_training.heads.modules import mean_pool
 from verso_training.heads.objectives import cosine_mse, ranked
 from verso_training.heads.pairs import Pair
@@ -70,8 +71,9 @@ def losses(
 
     def of(batch: Sequence[Apart]) -> Mapping[str, Tensor]:
         both = [pair.a for pair in batch] + [pair.b for pair in batch]
-        u, v = module(*_padded(both)).chunk(2)
-        score = torch.tensor([pair.score for pair in batch])
+        scores = torch.tensor([pair.score for pair in batch])
+        ids, mask, score = places.beside(module, (*_padded(both), scores))
+        u, v = module(ids, mask).chunk(2)
         cost = cosine_mse(u, v, score)
         return {"cosine": cost + _RANKING * ranked(u, v, score) if ranking else cost}
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import BertModel
 
-from verso_training.heads import fitting, multitask
+from verso_training.heads import fitting, multitask, places
 
 _WARM_SHARE = 0.1
 _WEIGHT_DECAY = 0.01
@@ -102,14 +102,15 @@ def round_robin(tasks: Sequence[Task], *, seed: int) -> list[Task]:
 
 
 def train(order: Sequence[Task], *, rates: Rates, seed: int, title: str) -> Spent:
-    """Do the steps in their order; leaves the modules in evaluation mode."""
+    """Do the steps in their order; leaves the modules on the processor, in evaluation mode."""
     tasks = list({task.name: task for task in order}.values())
+    place = places.fastest()
+    for task in tasks:
+        task.module.to(place).train()
+        _attend(task.module, "eager")
     optimiser = torch.optim.AdamW(_groups(tasks, rates), weight_decay=_WEIGHT_DECAY)
     highest = [group["lr"] for group in optimiser.param_groups]
     batches = {task.name: task.batches(seed=seed) for task in tasks}
-    for task in tasks:
-        task.module.train()
-        _attend(task.module, "eager")
     torch.manual_seed(seed)
     began_s, tokens = time.process_time(), 0
     for number, task in enumerate(tqdm(order, desc=title, mininterval=30.0)):
@@ -118,7 +119,7 @@ def train(order: Sequence[Task], *, rates: Rates, seed: int, title: str) -> Spen
         for group, rate in zip(optimiser.param_groups, highest, strict=True):
             group["lr"] = rate * factor
         batch = next(batches[task.name])
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(place.type, torch.bfloat16):
             found = task.losses(batch)
             loss = torch.stack([*found.values()]).mean() / math.log(task.classes)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -128,7 +129,7 @@ def train(order: Sequence[Task], *, rates: Rates, seed: int, title: str) -> Spen
         optimiser.zero_grad(set_to_none=True)
         tokens += sum(len(example.ids) for example in batch)
     for task in tasks:
-        task.module.eval()
+        task.module.to(places.PROCESSOR).eval()
         _attend(task.module, "sdpa")
     return Spent(time.process_time() - began_s, len(order), tokens)
 
