@@ -142,7 +142,7 @@ def killed(folder: Path) -> dict[str, Any]:
         if run._place.step >= KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    AdapterRun.save = saved  # type: ignore[method-assign]
+    AdapterRun.save = saved  # type: ignore[assignment, method-assign]
     return _published(reader(folder, checkpoint_minutes=0.0))
 
 

@@ -29,99 +29,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mixing
 import numpy as np
 import reranking
 import sheet
-from numpy.typing import NDArray
+from mixing import Asked, Mix, Order, Scores
 from readings import Way, readers
 from tokenizers import Tokenizer
 
 from verso_client import Client, retrieval
-from verso_client.answers import Hit
 from verso_core import heads, registry
 from verso_core.jobs import RERANK_SHARE, SearchMode
 from verso_standalone.stack import find_artifact
-from verso_worker import fusion, sentences
+from verso_worker import sentences
 from verso_worker.pairing import Pairing
-
-Scores = NDArray[np.float64]
-Order = Sequence[int]
 
 _DEPTHS = (10, 20, 30, 50, 100)
 _ALL = 1000  # hits of the words alone, so that the first records are among them
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One question, and the first records that the search gave, in its order.
-
-    Attributes:
-        name: of the question.
-        text: the question.
-        hits: as many as `verso eval retrieval` asks for.
-        titles: whether a record is one line. Shape: (N,).
-        vector: what the vector gave to the search's score, in [0, 1]. Shape: (N,).
-        words: what the words gave, in [0, 1]; the score is the mean of both. Shape: (N,).
-        read: scores by head. Shape of each: (N,).
-    """
-
-    name: str
-    text: str
-    hits: Sequence[Hit]
-    titles: NDArray[np.bool_]
-    vector: Scores
-    words: Scores
-    read: Mapping[str, Scores]
-
-    @property
-    def search(self) -> Scores:
-        """The search's scores. Shape: (N,)."""
-        return np.array([hit.score for hit in self.hits[: len(self.words)]])
-
-    def documents(self, order: Order) -> list[str]:
-        """Give documents where the first records stand in another order, each once."""
-        hits = [*(self.hits[place] for place in order), *self.hits[len(self.words) :]]
-        return list(dict.fromkeys(hit.document for hit in hits))
-
-
-Mix = Callable[[Asked, Scores], Scores]
-"""Scores of the first records from what the search and a head gave them. Shape: (N,)."""
-
-
-def spread(values: Scores) -> Scores:
-    """Spread values over 0 to 1, as a worker does."""
-    return (values - values.min()) / (np.ptp(values) or 1.0)
-
-
-def _standard(values: Scores) -> Scores:
-    return (values - values.mean()) / (values.std() or 1.0)
-
-
-def _places(values: Scores) -> Scores:
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-
-
-def _mixed(scale: Callable[[Scores], Scores]) -> Mix:
-    return lambda asked, read: (1 - RERANK_SHARE) * scale(asked.search) + RERANK_SHARE * scale(read)
-
-
-_HALF = 1 - fusion.DENSE_SHARE
-MIXES: Mapping[str, Mix] = {
-    "served: both spread over 0 to 1": _mixed(spread),
-    "both by mean and deviation": _mixed(_standard),
-    "both by place": _mixed(_places),
-    "the search as it is, the head spread": lambda asked, read: (
-        (1 - RERANK_SHARE) * asked.search + RERANK_SHARE * spread(read)
-    ),
-    "words keep their half, the head replaces the vector": lambda asked, read: (
-        _HALF * asked.words
-        + (1 - _HALF - RERANK_SHARE) * asked.vector
-        + RERANK_SHARE * spread(read) * np.ptp(asked.vector)
-    ),
-    "no head: the vector takes as much from the words": lambda asked, _: (
-        (1 - RERANK_SHARE) * _HALF * asked.words + (1 - (1 - RERANK_SHARE) * _HALF) * asked.vector
-    ),
-}
 
 
 def asked(
@@ -146,36 +70,11 @@ def asked(
             name,
             question,
             found.hits,
-            np.array(["\n" not in given.documents[hit.document] for hit in first]),
-            (search - _HALF * words) / (1 - _HALF),
+            np.array([mixing.title(given.documents[hit.document]) for hit in first]),
+            (search - mixing.WORDS * words) / (1 - mixing.WORDS),
             words,
             {way.head: way.scores(pairing, question, texts).astype(float) for way in tried},
         )
-
-
-def ordered(scores: Scores) -> list[int]:
-    """Give places, best first, equal ones as they stood."""
-    order: list[int] = np.argsort(-scores, kind="stable").tolist()
-    return order
-
-
-def within(order: Order, kinds: NDArray[np.bool_]) -> list[int]:
-    """Move records among the places of their own kind only, each kind in a given order."""
-    queues = {kind: iter([place for place in order if kinds[place] == kind]) for kind in (0, 1)}
-    return [next(queues[int(kind)]) for kind in kinds]
-
-
-def oracle(one: Asked, grades: Mapping[str, int], *, depth: int) -> float:
-    """Give the nDCG@10 of the best order of so many first records."""
-    there = list(dict.fromkeys(hit.document for hit in one.hits[:depth]))
-    return retrieval.ndcg(sorted(there, key=lambda each: -grades.get(each, 0)), grades)
-
-
-def correlation(one: Scores, other: Scores) -> float:
-    """Spearman's rank correlation; 0 where one of both is the same everywhere."""
-    if not (np.ptp(one) and np.ptp(other)):
-        return 0.0
-    return float(np.corrcoef(_places(one), _places(other))[0, 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +100,9 @@ class Splits:
         """What is not among the first records, and what is not in their order."""
         rows, told = [], {}
         for depth in _DEPTHS:
-            best = [oracle(one, self.given.relevant[one.name], depth=depth) for one in self.found]
+            best = [
+                mixing.oracle(one, self.given.relevant[one.name], depth=depth) for one in self.found
+            ]
             lost = [best_one - one for best_one, one in zip(best, self.plain, strict=True)]
             figures = (best, [1 - one for one in best], lost)
             rows.append((f"{depth}", *(_sure(one) for one in figures)))
@@ -220,17 +121,16 @@ class Splits:
     def parts(self) -> dict[str, Any]:
         """The same records by one score alone."""
         ways: dict[str, Callable[[Asked], Scores]] = {
-            "the vectors alone": lambda one: one.vector,
-            "the words alone": lambda one: one.words,
+            "the vectors alone": _vector,
+            "the words alone": _words,
         }
-        for head in self.found[0].read:
-            ways[f"{head} alone"] = lambda one, head=head: one.read[head]  # type: ignore[misc]
+        ways |= {f"{head} alone": _by(head) for head in self.found[0].read}
         rows, told = [], {}
         for name, scores in ways.items():
-            gains = _gains(self.reached(lambda one, s=scores: ordered(s(one))), self.plain)  # type: ignore[misc]
+            gains = self.gained(scores)
             near, said = (
-                [correlation(scores(one), part(one)) for one in self.found]
-                for part in (lambda one: one.vector, lambda one: one.words)
+                [mixing.correlation(scores(one), part(one)) for one in self.found]
+                for part in (_vector, _words)
             )
             rows.append((name, _sure(gains, signed=True), _mean(near), _mean(said)))
             told[name] = {
@@ -245,12 +145,12 @@ class Splits:
     def mixes(self, head: str) -> dict[str, Any]:
         """The ways to mix a head's score with the search's."""
         rows, told = [], {}
-        for name, mix in MIXES.items():
+        for name, mix in mixing.MIXES.items():
             gains = self.gains(head, mix)
             rows.append((name, _sure(gains, signed=True)))
             told[name] = _points(gains)
         for share in (0.1, 0.2, 0.3, 0.5, 0.6):
-            gains = self.gains(head, _shared(share))
+            gains = self.gains(head, mixing.shared(share))
             rows.append((f"served, share {share}", _sure(gains, signed=True)))
             told[f"share {share}"] = _points(gains)
         sheet.table(f"{head}: ways to mix, share {RERANK_SHARE}", ("mixed", "gained"), rows)
@@ -258,11 +158,15 @@ class Splits:
 
     def gains(self, head: str, mix: Mix) -> list[float]:
         """Give what each question gains."""
-        return _gains(self.reached(lambda one: ordered(mix(one, one.read[head]))), self.plain)
+        return self.gained(lambda one: mix(one, one.read[head]))
+
+    def gained(self, scores: Callable[[Asked], Scores]) -> list[float]:
+        """Give what each question gains where the first records stand by other scores."""
+        return _gains(self.reached(lambda one: mixing.ordered(scores(one))), self.plain)
 
     def lengths(self, head: str, tokens: Tokenizer, *, window: int) -> dict[str, Any]:
         """Questions apart by whether the head can cut them, and by whether they are a sentence."""
-        gains = self.gains(head, MIXES["served: both spread over 0 to 1"])
+        gains = self.gains(head, mixing.MIXES["served: both spread over 0 to 1"])
         counts = [len(tokens.encode(one.text).ids) - 2 for one in self.found]
         several = [len(sentences.cut(one.text.encode())) > 1 for one in self.found]
         apart = {
@@ -278,15 +182,15 @@ class Splits:
             if part:
                 rows.append((name, len(part), _sure(part, signed=True)))
                 told[name] = _points(part) | {"questions": len(part)}
-        found = correlation(np.array(counts, float), np.array(gains))
+        found = mixing.correlation(np.array(counts, float), np.array(gains))
         title = f"{head}: questions; rank correlation of gain and length {found:+.2f}"
         sheet.table(title, ("questions", "count", "gained"), rows)
         return told | {"correlation": found}
 
     def kinds(self, head: str) -> dict[str, Any]:
         """Records apart by whether they are a title alone."""
-        mix = MIXES["served: both spread over 0 to 1"]
-        order = {one.name: ordered(mix(one, one.read[head])) for one in self.found}
+        mix = mixing.MIXES["served: both spread over 0 to 1"]
+        order = {one.name: mixing.ordered(mix(one, one.read[head])) for one in self.found}
         told: dict[str, Any] = {}
         rows: list[tuple[str, str]] = []
         for name, kind in (("titles alone", True), ("with an abstract", False)):
@@ -294,7 +198,12 @@ class Splits:
             up = [float(np.mean(each)) for each in changes]
             rows.append((f"places up, relevant {name}", _sure(up, signed=True, scale=1)))
             told[f"up, {name}"] = {"mean": float(np.mean(up)), "questions": len(up)}
-        apart = _gains(self.reached(lambda one: within(order[one.name], one.titles)), self.plain)
+            read = [share for one in self.found if (share := self._told(one, kind)) is not None]
+            rows.append((f"% read of the relevant {name}", _sure(read)))
+            told[f"read, {name}"] = 100 * float(np.mean(read))
+        apart = _gains(
+            self.reached(lambda one: mixing.within(order[one.name], one.titles)), self.plain
+        )
         rows.append(("gained, each kind among its own", _sure(apart, signed=True)))
         served = _gains(self.reached(lambda one: order[one.name]), self.plain)
         between = [whole - part for whole, part in zip(served, apart, strict=True)]
@@ -306,7 +215,7 @@ class Splits:
                 self._share(one, order[one.name][:10]) for one in self.found
             ],
             f"first 10, {head} alone": [
-                self._share(one, ordered(one.read[head])[:10]) for one in self.found
+                self._share(one, mixing.ordered(one.read[head])[:10]) for one in self.found
             ],
         }
         for name, values in shares.items():
@@ -320,6 +229,13 @@ class Splits:
         grades = self.given.relevant[one.name]
         return [n for n in range(len(one.words)) if one.hits[n].document in grades]
 
+    def _told(self, one: Asked, kind: bool) -> float | None:
+        """Give the share of a question's relevant documents of a kind that are read at all."""
+        grades = self.given.relevant[one.name]
+        wanted = {key for key in grades if mixing.title(self.given.documents[key]) == kind}
+        first = {hit.document for hit in one.hits[: len(one.words)]}
+        return len(wanted & first) / len(wanted) if wanted else None
+
     def _moved(self, one: Asked, order: Mapping[str, Order], kind: bool) -> list[int]:
         after = {place: n for n, place in enumerate(order[one.name])}
         return [place - after[place] for place in self._relevant(one) if one.titles[place] == kind]
@@ -329,8 +245,16 @@ class Splits:
         return float(one.titles[list(places)].mean()) if len(places) else None
 
 
-def _shared(share: float) -> Mix:
-    return lambda asked, read: (1 - share) * spread(asked.search) + share * spread(read)
+def _vector(one: Asked) -> Scores:
+    return one.vector
+
+
+def _words(one: Asked) -> Scores:
+    return one.words
+
+
+def _by(head: str) -> Callable[[Asked], Scores]:
+    return lambda one: one.read[head]
 
 
 def _gains(reached: Sequence[float], plain: Sequence[float]) -> list[float]:
