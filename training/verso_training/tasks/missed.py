@@ -98,8 +98,11 @@ _REASONS = {
     "sentences, untrained, and `pairs` learnt from single sentences, so that by itself it is "
     "20 points behind the search where it reads whole records and 14 where it reads sentences. "
     "Mixed with the search's own score neither gains anything that could be told from noise "
-    "([measured](search-quality.md#reranking)). Nor do other orders that the same encoder gives "
-    "without training: token by token, or asked again with what was found "
+    "([measured](search-quality.md#reranking)). On CACM the best order of the 30 records that are "
+    "read would give 82.5: 17.5 points are not among them and 25.6 lie in their order, but each "
+    "head alone orders them worse than the search does, by 11.6 and 16.7 points "
+    "([why](search-quality.md#why-cacm-loses-by-it)). Nor do other orders that the same encoder "
+    "gives without training: token by token, or asked again with what was found "
     "([tried](search-quality.md#what-else-was-tried)).",
     "M8": "**logs_rinstall.** Three of the six labels have two test rows each, and one such row is "
     "worth up to 5.6 points of macro-F1: words alone, right far more often, miss the goal too. The "
