@@ -19,10 +19,14 @@ from verso_codecs import zstd
 from verso_training.collection import HELD_OUT
 
 _LEVELS = (3, 19)
-_DICTIONARIES = (4 << 10, 16 << 10, 64 << 10, 110 << 10)
+DICTIONARIES = (4 << 10, 16 << 10, 64 << 10, 110 << 10)
+"""Bytes; 110 KiB is what zstd's own tool makes unless told otherwise (`bench_dictionary.py`)."""
 _ORDERS = (2, 3, 4, 6)
 _PPMD_MEMORY = 1 << 20
 _BROTLI_WINDOW = 16
+_PARAMETERS = (
+    "window_log", "chain_log", "hash_log", "search_log", "min_match", "target_length", "strategy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ def ppmd(fit: Sequence[bytes]) -> ByteCoder:
     )
 
 
-def with_dictionary(fit: Sequence[bytes]) -> ByteCoder:
+def with_dictionary(
+    fit: Sequence[bytes], *, dictionaries: Sequence[int] = DICTIONARIES
+) -> ByteCoder:
     """Zstandard with a dictionary of the set's first part.
 
     Size, kind (trained, or the plain end of the texts) and level are chosen on the first part's
@@ -75,7 +81,7 @@ def with_dictionary(fit: Sequence[bytes]) -> ByteCoder:
     """
     before, after = _cut(fit)
     sizes = {}
-    for size, plain in product(_DICTIONARIES, (False, True)):
+    for size, plain in product(dictionaries, (False, True)):
         dictionary = _dictionary(before, size, plain=plain)
         for level in _LEVELS:
             coder = _zstandard("", dictionary, level, plain=plain)
@@ -105,6 +111,7 @@ def _zstandard(
 ) -> ByteCoder:
     kind = zstandard.DICT_TYPE_RAWCONTENT if plain else zstandard.DICT_TYPE_AUTO
     data = zstandard.ZstdCompressionDict(dictionary, dict_type=kind) if dictionary else None
+    coders: dict[tuple[int, ...], zstandard.ZstdCompressor] = {}
 
     def encode(text: bytes) -> bytes:
         parameters = zstandard.ZstdCompressionParameters.from_level(
@@ -116,7 +123,12 @@ def _zstandard(
             write_checksum=False,
             write_dict_id=False,
         )
-        coder = zstandard.ZstdCompressor(compression_params=parameters, dict_data=data)
+        # What is best for a length is the same for most; a coder reads its dictionary once.
+        chosen = tuple(getattr(parameters, part) for part in _PARAMETERS)
+        coder = coders.get(chosen)
+        if coder is None:
+            coder = zstandard.ZstdCompressor(compression_params=parameters, dict_data=data)
+            coders[chosen] = coder
         return coder.compress(text)
 
     decoder = zstandard.ZstdDecompressor(dict_data=data, format=zstandard.FORMAT_ZSTD1_MAGICLESS)

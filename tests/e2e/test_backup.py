@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -83,6 +84,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     load.join()
     assert not load.faults
     platform.stop()
+    shutil.rmtree(platform.data)  # another machine has nothing but the backup
 
     restored = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
     options = ["--data", str(restored.data), "--artifact", str(platform.artifact)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def test_the_mixture_belongs_to_the_codec(
     (other / "mixture.npz").write_bytes((fitted[0] / "mixture.npz").read_bytes())
     with pytest.raises(ArtifactInvalid):
         manifest.load(other)
+
+
+@pytest.mark.parametrize("name", ["mixture.npz", "zstd.dict", "golden.jsonl"])
+def test_a_flipped_bit_in_what_was_fitted_is_found(
+    fitted: tuple[Path, collection.Report], tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(fitted[0], folder)
+    sound = (folder / name).read_bytes()
+    for at in (0, len(sound) // 3, len(sound) - 1):
+        flipped = bytes([sound[at] ^ 1 << at % 8])
+        (folder / name).write_bytes(sound[:at] + flipped + sound[at + 1 :])
+        with pytest.raises(ArtifactInvalid, match=name):
+            manifest.load(folder)
 
 
 def test_a_worker_writes_and_reads_with_it(fitted: tuple[Path, collection.Report]) -> None:

@@ -7,12 +7,14 @@ another int8 scale.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.verso_worker.desks import ARTIFACT, BUCKETS, TEXTS, Stores, garble
@@ -44,6 +46,41 @@ def other_artifact(folder: Path, *, space: bool) -> Path:
     row["codec"]["id"] = manifest.codec_id(read.codec, read.files)
     manifest.write(manifest.Manifest.model_validate(row), folder)
     return folder
+
+
+class Killed(BaseException):
+    """Nothing that follows is done any more, as after SIGKILL."""
+
+
+class Fate:
+    """Kills whoever calls the stores: so many moments from now, before a call's effect or after it.
+
+    left: moments that are survived; None lets everybody live
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        self._patch = patch
+
+    def over(self, store: object, *names: str) -> None:
+        """Have these calls of a store be such moments."""
+        for name in names:
+            self._patch.setattr(store, name, self._deadly(getattr(store, name)))
+
+    def _deadly(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def deadly(*args: Any, **options: Any) -> Any:
+            self._moment()
+            found = call(*args, **options)
+            self._moment()
+            return found
+
+        return deadly
+
+    def _moment(self) -> None:
+        if self.left == 0:
+            raise Killed
+        if self.left is not None:
+            self.left -= 1
 
 
 class Moving(Stores):
@@ -206,6 +243,42 @@ def test_another_codec_of_the_same_space_codes_documents_again_where_they_lie(
         assert (entry.seq, bool(entry.flags & Flag.VERIFIED)) == (seq, True)
     moving.holds(TEXTS)
     assert moving.remove() is Status.FAILED
+
+
+@pytest.mark.parametrize("to", ["space", "codec"])
+def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
+    moving: Moving, others: dict[str, str], to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's step dies at its first call, at its second, ... until one lives; so do keepers."""
+    texts = {**TEXTS, **{f"n{n}": b"open failed %d times" % n for n in range(8)}}
+    moving.fill(texts, "coded")
+    assert moving.begin(others[to]) is Status.SUCCEEDED
+    fate = Fate(monkeypatch)
+    fate.over(moving.ledger, "graft", "repair", "collection_artifact", "accept", "migration_move")
+    fate.over(moving.vectors, "put")
+    for survived in itertools.count():
+        fate.left = survived
+        try:
+            moving.desk._pipeline._migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
+            break
+        except Killed:
+            fate.left = None
+            assert moving.read(*texts, collection="coded") == list(texts.values())
+    assert survived > 6
+    killed = 0
+    for number in itertools.count():
+        fate.left = number % 5
+        try:
+            moving.migrator.step()
+        except Killed:
+            killed += 1
+        fate.left = None
+        moving.desk.drain(Queue.BULK)
+        if not moving.state.running:
+            break
+    assert killed > 3
+    assert moving.state.stage is Stage.DONE
+    moving.holds(texts)
 
 
 def test_what_cannot_be_read_blocks_the_switch_until_it_is_seen_to(

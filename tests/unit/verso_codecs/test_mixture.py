@@ -1,10 +1,12 @@
 """The mixture restores any bytes, says little of what it knows, and refuses damage."""
 
 import contextlib
+import random
 import re
 from pathlib import Path
 from typing import Any
 
+import fields
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,6 +63,13 @@ _LOG_PIECES = st.sampled_from(
 @given(pieces=st.lists(st.one_of(_LOG_PIECES, st.binary(max_size=5)), max_size=30))
 def test_any_mixture_of_fields_comes_back(tables: MixtureTables, pieces: list[bytes]) -> None:
     text = b"".join(pieces)
+    assert mixture.decode(mixture.encode(text, tables), tables) == text
+
+
+@settings(deadline=None, max_examples=100)
+@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 12))
+def test_lines_of_values_come_back(tables: MixtureTables, rng: random.Random, count: int) -> None:
+    text = fields.line(rng, fields=count).encode()
     assert mixture.decode(mixture.encode(text, tables), tables) == text
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 
+import fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,18 @@ def test_tokens_give_the_text_back(vocabulary: Vocabulary, text: str) -> None:
     [tokens] = vocabulary.tokenise([text.encode()])
     assert tokens is not None
     assert vocabulary.text(tokens) == text.encode()
+
+
+@given(rng=st.randoms(use_true_random=False), count=st.integers(1, 3))
+def test_lines_of_values_come_back_where_they_fit(
+    vocabulary: Vocabulary, rng: random.Random, count: int
+) -> None:
+    text = fields.line(rng, fields=count).encode()
+    [tokens] = vocabulary.tokenise([text])
+    if tokens is None:
+        assert len(text) >= 127
+    else:
+        assert vocabulary.text(tokens) == text
 
 
 @given(data=st.binary(max_size=60))
