@@ -13,7 +13,7 @@ SHOWN = (
     "zstd-19", "brotli", "ppmd", "zstd+dict", "general", "n-gram", "neural, no vector", "neural",
     "mixture",
 )  # fmt: skip
-TIMED = ("brotli", "ppmd", "zstd+dict", "n-gram", "neural", "mixture")
+TIMED = ("zstd-19", "brotli", "ppmd", "zstd+dict", "n-gram", "neural", "mixture")
 _OF_NGRAM = ("ngram.npz",)
 _OF_DECODER = ("decoder.onnx", "memory.onnx", "decoder_tokenizer.json", "ranks.npz")
 
