@@ -60,7 +60,7 @@ def sentiment(bench: Bench) -> Outcome:
 def duplicates(bench: Bench) -> Outcome:
     """Accuracy on the test pairs, by cosine and threshold and by layers and seed."""
     asked = {
-        split: _pairs(bench, rows, name=f"duplicates-{split}")
+        split: stored_pairs(bench, rows, name=f"duplicates-{split}")
         for split, rows in sets.duplicates(bench.data).items()
     }
     held_out, test = asked[RowSplit.VALIDATION], asked[RowSplit.TEST]
@@ -77,7 +77,7 @@ def duplicates(bench: Bench) -> Outcome:
 def curves(bench: Bench) -> Outcome:
     """Accuracies of sentiment and duplicates by share of the training rows and by seed."""
     asked = {
-        split: _pairs(bench, rows, name=f"duplicates-{split}")
+        split: stored_pairs(bench, rows, name=f"duplicates-{split}")
         for split, rows in sets.duplicates(bench.data).items()
     }
     train, test = asked[RowSplit.TRAIN], asked[RowSplit.TEST]
@@ -96,14 +96,14 @@ def curves(bench: Bench) -> Outcome:
 def similarity(bench: Bench) -> Outcome:
     """Correlations on dev and test, by cosine and by layers and seed."""
     alike = {
-        part: _pairs(bench, pairsets.stsb(bench.data, part), name=f"similarity-{part}")
+        part: stored_pairs(bench, pairsets.stsb(bench.data, part), name=f"similarity-{part}")
         for part in ("train", "dev", "test")
     }
     figures: dict[str, float] = {}
     for part in ("dev", "test"):
         figures |= _correlated(_cosine(alike[part]), alike[part], name=f"similarity_{part}_cosine")
     for seed in SEEDS:
-        scorer = _fitted(*_tenth_out(alike["train"]), seed=seed)
+        scorer = _fitted(*tenth_out(alike["train"]), seed=seed)
         for part in ("dev", "test"):
             found = _scores(scorer, alike[part])
             figures |= _correlated(found, alike[part], name=f"similarity_{part}_layers_{seed}")
@@ -119,7 +119,8 @@ def _stored(bench: Bench, texts: Sequence[str], *, name: str) -> Floats:
     )
 
 
-def _pairs(bench: Bench, rows: Sequence[Pair], *, name: str) -> Vectors:
+def stored_pairs(bench: Bench, rows: Sequence[Pair], *, name: str) -> Vectors:
+    """Unit vectors of pairs as they are stored, encoded once and kept under ``name``."""
     found = _stored(bench, [text for row in rows for text in (row.a, row.b)], name=f"task-{name}")
     found /= np.linalg.norm(found, axis=-1, keepdims=True)
     both = torch.from_numpy(found)
@@ -176,7 +177,8 @@ def _correlated(found: Floats, rows: Vectors, *, name: str) -> dict[str, float]:
     }
 
 
-def _tenth_out(rows: Vectors) -> tuple[Vectors, Vectors]:
+def tenth_out(rows: Vectors) -> tuple[Vectors, Vectors]:
+    """Rows to train on, and every tenth, to choose with."""
     held = torch.arange(len(rows.scores)) % 10 == 9
     return rows.rows(torch.nonzero(~held)[:, 0]), rows.rows(torch.nonzero(held)[:, 0])
 
