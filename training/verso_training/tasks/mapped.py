@@ -119,6 +119,6 @@ def _alike(u: Tensor, v: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
 
 def _spearman(model: Mapped, rows: Vectors) -> float:
     """In percent; 0 where all pairs are alike as much, which have no order."""
-    if len(rows.scores.unique()) < 2:
+    if len(set(rows.scores.tolist())) < 2:
         return 0.0
     return 100 * pairs.spearman(model.scores(rows), np.asarray(rows.scores))
