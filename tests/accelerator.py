@@ -27,6 +27,8 @@ NAME = "standin"
 _DEVICE = torch.device("cpu")  # of the values
 _MADE = ("empty.memory_format", "empty_strided", "arange", "arange.start", "arange.start_step")
 _NARROW = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
+NARROWED = "narrowed"
+"""Counts products in bfloat16 that a gradient may be asked of."""
 done: Counter[str] = Counter()
 """Operations that were done there, by name."""
 _kept: list[Any] = []
@@ -177,7 +179,7 @@ def _narrowed(operation: Any) -> Callable[..., Tensor]:
         return one.to(torch.get_autocast_dtype(NAME)) if wide else one
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        done["narrowed"] += 1
+        done[NARROWED] += torch.is_grad_enabled()
         with torch._C._ExcludeDispatchKeyGuard(here):
             return operation(*tree_map(narrow, args), **tree_map(narrow, kwargs))
 

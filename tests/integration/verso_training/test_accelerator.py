@@ -103,20 +103,20 @@ def test_a_decoder_is_trained_there_and_goes_on_there(folder: Path) -> None:
     found = told(folder, "decoder")
     assert found["steps"] == [6, 9]
     assert found["device"] == "cpu"
-    assert found["done"]["narrowed"] > 100
+    assert found["done"][accelerator.NARROWED] > 50
     assert train.load_scale(folder / "decoder" / "run") == found["scale"]
 
 
 def test_a_decoder_is_trained_further_there_and_published(folder: Path) -> None:
     found = told(folder, "collected")
     assert found["kept"]
-    assert found["done"]["narrowed"] > 100
+    assert found["done"][accelerator.NARROWED] > 50
     assert found["neural"][1] < found["neural"][0]
 
 
 def test_the_papers_tasks_are_trained_there(folder: Path) -> None:
     found = told(folder, "studies", least=500)
-    assert found["done"]["narrowed"] > 20
+    assert found["done"][accelerator.NARROWED] > 20
     assert all(math.isfinite(one) for one in found["cosines"])
     assert all(math.isfinite(one) for row in found["logits"] for one in row)
 
