@@ -1,11 +1,12 @@
-"""Would the rival take less with a larger dictionary than `bench_storage.py` gives it?
+"""What do dictionaries of more than 110 KiB, the size that zstd's own tool makes, change?
 
-There the size is chosen from 4 to 110 KiB. Here the same choice, on the end of the first part, is
-made once more with 200 and 400 KiB among the sizes; a first part has at most 400 kB. Bytes a record
-of the last part, by either choice.
+The rival of `bench_storage.py` chooses its size on the end of the first part, from 4 to 400 KiB; a
+first part has at most 400 kB. Here it chooses from 4 to 110 KiB as well. Bytes a record of the last
+part, by either choice.
 
 With ``--fitted ROWS`` what `bench_storage.py --keep ROWS` found for each record by the fitted
-artifact is compared with the rival that chose among the larger sizes: in sum, and at worst.
+artifact is compared with the rival that chose among all sizes: in sum, and at worst. *now*
+is with the dictionary that `verso train decoder` chooses among the same sizes.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import record_codecs
 import record_sets
 import sheet
 
+from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
+from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_training.collection import cut
+from verso_training.collection import best_dictionary, cut
 from verso_worker.artifact import cutter as artifact_cutter
-from verso_worker.chunking import Cutter
 
 SHARES = ("less", "of it")
-LARGER = (*record_codecs.DICTIONARIES, 200 << 10, 400 << 10)
 
 
 def measure(found: record_sets.RecordSet, *, records: int) -> dict[str, Any]:
@@ -36,7 +37,10 @@ def measure(found: record_sets.RecordSet, *, records: int) -> dict[str, Any]:
     texts = record_sets.spread(found.test, records)
     test = [chunk for text in texts for chunk in cut(text)][:records]
     row: dict[str, Any] = {"set": found.name, "records": len(test)}
-    for what, sizes in (("to 110 KiB", record_codecs.DICTIONARIES), ("to 400 KiB", LARGER)):
+    for what, sizes in (
+        ("to 110 KiB", record_codecs.USUAL),
+        ("to 400 KiB", record_codecs.DICTIONARIES),
+    ):
         rival = record_codecs.with_dictionary(fit, dictionaries=sizes)
         row[what] = sum(min(len(rival.encode(text)), len(text)) for text in test) / len(test)
         row[f"chosen {what}"] = rival.choice
@@ -44,26 +48,38 @@ def measure(found: record_sets.RecordSet, *, records: int) -> dict[str, Any]:
 
 
 def against(
-    found: record_sets.RecordSet, row: dict[str, Any], cutter: Cutter, *, records: int
+    found: record_sets.RecordSet, row: dict[str, Any], artifact: Artifact, *, records: int
 ) -> dict[str, Any]:
     """Compare a set's fitted payloads, each with its byte, with the larger rival's frames."""
     fit = [chunk for text in found.fit for chunk in cut(text)]
-    rival = record_codecs.with_dictionary(fit, dictionaries=LARGER)
+    rival = record_codecs.with_dictionary(fit)
+    dictionary, _ = best_dictionary(fit, own=artifact.data["zstd.dict"])
+    own, cutter = ZstdCodec(dictionary), artifact_cutter(artifact)
     frames: list[int] = []
     fitted: list[int] = []
+    now: list[int] = []
     texts = record_sets.spread(found.test, records)
     for text, (_, *payloads) in zip(texts, row["documents"], strict=False):
-        frames += [min(len(rival.encode(part)), len(part)) for part in cutter.cut(text)]
+        parts = cutter.cut(text)
+        frames += [min(len(rival.encode(part)), len(part)) for part in parts]
         fitted += payloads
-    excess = [own - frame for own, frame in zip(fitted, frames, strict=True)]
+        now += [
+            min(payload, 1 + len(own.encode(part)))
+            for payload, part in zip(payloads, parts, strict=True)
+        ]
+    excess = [one - frame for one, frame in zip(now, frames, strict=True)]
+    before = [one - frame for one, frame in zip(fitted, frames, strict=True)]
     return {
         "set": found.name,
         "records": len(fitted),
         "chosen": rival.choice,
         "zstd+dict": sum(frames) / len(frames),
-        "of it": sum(fitted) / sum(frames),
-        "worst": max(excess),
-        "above by more than a byte": sum(one > 1 for one in excess),
+        "fitted": sum(fitted) / len(fitted),
+        "worst": max(before),
+        "dictionary, kB": len(dictionary) / 1e3,
+        "fitted now": sum(now) / len(now),
+        "of it": sum(now) / sum(frames),
+        "worst now": max(excess),
     }
 
 
@@ -77,13 +93,13 @@ def main() -> None:
     arguments = parser.parse_args()
     paper = sheet.Sheet("dictionary")
     kept = _kept(arguments.fitted) if arguments.fitted else {}
-    cutter = artifact_cutter(manifest.load(find_artifact()))
+    artifact = manifest.load(find_artifact())
     rows = []
     for found in record_sets.record_sets(arguments.data, arguments.sets):
         if not arguments.fitted:
             rows.append(measure(found, records=arguments.records))
         elif found.name in kept:
-            rows.append(against(found, kept[found.name], cutter, records=arguments.records))
+            rows.append(against(found, kept[found.name], artifact, records=arguments.records))
         else:
             continue
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)

@@ -19,8 +19,9 @@ from verso_codecs import zstd
 from verso_training.collection import HELD_OUT
 
 _LEVELS = (3, 19)
-DICTIONARIES = (4 << 10, 16 << 10, 64 << 10, 110 << 10)
+USUAL = (4 << 10, 16 << 10, 64 << 10, 110 << 10)
 """Bytes; 110 KiB is what zstd's own tool makes unless told otherwise (`bench_dictionary.py`)."""
+DICTIONARIES = (*USUAL, 200 << 10, 400 << 10)
 _ORDERS = (2, 3, 4, 6)
 _PPMD_MEMORY = 1 << 20
 _BROTLI_WINDOW = 16

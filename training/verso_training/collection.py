@@ -38,7 +38,7 @@ from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.manifest import Artifact, Manifest
 from verso_training.config import Budget
 
-DICTIONARY_BYTES = (0, 4 << 10, 16 << 10, 64 << 10, 110 << 10)
+DICTIONARY_BYTES = (0, 4 << 10, 16 << 10, 64 << 10, 110 << 10, 200 << 10, 400 << 10)
 """Sizes of dictionary that are tried, trained and plain; 0 keeps the artifact's own."""
 
 FEWEST_TEXTS = 20
