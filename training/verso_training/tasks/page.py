@@ -15,6 +15,7 @@ from verso_training.tasks import (
     mapped,
     means,
     outside,
+    pair_models,
     strategies,
     studies,
 )
@@ -72,6 +73,7 @@ def section(found: Found) -> str:
         _means,
         _strategies,
         _apart,
+        pair_models.section,
         intent_tables.section,
         outside.section,
         _distillation,

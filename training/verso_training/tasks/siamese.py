@@ -72,7 +72,7 @@ def losses(
     def of(batch: Sequence[Apart]) -> Mapping[str, Tensor]:
         both = [pair.a for pair in batch] + [pair.b for pair in batch]
         scores = torch.tensor([pair.score for pair in batch])
-        ids, mask, score = places.beside(module, (*_padded(both), scores))
+        ids, mask, score = places.beside(module, (*padded(both), scores))
         u, v = module(ids, mask).chunk(2)
         cost = cosine_mse(u, v, score)
         return {"cosine": cost + _RANKING * ranked(u, v, score) if ranking else cost}
@@ -100,7 +100,7 @@ def stored_cosines(module: Siamese, pairs: Sequence[Apart], *, scale: float) -> 
         ):
             stop += 1
         part = order[start:stop]
-        for i, vector in zip(part, module(*_padded([texts[i] for i in part])), strict=True):
+        for i, vector in zip(part, module(*padded([texts[i] for i in part])), strict=True):
             vectors[i] = vector
         start = stop
     codes = (torch.stack(vectors) * scale).round().clamp(-127, 127)
@@ -109,7 +109,8 @@ def stored_cosines(module: Siamese, pairs: Sequence[Apart], *, scale: float) -> 
     return found
 
 
-def _padded(texts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+def padded(texts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    """Ids, and 1 where a token stands. Shape: twice (B, T), int64."""
     shape = (len(texts), max(map(len, texts)))
     ids, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
     for row, text in enumerate(texts):

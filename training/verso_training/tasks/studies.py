@@ -17,6 +17,7 @@ from verso_training.tasks import (
     mapped,
     outcome,
     outside,
+    pair_models,
     strategies,
 )
 from verso_training.tasks.outcome import Outcome
@@ -38,6 +39,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "frozen-intent_clinc150": partial(intents.from_vectors, name="intent_clinc150"),
     "frozen-intent_banking77": partial(intents.from_vectors, name="intent_banking77"),
     **_alone(*(Alone(Strategy.LORA, name) for name in strategies.EPOCHS)),
+    pair_models.STUDY: pair_models.run,
     "intent_clinc150": partial(intents.run, name="intent_clinc150"),
     "apart": partial(apart.run, recipe=apart.COSINE),
     "apart-ranked": partial(apart.run, recipe=apart.RANKED),
