@@ -16,6 +16,7 @@ from verso_training.tasks import (
     means,
     outside,
     pair_models,
+    pretraining,
     strategies,
     studies,
 )
@@ -74,6 +75,7 @@ def section(found: Found) -> str:
         _strategies,
         _apart,
         pair_models.section,
+        pretraining.section,
         intent_tables.section,
         outside.section,
         _distillation,

@@ -18,6 +18,7 @@ from verso_training.tasks import (
     outcome,
     outside,
     pair_models,
+    pretraining,
     strategies,
 )
 from verso_training.tasks.outcome import Outcome
@@ -40,6 +41,7 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
     "frozen-intent_banking77": partial(intents.from_vectors, name="intent_banking77"),
     **_alone(*(Alone(Strategy.LORA, name) for name in strategies.EPOCHS)),
     pair_models.STUDY: pair_models.run,
+    pretraining.STUDY: pretraining.run,
     "intent_clinc150": partial(intents.run, name="intent_clinc150"),
     "apart": partial(apart.run, recipe=apart.COSINE),
     "apart-ranked": partial(apart.run, recipe=apart.RANKED),
