@@ -46,17 +46,17 @@ def told(platform: Platform, verso: Client, tmp_path: Path) -> str:
 @pytest.mark.timeout(600)
 def test_the_tutorial_does_what_it_says(told: str, verso: Client) -> None:
     """Logs to a head that abstains, questions to one that answers; each a canary first."""
-    [kinds] = re.findall(rf"head kinds ({VERSION}) is the canary", told)
-    [faults] = re.findall(rf"head faults ({VERSION}) is the canary", told)
+    [troubles] = re.findall(rf"head troubles ({VERSION}) is the canary", told)
+    [causes] = re.findall(rf"head causes ({VERSION}) is the canary", told)
     # Both were canaries before they were promoted, and their reports were read then.
-    assert re.search(rf"│ kinds +│ - +│ {kinds} │ 0\.1", told)
+    assert re.search(rf"│ troubles +│ - +│ {troubles} │ 0\.1", told)
     assert "errors, %, among the surest" in told
     assert "| part | null threshold | EM | F1 |" in told
     for label, line in (("disk", "kernel: sdb7"), ("login", "sshd[4711]")):
-        assert re.search(rf"│ {label} +│ 0\.\d+ +│ kinds │ {re.escape(line)}", told)
-    assert re.search(r"│ \(withheld: \w+\?\) +│ 0\.\d+ +│ kinds │ qwerty", told)
+        assert re.search(rf"│ {label} +│ 0\.\d+ +│ troubles │ {re.escape(line)}", told)
+    assert re.search(r"│ \(withheld: \w+\?\) +│ 0\.\d+ +│ troubles │ qwerty", told)
     assert len(re.findall(r"┩\n│ \+\d+\.\d+ +│ ran out of memory +│", told)) == 2
     assert told.count("no answer; the best parts are") == 1
     state = verso.registry().heads
-    assert (state["kinds"].stable, state["kinds"].canary) == (kinds, None)
-    assert state["faults"].stable == faults
+    assert (state["troubles"].stable, state["troubles"].canary) == (troubles, None)
+    assert state["causes"].stable == causes
