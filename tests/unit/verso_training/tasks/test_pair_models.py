@@ -3,44 +3,25 @@
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BertModel
 
 from verso_training.tasks import pair_models, steps
 from verso_training.tasks.pair_models import OneWay
 from verso_training.tasks.siamese import Apart
 from verso_training.tasks.steps import Task
 
-SEP, WORDS = 1, 30
+SEP = 1
 
 
-def encoder() -> BertModel:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=WORDS,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = BertModel(config, add_pooling_layer=False)
-    model.requires_grad_(requires_grad=False)
-    model.train(mode=False)
-    return model
-
-
-def test_padding_beside_a_longer_pair_changes_no_score() -> None:
-    module = OneWay(encoder()).eval()
+def test_padding_beside_a_longer_pair_changes_no_score(bert: BertModel) -> None:
+    module = OneWay(bert).eval()
     rows = [Apart([0, 5, SEP], [0, 7, SEP], 1.0), Apart([0, *range(5, 20), SEP], [0, 9, SEP], 0.0)]
     together = pair_models.scores(module, rows)
     apart = np.concatenate([pair_models.scores(module, [row]) for row in rows])
     assert together == pytest.approx(apart, abs=1e-5)
 
 
-def test_one_way_attention_learns_with_the_encoder_as_it_is() -> None:
-    bert = encoder()
+def test_one_way_attention_learns_with_the_encoder_as_it_is(bert: BertModel) -> None:
     before = bert.embeddings.word_embeddings.weight.clone()
     rows = [Apart([0, a, SEP], [0, 3, SEP], float(a > 15)) for a in [5, 9, 20, 25] * 64]
     module = OneWay(bert)

@@ -5,32 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import BertModel
 
 from verso_training.sources import Document, Split
 from verso_training.tasks import pretraining, steps
 from verso_training.tasks.pretraining import Example, MaskedReader, NextSentence
 from verso_training.tasks.steps import Task
 
-SEP, MASK, WORDS = 1, 2, 30
-
-
-def encoder() -> BertModel:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=WORDS,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = BertModel(config, add_pooling_layer=False)
-    model.requires_grad_(requires_grad=False)
-    model.train(mode=False)
-    return model
+SEP, MASK = 1, 2
 
 
 def repeated(count: int) -> list[Example]:
@@ -40,23 +22,26 @@ def repeated(count: int) -> list[Example]:
 
 
 @pytest.mark.parametrize("extra", [False, True])
-def test_masked_tokens_are_recovered_where_the_text_tells_them(*, extra: bool) -> None:
-    base = encoder()
-    module = MaskedReader(pretraining._last_layer(base))
+def test_masked_tokens_are_recovered_where_the_text_tells_them(
+    bert: BertModel, *, extra: bool
+) -> None:
+    module = MaskedReader(pretraining._last_layer(bert))
     cost = pretraining.masked_losses(module, mask_id=MASK, extra=extra)
-    task = Task("masked", module, repeated(512), cost, WORDS, 6, tokens_per_step=256)
+    task = Task(
+        "masked", module, repeated(512), cost, bert.config.vocab_size, 6, tokens_per_step=256
+    )
     steps.train(steps.one_task(task), rates=steps.Rates(5e-3, 5e-3), seed=0, title="masked")
     asked = repeated(64)
     found = pretraining.recovered(module, asked, mask_id=MASK)
     assert found["masked"] > 50 > pretraining.usual(asked, asked)
     lower, last = module.bert.encoder.layer
-    for mine, own in zip(lower.parameters(), base.encoder.layer[0].parameters(), strict=True):
+    for mine, own in zip(lower.parameters(), bert.encoder.layer[0].parameters(), strict=True):
         assert torch.equal(mine, own)
     assert any(p.requires_grad for p in last.parameters())
 
 
-def test_the_extra_loss_is_that_of_the_changed_tokens() -> None:
-    module = MaskedReader(encoder())
+def test_the_extra_loss_is_that_of_the_changed_tokens(bert: BertModel) -> None:
+    module = MaskedReader(bert)
     batch = repeated(32)
     with torch.no_grad():
         plain, more = (
@@ -99,13 +84,13 @@ def test_sentences_behind_one_another_come_from_one_split() -> None:
             assert near[1] not in (first[1], second[1])
 
 
-def test_next_sentence_learns_what_the_second_text_tells() -> None:
+def test_next_sentence_learns_what_the_second_text_tells(bert: BertModel) -> None:
     rng = np.random.default_rng(2)
     rows = [
         Example([0, int(a), SEP, 20 + follows, SEP], 3, follows)
         for a, follows in zip(rng.integers(5, 20, 128), [0, 1] * 64, strict=True)
     ]
-    module = NextSentence(pretraining._last_layer(encoder()))
+    module = NextSentence(pretraining._last_layer(bert))
     task = Task("next", module, rows, pretraining.next_losses(module), 2, 6, tokens_per_step=80)
     steps.train(steps.one_task(task), rates=steps.Rates(5e-3, 5e-3), seed=0, title="next")
     assert pretraining.accuracy(module, rows) > 95
