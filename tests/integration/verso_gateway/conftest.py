@@ -79,16 +79,24 @@ class Hand:
     seen: list[Slice] = field(default_factory=list)
     fail: BaseException | None = None
     closed: bool = False
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def pause(self) -> None:
+        """Claim nothing any more, until ``gate`` is set; what was claimed has ended."""
+        self.gate.clear()
+        with self.turn:
+            pass
 
     def run(self) -> None:
         """Claim and commit until closed."""
         while not self.closed:
             if not self.gate.wait(0.02):
                 continue
-            try:
-                busy = self._round()
-            except LedgerUnavailable:
-                busy = False
+            with self.turn:
+                try:
+                    busy = self.gate.is_set() and self._round()
+                except LedgerUnavailable:
+                    busy = False
             if not busy:
                 time.sleep(0.005)
 

@@ -40,7 +40,7 @@ def test_many_texts_keep_their_order_over_slices(client: httpx2.Client) -> None:
 
 
 def test_respond_async_is_answered_at_once(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "respond-async"})
     assert answer.status_code == 202
     assert answer.headers["preference-applied"] == "respond-async"
@@ -51,7 +51,7 @@ def test_respond_async_is_answered_at_once(client: httpx2.Client, hand: Hand) ->
 
 
 def test_the_wait_ends_in_202_when_the_work_takes_longer(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     start = time.monotonic()
     answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "wait=1"})
     assert answer.status_code == 202
@@ -89,7 +89,7 @@ def test_a_job_that_fails_whole_is_a_problem_that_names_it(
 def test_more_work_than_may_wait_is_429_with_a_time_to_come_back(
     valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
 ) -> None:
-    hand.gate.clear()
+    hand.pause()
     client = start_gateway(valkey_url, queue_limit_slices=3).client
     for _ in range(3):
         answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "respond-async"})

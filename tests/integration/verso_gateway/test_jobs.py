@@ -68,7 +68,7 @@ def test_vectors_of_a_job_may_be_read_as_base64(client: httpx2.Client) -> None:
 def test_a_waiting_job_shows_no_results_and_where_to_go_on(
     client: httpx2.Client, hand: Hand
 ) -> None:
-    hand.gate.clear()
+    hand.pause()
     job = client.get(f"/v1/jobs/{_submit(client)}").json()
     assert (job["status"], job["results"], job["next_cursor"]) == ("queued", [], "0")
     assert job["started"] is None
@@ -86,7 +86,7 @@ def test_an_unknown_job_is_a_404(client: httpx2.Client, method: str) -> None:
 def test_events_tell_of_states_and_progress_until_the_end(
     client: httpx2.Client, hand: Hand
 ) -> None:
-    hand.gate.clear()
+    hand.pause()
     job_id = _submit(client)
     hand.gate.set()
     events = _events(client, job_id)
@@ -108,7 +108,7 @@ def test_a_reader_that_comes_back_goes_on_where_it_stopped(client: httpx2.Client
 
 
 def test_a_reader_that_goes_away_cancels_nothing(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     job_id = _submit(client)
     with client.stream("GET", f"/v1/jobs/{job_id}/events"):
         pass
@@ -117,7 +117,7 @@ def test_a_reader_that_goes_away_cancels_nothing(client: httpx2.Client, hand: Ha
 
 
 def test_a_cancelled_job_never_runs(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     job_id = _submit(client)
     assert client.delete(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
     hand.gate.set()
@@ -146,7 +146,7 @@ def test_a_dead_job_can_be_replayed(client: httpx2.Client, hand: Hand) -> None:
 
 
 def test_open_streams_are_counted(gateway: Gateway, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     job_id = _submit(gateway.client)
     with gateway.client.stream("GET", f"/v1/jobs/{job_id}/events"):
         until = time.monotonic() + 5
@@ -214,7 +214,7 @@ def test_an_answer_says_how_much_more_may_come(
     valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
 ) -> None:
     served = start_gateway(valkey_url, queue_limit_slices=3)
-    hand.gate.clear()
+    hand.pause()
     documents = {"documents": [{"text": "a"}]}
     first = served.client.post("/v1/ingest", json=documents)
     assert first.headers["RateLimit-Policy"] == '"bulk";q=3;qu="slices"'
@@ -227,7 +227,7 @@ def test_an_answer_says_how_much_more_may_come(
 
 
 def test_a_job_past_its_callers_deadline_is_never_run(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     placed = post(
         client, "/v1/ingest", {"documents": [{"text": "late"}]}, Verso_Deadline="0.05",
         Priority="u=1",

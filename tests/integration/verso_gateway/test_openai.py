@@ -81,7 +81,7 @@ def test_models_are_listed(sdk: openai.OpenAI) -> None:
 
 
 def test_a_worker_that_does_not_answer_is_a_server_error(client: httpx2.Client, hand: Hand) -> None:
-    hand.gate.clear()
+    hand.pause()
     answer = client.post("/v1/embeddings", json={"input": "a"}, headers={"Prefer": "wait=1"})
     assert answer.status_code == 503
     assert answer.json()["error"]["type"] == "server_error"

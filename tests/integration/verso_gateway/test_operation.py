@@ -192,7 +192,7 @@ def test_the_process_makes_keys() -> None:
 def test_a_stop_signal_answers_who_waits_and_ends_the_process(
     valkey_url: str, hand: Hand, unused_tcp_port: int
 ) -> None:
-    hand.gate.clear()
+    hand.pause()
     process = _run(
         VERSO_REDIS_URL=valkey_url,
         VERSO_BROKER_URL=valkey_url.removesuffix("/0") + "/1",

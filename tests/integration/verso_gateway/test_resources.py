@@ -86,7 +86,7 @@ def test_documents_are_read_and_deleted(client: httpx2.Client) -> None:
 def test_a_read_that_nobody_answers_is_503_and_leaves_no_work(
     client: httpx2.Client, hand: Hand
 ) -> None:
-    hand.gate.clear()
+    hand.pause()
     answer = client.get("/v1/documents/a", headers={"Prefer": "wait=1"})
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
     seen = len(hand.seen)
@@ -102,7 +102,7 @@ def test_what_nobody_answered_in_time_is_found_again_by_its_key(
         headers = {"Prefer": "wait=1", "Idempotency-Key": "late"}
         return client.post("/v1/embeddings", json={"input": "a", "model": "m"}, headers=headers)
 
-    hand.gate.clear()
+    hand.pause()
     seen = len(hand.seen)
     assert ask().status_code == 503
     hand.gate.set()

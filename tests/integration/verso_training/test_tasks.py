@@ -66,7 +66,16 @@ def data(tmp_path: Path) -> Path:
     clinc |= {f"oos_{name}": other for name in ("train", "val", "test")}
     lines(root / "intent_clinc150" / "data_full.json.xz", [json.dumps(clinc)])
     bank = [f"{text},{label}" for text, label in meant]
-    failures = [json.dumps({"text": text, "label": label}) for text, label in meant[:4]]
+    failures = [
+        json.dumps({"id": str(n), "text": text, "label": label})
+        for n, (text, label) in enumerate(meant[:4])
+    ]
+    said = [f"{text.capitalize()} and nobody knows why." for text in TEXTS]
+    prose = [
+        json.dumps({"id": f"{n}", "text": " ".join(said[n % 5 : n % 5 + 12])}) for n in range(60)
+    ]
+    for name in ("techdocs", "factbook1995", *(f"books_{n}" for n in range(1, 5))):
+        lines(root / "prose" / f"{name}.jsonl.xz", prose)
     for name, part in itertools.product(labelled.LOG_SETS, ("train", "dev", "test")):
         lines(root / name / f"{part}.jsonl.xz", failures)
     for name in ("train.csv.xz", "test.csv"):
@@ -84,7 +93,7 @@ def test_every_study_is_done_once_and_told_on_the_page(data: Path, tmp_path: Pat
     assert kept.keys() == studies.STUDIES.keys()
     first = told.read_text(encoding="utf-8")
     assert first.startswith(f"# Page\n\n{page.TITLE}\n")
-    assert first.count("\n### ") == 7
+    assert first.count("\n### ") == 9
     assert first.count(f"\n{missed.TITLE}\n") == 1
     assert main(["tasks", *options, "--out", str(told)]) == 0
     again = {
