@@ -27,7 +27,7 @@ from torch import nn
 
 from verso_core import heads, questions
 from verso_core.heads import Task
-from verso_core.training import Labelled, Scored, pack_pairs, pack_rows
+from verso_core.jobs.train import Labelled, Scored, pack_pairs, pack_rows
 from verso_training import collection, config, dataset, encoder, tiny, train
 from verso_training.config import Recipe
 from verso_training.heads import backbone, lora, pairs, places, ranking, sequences

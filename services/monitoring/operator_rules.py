@@ -28,7 +28,7 @@ class _Indented(yaml.SafeDumper):
 
 
 def rendered() -> str:
-    """Give the file's text."""
+    """Return the file's text."""
     groups = []
     for path in sorted((HERE / "rules").glob("*.yml"), reverse=True):  # records first
         groups += yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]

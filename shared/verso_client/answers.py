@@ -40,7 +40,7 @@ class ItemError(Answer):
     retryable: bool = False
 
     def exception(self) -> VersoError:
-        """Give the error as the exception that it was."""
+        """Return the error as the exception that it was."""
         return from_body({"code": self.code, "detail": self.detail, "retryable": self.retryable})
 
 
@@ -294,7 +294,7 @@ class MigrationState(Answer):
 
     @property
     def running(self) -> bool:
-        """Tell whether it has more to do."""
+        """Whether it has more to do."""
         return self.stage in ("recode", "copy", "seal")
 
 
@@ -314,7 +314,7 @@ class Job(Answer):
     error: ItemError | None = None
 
     def exception(self) -> VersoError:
-        """Give the error of a job that ended otherwise than in success."""
+        """Return the error of a job that ended otherwise than in success."""
         if self.error is not None:
             return self.error.exception()
         return {

@@ -80,7 +80,7 @@ def condition(
 
 
 def unix(time: datetime | None) -> float | None:
-    """Give Unix seconds; a time without a zone is UTC."""
+    """Return Unix seconds; a time without a zone is UTC."""
     if time is None:
         return None
     return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()

@@ -42,7 +42,6 @@ from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_e
 from verso_client.operations import Progress, Query
 from verso_client.releases import Training
 from verso_client.retries import Retries
-from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
@@ -55,6 +54,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
+from verso_core.jobs.cluster import ClusterRequest
 from verso_core.registry import Channel
 
 T = TypeVar("T")
@@ -229,11 +229,11 @@ class AsyncClient:
         return await self._run(steps)
 
     async def replay_dead(self) -> list[str]:
-        """Give all dead jobs a new budget of attempts; gives their ids."""
+        """Return all dead jobs a new budget of attempts; gives their ids."""
         return await self._run(joblist.replay_dead(self._retries))
 
     async def replay(self, job_id: str) -> Job:
-        """Give a dead job a new budget of attempts."""
+        """Return a dead job a new budget of attempts."""
         return await self._run(operations.replay(job_id, self._retries))
 
     async def collections(self) -> list[CollectionInfo]:
@@ -279,7 +279,9 @@ class AsyncClient:
         await self._run(collection_operations.end_migration(collection, self._retries))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:
-        """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
+        """Return what the pass over all stored records has found; with ``now`` ask for one
+        first.
+        """
         return await self._run(collection_operations.scrub(self._retries, now=now))
 
     async def train(self, training: Training) -> Job:
@@ -287,7 +289,7 @@ class AsyncClient:
         return await self._run(releases.train(training, self._retries))
 
     async def registry(self) -> RegistryState:
-        """Tell which models serve, and what each worker took up or refused."""
+        """Return which models serve, and what each worker took up or refused."""
         return await self._run(releases.registry(self._retries))
 
     async def promote(self, head: str | None = None) -> RegistryState:
@@ -370,7 +372,7 @@ class AsyncClient:
         return await self._run(head_operations.head(name, self._retries))
 
     async def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
-        """Give the report that a head was published with, Markdown."""
+        """Return the report that a head was published with, Markdown."""
         return await self._run(head_operations.report(name, self._retries, channel=channel))
 
     async def ready(self) -> bool:

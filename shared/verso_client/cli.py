@@ -28,8 +28,8 @@ from verso_client.terminal import client as _client
 from verso_client.terminal import out as _out
 from verso_client.terminal import print_json as _print_json
 from verso_client.terminal import telling as _telling
-from verso_core.clusters import ClusterRequest, Method
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
+from verso_core.jobs.cluster import ClusterRequest, Method
 
 _INGEST_PATIENCE_S = 600.0
 _LOOK_S = 1.0

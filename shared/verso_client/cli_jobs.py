@@ -34,7 +34,7 @@ def list_jobs(
 
 @jobs_app.command("replay-dead")
 def replay_dead_jobs(context: typer.Context) -> None:
-    """Give all dead jobs a new budget of attempts, and list them."""
+    """Return all dead jobs a new budget of attempts, and list them."""
     with client(context) as platform:
         for job_id in platform.replay_dead():
             typer.echo(job_id)
@@ -74,7 +74,7 @@ def cancel_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> 
 
 @jobs_app.command("replay")
 def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
-    """Give a dead job a new budget of attempts."""
+    """Return a dead job a new budget of attempts."""
     with client(context) as platform:
         job = platform.replay(job_id)
     print_json(job) if as_json else render.job(out(), job)

@@ -42,7 +42,6 @@ from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_e
 from verso_client.operations import Progress, Query
 from verso_client.releases import Training
 from verso_client.retries import Retries
-from verso_core.clusters import ClusterRequest
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
@@ -55,6 +54,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
+from verso_core.jobs.cluster import ClusterRequest
 from verso_core.registry import Channel
 
 T = TypeVar("T")
@@ -225,11 +225,11 @@ class Client:
         return self._run(steps)
 
     def replay_dead(self) -> list[str]:
-        """Give all dead jobs a new budget of attempts; gives their ids."""
+        """Return all dead jobs a new budget of attempts; gives their ids."""
         return self._run(joblist.replay_dead(self._retries))
 
     def replay(self, job_id: str) -> Job:
-        """Give a dead job a new budget of attempts."""
+        """Return a dead job a new budget of attempts."""
         return self._run(operations.replay(job_id, self._retries))
 
     def collections(self) -> list[CollectionInfo]:
@@ -275,7 +275,9 @@ class Client:
         self._run(collection_operations.end_migration(collection, self._retries))
 
     def scrub(self, *, now: bool = False) -> ScrubState:
-        """Tell what the pass over all stored records has found; with ``now`` ask for one first."""
+        """Return what the pass over all stored records has found; with ``now`` ask for one
+        first.
+        """
         return self._run(collection_operations.scrub(self._retries, now=now))
 
     def train(self, training: Training) -> Job:
@@ -283,7 +285,7 @@ class Client:
         return self._run(releases.train(training, self._retries))
 
     def registry(self) -> RegistryState:
-        """Tell which models serve, and what each worker took up or refused."""
+        """Return which models serve, and what each worker took up or refused."""
         return self._run(releases.registry(self._retries))
 
     def promote(self, head: str | None = None) -> RegistryState:
@@ -366,7 +368,7 @@ class Client:
         return self._run(head_operations.head(name, self._retries))
 
     def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
-        """Give the report that a head was published with, Markdown."""
+        """Return the report that a head was published with, Markdown."""
         return self._run(head_operations.report(name, self._retries, channel=channel))
 
     def ready(self) -> bool:

@@ -10,7 +10,7 @@ from verso_client.retries import Retries, perform
 
 
 def documents(name: str, retries: Retries, *, after: str | None) -> Steps[DocumentPage]:
-    """Give a page of a collection's documents.
+    """Yield a page of a collection's documents.
 
     Raises:
         CollectionUnknown: there is none of this name.

@@ -88,7 +88,7 @@ def error_of(reply: Reply) -> VersoError:
 
 
 def retry_after_s(reply: Reply) -> float | None:
-    """Give the seconds that the server asks to wait, None where it does not say.
+    """Return the seconds that the server asks to wait, None where it does not say.
 
     ``Retry-After-Ms`` is finer and goes before ``Retry-After`` (RFC 9110, section 10.2.3), of which
     only the form in seconds is read.

@@ -26,7 +26,7 @@ class Subjects:
     collection: str = "default"
 
     def body(self) -> dict[str, Any]:
-        """Give their part of the JSON body."""
+        """Return their part of the JSON body."""
         if self.ids is not None:
             return {"collection": self.collection, "ids": list(self.ids)}
         return {"texts": list(self.texts or ())}
@@ -45,7 +45,7 @@ class Question:
     filter: Filter | None = None
 
     def body(self) -> dict[str, Any]:
-        """Give the JSON body."""
+        """Return the JSON body."""
         body: dict[str, Any] = {"question": self.question, "head": self.head, "top_k": self.top_k}
         if self.contexts is not None:
             body["contexts"] = list(self.contexts)
@@ -127,7 +127,7 @@ def head(name: str, retries: Retries) -> Steps[HeadInfo]:
 
 
 def report(name: str, retries: Retries, *, channel: Channel) -> Steps[str]:
-    """Give a head's report, Markdown."""
+    """Yield a head's report, Markdown."""
     call = Call(
         "GET",
         f"/v1/heads/{quote(name, safe='')}/report",

@@ -15,7 +15,7 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 
 def headers_of(api_key: str | None) -> dict[str, str]:
-    """Give the headers that every request carries."""
+    """Return the headers that every request carries."""
     headers = {"Accept": "application/json", "User-Agent": "verso-client"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
@@ -23,13 +23,13 @@ def headers_of(api_key: str | None) -> dict[str, str]:
 
 
 def reply_of(response: httpx2.Response) -> Reply:
-    """Give a response that has been read as a value."""
+    """Return a response that has been read as a value."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Reply(response.status_code, headers, response.content)
 
 
 def broken(error: httpx2.TransportError, url: httpx2.URL) -> Unavailable:
-    """Give the error for a platform that could not be reached or did not finish its answer."""
+    """Return the error for a platform that could not be reached or did not finish its answer."""
     reason = str(error) or type(error).__name__
     return Unavailable(f"no answer from {url}: {reason}")
 

@@ -28,7 +28,7 @@ def jobs(
 
 
 def replay_dead(retries: Retries) -> Steps[list[str]]:
-    """Give all dead jobs new attempts; gives their ids."""
+    """Yield all dead jobs new attempts; gives their ids."""
     again: dict[str, None] = {}
     while True:
         reply = yield from perform(Call("POST", "/v1/dead-letters/replay"), retries)

@@ -35,7 +35,6 @@ from verso_client.answers import (
 from verso_client.documents import Document, uploads
 from verso_client.exchange import Call, Reply, Steps
 from verso_client.retries import Retries, perform
-from verso_core.clusters import ClusterRequest
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import (
     RERANK_SHARE,
@@ -43,6 +42,7 @@ from verso_core.jobs import (
     SearchMode,
     Status,
 )
+from verso_core.jobs.cluster import ClusterRequest
 
 _OPEN_UPLOADS = 3
 _LONGEST_WAIT_S = 20.0
@@ -75,7 +75,7 @@ class Query:
     rerank_share: float = RERANK_SHARE
 
     def body(self) -> dict[str, Any]:
-        """Give the JSON body."""
+        """Return the JSON body."""
         body: dict[str, Any] = {
             "collection": self.collection,
             "limit": self.limit,
@@ -265,7 +265,7 @@ def cancel(job_id: str, retries: Retries) -> Steps[Job]:
 
 
 def replay(job_id: str, retries: Retries) -> Steps[Job]:
-    """Give a dead job a new budget of attempts."""
+    """Yield a dead job a new budget of attempts."""
     path = f"/v1/jobs/{quote(job_id, safe='')}/replay"
     reply = yield from perform(Call("POST", path), retries)
     return Job.model_validate(reply.json())
@@ -325,7 +325,7 @@ def answered(call: Call, retries: Retries) -> Steps[dict[str, Any]]:
 
 
 def sole(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Give the one item of a job's results, or raise its error."""
+    """Return the one item of a job's results, or raise its error."""
     [item] = items
     if item.get("error") is not None:
         raise from_body(item["error"])

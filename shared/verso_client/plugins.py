@@ -35,7 +35,7 @@ def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
 
 
 def _names(of: typer.Typer) -> set[str]:
-    """Give the names of an app's own commands and groups."""
+    """Return the names of an app's own commands and groups."""
     names = {group.name for group in of.registered_groups if isinstance(group.name, str)}
     for command in of.registered_commands:
         callback = "" if command.callback is None else command.callback.__name__

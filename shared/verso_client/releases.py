@@ -87,7 +87,7 @@ class Training:
         )
 
     def _source(self) -> tuple[Task, dict[str, Any]]:
-        """Give what the examples are for, and the examples."""
+        """Return what the examples are for, and the examples."""
         if self.collection is not None:
             return Task.CLASSIFY, {"collection": self.collection, "label_key": self.label_key}
         if self.squad is not None:
@@ -104,7 +104,7 @@ def train(training: Training, retries: Retries) -> Steps[Job]:
 
 
 def registry(retries: Retries) -> Steps[RegistryState]:
-    """Tell which models serve."""
+    """Yield which models serve."""
     reply = yield from perform(Call("GET", "/v1/registry"), retries)
     return RegistryState.model_validate(reply.json())
 

@@ -228,7 +228,9 @@ def event(console: Console, found: JobEvent) -> None:
 
 
 def excerpt(data: bytes) -> Text:
-    """Give the beginning of a text on one line, with what a terminal must not get made visible."""
+    """Return the beginning of a text on one line, with what a terminal must not get made
+    visible.
+    """
     text = data.decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() else " " for c in text[:_EXCERPT])
     return Text(shown + (" ..." if len(text) > _EXCERPT else ""), overflow="fold")

@@ -26,7 +26,7 @@ class Retries:
     longest_pause_s: float = 8.0
 
     def pause_s(self, attempt: int, *, asked_s: float | None) -> float:
-        """Give the wait after the failed attempt number ``attempt``, counted from 0."""
+        """Return the wait after the failed attempt number ``attempt``, counted from 0."""
         ceiling = min(self.longest_pause_s, _FIRST_PAUSE_S * 2 ** min(attempt, 16))
         return max(random.uniform(0, ceiling), asked_s or 0.0)
 

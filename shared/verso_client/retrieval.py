@@ -194,18 +194,18 @@ def evaluate(
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, int], *, cut: int = CUT) -> float:
-    """Give the normalised discounted cumulative gain of the first ``cut`` documents, 0 to 1."""
+    """Return the normalised discounted cumulative gain of the first ``cut`` documents, 0 to 1."""
     best = sorted(grades.values(), reverse=True)[:cut]
     return _cumulated([grades.get(one, 0) for one in ranked[:cut]]) / _cumulated(best)
 
 
 def recall(ranked: Sequence[str], grades: Mapping[str, int], *, cut: int) -> float:
-    """Give the share of relevant documents among the first ``cut``, 0 to 1."""
+    """Return the share of relevant documents among the first ``cut``, 0 to 1."""
     return len(set(ranked[:cut]) & grades.keys()) / len(grades)
 
 
 def gain(reached: Sequence[float], without: Sequence[float]) -> Gain:
-    """Tell what was gained, with the ``bounds`` of it.
+    """Return what was gained, with the ``bounds`` of it.
 
     Args:
         reached: a figure of each question.
@@ -217,7 +217,7 @@ def gain(reached: Sequence[float], without: Sequence[float]) -> Gain:
 
 
 def bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Give the 95 % interval of the mean of a figure of each question, by bootstrap over them.
+    """Return the 95 % interval of the mean of a figure of each question, by bootstrap over them.
 
     The percentile interval of Efron & Tibshirani 1993, chapter 13; the draws are the same each
     time.

@@ -32,7 +32,7 @@ class Target:
 
 @contextlib.contextmanager
 def client(context: typer.Context, *, patience_s: float = PATIENCE_S) -> Iterator[Client]:
-    """Give a client of the platform that the command line names."""
+    """Yield a client of the platform that the command line names."""
     chosen: Target = context.obj
     retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
     with telling(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as made:
@@ -59,7 +59,7 @@ def fail(code: str, detail: str) -> NoReturn:
 
 
 def out() -> Console:
-    """Give the terminal."""
+    """Return the terminal."""
     return Console()
 
 

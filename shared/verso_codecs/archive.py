@@ -29,7 +29,7 @@ def read(path: Path, names: Sequence[str]) -> dict[str, NDArray[np.generic]]:
 
 
 def number(member: NDArray[np.generic], name: str) -> float:
-    """Give the one number a member holds.
+    """Return the one number a member holds.
 
     Raises:
         ArtifactInvalid: when it holds something else.

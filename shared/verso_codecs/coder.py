@@ -117,7 +117,7 @@ def unread(state: State) -> int:
 
 
 def encode(bits: Bytes, probabilities: NDArray[np.uint16]) -> bytes:
-    """Give the shortest payload from which the decisions can be decoded.
+    """Return the shortest payload from which the decisions can be decoded.
 
     bits: Shape: (decisions,), uint8, 0 or 1
     probabilities: Shape: (decisions,), uint16, probability of bit 1 in units of 2^-16, >= 1
@@ -132,7 +132,7 @@ def encode(bits: Bytes, probabilities: NDArray[np.uint16]) -> bytes:
 
 
 def cost(bits: Bytes, probabilities: NDArray[np.uint16]) -> float:
-    """Give the ideal code length of the decisions in bits, without rounding to bytes."""
+    """Return the ideal code length of the decisions in bits, without rounding to bytes."""
     chance = probabilities.astype(np.float64) / ONE
     return float(-np.log2(np.where(bits != 0, chance, 1.0 - chance)).sum())
 

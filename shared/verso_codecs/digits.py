@@ -43,7 +43,7 @@ class Digits(NamedTuple):
 
 @kernel
 def new_digits() -> Digits:
-    """Give the state at a record's start."""
+    """Return the state at a record's start."""
     return Digits(np.zeros(4, np.int64), np.zeros(RING, np.uint8), np.zeros(_SLOTS, np.int64))
 
 
@@ -107,7 +107,7 @@ def push_digit(digits: Digits, digit: Int) -> None:
 
 @kernel
 def expected_digit(digits: Digits) -> Int:
-    """Give the expected digit plus 1 with how far to trust it, in 11 bits, or 0 for none."""
+    """Return the expected digit plus 1 with how far to trust it, in 11 bits, or 0 for none."""
     state = digits.state
     if state[_POINT] == 0:
         return 0

@@ -79,7 +79,7 @@ class Fields(NamedTuple):
 
 @kernel
 def new_fields() -> Fields:
-    """Give the state at a record's start."""
+    """Return the state at a record's start."""
     return Fields(np.zeros(STATE_SIZE, np.int64), new_digits(), np.zeros(CONTEXT_COUNT, np.int64))
 
 

@@ -88,7 +88,7 @@ class Points(NamedTuple):
 
 
 def empty(width: int, *, size_bytes: int, clock_shift_s: int) -> History:
-    """Give a history without texts.
+    """Return a history without texts.
 
     size_bytes: of the texts that will be counted, one more for each
     """
@@ -105,7 +105,7 @@ def empty(width: int, *, size_bytes: int, clock_shift_s: int) -> History:
 
 @kernel
 def new_points() -> Points:
-    """Give the state at a record's start."""
+    """Return the state at a record's start."""
     return Points(np.zeros(MATCH_COUNT, np.int64), np.zeros(MATCH_COUNT, np.int64))
 
 
@@ -156,7 +156,7 @@ def follow_points(history: History, points: Points, fields: Fields, data: Bytes)
 
 @kernel
 def end_slots(fields: Fields, slots: State) -> None:
-    """Give the slot of each context in which the end is counted. Shape: (END_COUNT,)."""
+    """Return the slot of each context in which the end is counted. Shape: (END_COUNT,)."""
     state = fields.state
     recent = state[RECENT]
     last = recent & 0xFF

@@ -38,7 +38,7 @@ Links = NDArray[np.int64]
 
 @kernel
 def find_line(table: Bytes, key: Int, width: Int) -> Int:
-    """Give the row of a key's line, or that of the zero line.
+    """Return the row of a key's line, or that of the zero line.
 
     table: Shape: (2^width + 1, LINE_BYTES), uint8
     key: 32 bits; its highest choose the row, its lowest are the check
@@ -55,7 +55,7 @@ def find_line(table: Bytes, key: Int, width: Int) -> Int:
 
 @kernel
 def check_of(key: Int) -> Int:
-    """Give the check byte of a key, 1..255."""
+    """Return the check byte of a key, 1..255."""
     check = key & 255
     return check or 1
 
@@ -64,7 +64,7 @@ def check_of(key: Int) -> Int:
 def claim_row(
     table: Bytes, strengths: NDArray[np.float32], key: Int, width: Int, strength: float
 ) -> Int:
-    """Give the row in which a new line shall stand, or -1 when all its rows hold stronger ones.
+    """Return the row in which a new line shall stand, or -1 when all its rows hold stronger ones.
 
     strengths: Shape: (2^width,), float32, of the lines in the table
     """
@@ -179,7 +179,7 @@ def _place_lines(
 
 
 def pack(table: Bytes) -> dict[str, NDArray[Any]]:
-    """Give the arrays that `unpack` needs to restore a table.
+    """Return the arrays that `unpack` needs to restore a table.
 
     table: Shape: (rows, LINE_BYTES), uint8, without the zero line
     """

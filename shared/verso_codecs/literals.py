@@ -17,7 +17,7 @@ MAX_VOCAB = 1 << 16
 
 
 def tree_size(vocab: int) -> int:
-    """Give the number of nodes of the tree: the first power of two that holds the vocabulary."""
+    """Return the number of nodes of the tree: the first power of two that holds the vocabulary."""
     return 1 << max(1, (vocab - 1).bit_length())
 
 

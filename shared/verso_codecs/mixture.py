@@ -198,12 +198,12 @@ def _split(packed: NDArray[Any], lengths: NDArray[Any]) -> tuple[bytes, ...]:
 
 
 def encode(text: bytes, tables: MixtureTables) -> bytes:
-    """Give the payload of a text."""
+    """Return the payload of a text."""
     return coder.encode(*mixture_fit.decisions(text, tables.tables))
 
 
 def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """Give the text of a payload.
+    """Return the text of a payload.
 
     A corrupt payload may decode to some other text: the record's checksum is what tells.
 
@@ -228,7 +228,7 @@ def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT
 
 
 def bits(text: bytes, tables: MixtureTables) -> float:
-    """Give the ideal code length of a text in bits, for evaluation."""
+    """Return the ideal code length of a text in bits, for evaluation."""
     return coder.cost(*mixture_fit.decisions(text, tables.tables))
 
 

@@ -71,7 +71,7 @@ class Trace:
 
 
 def width_for(size_bytes: int) -> int:
-    """Give log2 of the rows of a table for texts of this size: 16 bytes a row, 64 MB at most."""
+    """Return log2 of the rows of a table for texts of this size: 16 bytes a row, 64 MB at most."""
     least, most = _WIDTHS
     return min(max((size_bytes * _LINES_A_BYTE).bit_length(), least), most)
 
@@ -120,7 +120,7 @@ def trace(general: Model, history: History, texts: Sequence[bytes], *, traced: i
 
 
 def traced_count(texts: Sequence[bytes], limit_bytes: int) -> int:
-    """Give how many of the last texts are traced: most of them, within the limit."""
+    """Return how many of the last texts are traced: most of them, within the limit."""
     count, size = 0, 0
     while count < len(texts) - int(_UNTRACED * len(texts)) and size < limit_bytes:
         count += 1
@@ -129,7 +129,7 @@ def traced_count(texts: Sequence[bytes], limit_bytes: int) -> int:
 
 
 def unmixed() -> Mixing:
-    """Give a mixing that predicts nothing."""
+    """Return a mixing that predicts nothing."""
     return Mixing(
         stretches=np.zeros((INPUT_COUNT, 256), np.int16),
         weights=np.zeros((SELECTOR_COUNT, 256, INPUT_COUNT + 1), np.int32),
@@ -191,7 +191,7 @@ def _expected_stretches(general: Model) -> Floats:
 
 
 def _log_odds(states: Bytes, bits: Bytes, prior: Floats) -> Floats:
-    """Give the log-odds of bit 1 by state, one decision as by the prior's odds added."""
+    """Return the log-odds of bit 1 by state, one decision as by the prior's odds added."""
     chance = 1.0 / (1.0 + np.exp(-prior))
     total = np.bincount(states, minlength=256)
     ones = np.bincount(states, weights=bits, minlength=256)
@@ -248,12 +248,12 @@ def _rounded(stretches: Floats) -> NDArray[np.int16]:
 
 
 def cost(tables: Tables, texts: Sequence[bytes]) -> float:
-    """Give the ideal code length of texts in bits."""
+    """Return the ideal code length of texts in bits."""
     return sum(coder.cost(*decisions(text, tables)) for text in texts)
 
 
 def decisions(text: bytes, tables: Tables) -> tuple[Bytes, NDArray[np.uint16]]:
-    """Give what is coded of a text. Shapes: (9 * bytes + 1,), bits and probabilities of 1."""
+    """Return what is coded of a text. Shapes: (9 * bytes + 1,), bits and probabilities of 1."""
     bound = 9 * len(text) + 1
     decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
     write_text(tables, np.frombuffer(text, np.uint8), decided, chances)

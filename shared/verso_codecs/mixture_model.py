@@ -129,7 +129,7 @@ _TRUSTS[: COUNTS.shape[0]] = [_trust_of(int(zeros), int(ones)) for zeros, ones i
 
 @kernel
 def new_view() -> View:
-    """Give the state at a record's start."""
+    """Return the state at a record's start."""
     return View(
         general.new_scratch(),
         new_fields(),
@@ -268,7 +268,7 @@ def observe_end(history: History, view: View) -> None:
 
 @kernel
 def end_chance(tables: Tables, view: View) -> Int:
-    """Give the probability that the text ends here."""
+    """Return the probability that the text ends here."""
     mixing = tables.mixing
     observe_end(tables.history, view)
     total = BIAS_INPUT * np.int64(mixing.end_weights[END_COUNT])

@@ -115,12 +115,12 @@ class NgramTables:
 
 
 def encode(text: bytes, tables: NgramTables) -> bytes:
-    """Give the payload of a text."""
+    """Return the payload of a text."""
     return coder.encode(*decisions(text, tables))
 
 
 def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """Give the text of a payload.
+    """Return the text of a payload.
 
     A corrupt payload may decode to some other text: the record's checksum is what tells.
 
@@ -145,7 +145,7 @@ def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_B
 
 
 def bits(text: bytes, tables: NgramTables) -> float:
-    """Give the ideal code length of a text in bits, for evaluation."""
+    """Return the ideal code length of a text in bits, for evaluation."""
     return coder.cost(*decisions(text, tables))
 
 

@@ -86,7 +86,7 @@ class Counted:
 
     @classmethod
     def empty(cls, width: int) -> "Counted":
-        """Give a table of 2^width free lines."""
+        """Return a table of 2^width free lines."""
         size = 1 << width
         return cls(
             np.zeros(size, np.uint32),
@@ -174,7 +174,7 @@ def _line_of(key: Int, keys: Keys, counts: Counts) -> Int:
 
 @kernel
 def _values(counts: Counts, parents: Links, parent_counts: Counts, values: Values) -> None:
-    """Give each line the bits it saves; see step 2.
+    """Return each line the bits it saves; see step 2.
 
     values: Shape: (lines,), 0 for a free line
     """
@@ -202,7 +202,7 @@ def _values(counts: Counts, parents: Links, parent_counts: Counts, values: Value
 
 @kernel
 def _raise_parents(values: Values, parents: Links, above: Values) -> None:
-    """Give every parent at least the value of its child; see step 3."""
+    """Return every parent at least the value of its child; see step 3."""
     for line in range(values.size):
         parent = parents[line]
         if parent >= 0 and above[parent] < values[line]:
@@ -313,7 +313,7 @@ def _choose(counted: list[Counted], values: list[Values], limits: list[int]) -> 
 
 
 def _threshold(worth: Values, limit: int) -> float:
-    """Give the least value of the `limit` best lines, above 0."""
+    """Return the least value of the `limit` best lines, above 0."""
     worthy = worth[worth > _LEAST_VALUE]
     if worthy.size <= limit:
         return _LEAST_VALUE

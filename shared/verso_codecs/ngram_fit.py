@@ -128,7 +128,7 @@ def expected_stretches() -> Floats:
 
 
 def fit_mixing(model: Model, heldout: Texts, *, seed: int) -> Model:
-    """Give the model with stretches and weights learnt on texts that were not counted."""
+    """Return the model with stretches and weights learnt on texts that were not counted."""
     size = 8 * heldout.data.size
     rows = np.empty((size, INPUT_COUNT + SELECTOR_COUNT), np.uint8)
     bits = np.empty(size, np.uint8)
@@ -157,7 +157,7 @@ def fit_mixing(model: Model, heldout: Texts, *, seed: int) -> Model:
 
 
 def unmixed(table: Bytes, ends: NDArray[np.uint16]) -> Model:
-    """Give a model that knows its lines but not yet how to mix."""
+    """Return a model that knows its lines but not yet how to mix."""
     return Model(
         table=table,
         width=(table.shape[0] - 1).bit_length() - 1,

@@ -125,7 +125,7 @@ RECORD_SIZE = 8
 
 @kernel
 def new_scratch() -> Scratch:
-    """Give the state at a record's start."""
+    """Return the state at a record's start."""
     return Scratch(
         np.zeros(RECORD_SIZE, np.int64),
         np.zeros(CONTEXT_COUNT + LOCAL_COUNT, np.int64),
@@ -151,7 +151,7 @@ def _scramble(value: Int) -> Int:
 
 @kernel
 def context_hash(record: State, context: Int) -> Int:
-    """Give the 32-bit hash of one context at a byte boundary."""
+    """Return the 32-bit hash of one context at a byte boundary."""
     recent = record[_RECENT]
     if context < ORDER_COUNT:
         low = recent & ((1 << (8 * min(context + 1, 3))) - 1)
@@ -167,7 +167,7 @@ def context_hash(record: State, context: Int) -> Int:
 
 @kernel
 def line_key(context: Int, stage: Int) -> Int:
-    """Give the 32-bit key of a nibble's line.
+    """Return the 32-bit key of a nibble's line.
 
     context: hash from `context_hash`
     stage: 0 for the high nibble, 16 + the high nibble for the low one
@@ -379,7 +379,7 @@ def count_locally(scratch: Scratch, bit: Int) -> None:
 
 @kernel
 def end_chance(model: Model, scratch: Scratch, length: Int) -> Int:
-    """Give the probability that the text ends after `length` bytes."""
+    """Return the probability that the text ends after `length` bytes."""
     last = scratch.record[_RECENT] & 0xFF
     return np.int64(model.ends[length_class(length), last])
 

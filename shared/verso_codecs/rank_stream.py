@@ -60,13 +60,13 @@ Table = NDArray[np.integer]
 
 
 def decisions_bound(token_count: int) -> int:
-    """Give a length that the decisions of a record never exceed."""
+    """Return a length that the decisions of a record never exceed."""
     return 64 + 80 * token_count
 
 
 @kernel
 def _rank_of(logits: Floats, target: int, epsilon: float) -> int:
-    """Give the target's rank in one row, or ESCAPE when noise could change it or it is too great.
+    """Return the target's rank in one row, or ESCAPE when noise could change it or it is too great.
 
     Counting against three thresholds needs no branches and treats NaN as "never greater"; a
     target that is NaN counts no equal at all and escapes.
@@ -223,7 +223,7 @@ def _put_narrow(
 def _best_shift(
     confidence: Floats, edges: Floats, shift_step: float, epsilon: float
 ) -> tuple[int, int]:
-    """Give the first shift that leaves the fewest positions unsafe, and their number."""
+    """Return the first shift that leaves the fewest positions unsafe, and their number."""
     chosen, fewest = 0, _unsafe_count(confidence, edges, 0.0, epsilon)
     for candidate in range(1, SHIFT_COUNT):
         if fewest > 0:

@@ -211,7 +211,7 @@ def _check_table(name: str, table: NDArray[np.uint16], shape: tuple[int, ...]) -
 def events(
     logits: Floats, confidence: Floats, *, targets: NDArray[np.integer], epsilon: float
 ) -> Events:
-    """Give the ranks and escapes of one record's teacher-forced pass.
+    """Return the ranks and escapes of one record's teacher-forced pass.
 
     logits: Shape: (tokens, vocab), float32
     confidence: Shape: (tokens,), float32, log-odds of the top token
@@ -233,12 +233,12 @@ def events(
 
 
 def encode_events(record: Events, tables: RankTables, *, confidence_epsilon: float) -> bytes:
-    """Give the payload of events; the second half of `encode`."""
+    """Return the payload of events; the second half of `encode`."""
     return coder.encode(*_decisions(record, tables, confidence_epsilon))
 
 
 def bits(record: Events, tables: RankTables, *, confidence_epsilon: float) -> float:
-    """Give the ideal code length of a record in bits, for evaluation."""
+    """Return the ideal code length of a record in bits, for evaluation."""
     return coder.cost(*_decisions(record, tables, confidence_epsilon))
 
 
@@ -251,7 +251,7 @@ def encode(
     epsilon: float,
     confidence_epsilon: float,
 ) -> bytes:
-    """Give the payload of one record.
+    """Return the payload of one record.
 
     logits: Shape: (tokens, vocab), float32; row t was computed from the targets before t
     confidence: Shape: (tokens,), float32, log-odds of the top token

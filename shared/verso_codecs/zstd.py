@@ -56,7 +56,7 @@ class ZstdCodec:
         self._dictionary_bytes = len(dictionary)
 
     def encode(self, text: bytes) -> bytes:
-        """Give the frame of a text."""
+        """Return the frame of a text."""
         # A compressor serves one thread at a time, and making one costs some microseconds.
         compressor = zstandard.ZstdCompressor(
             compression_params=_parameters(max(len(text), 1), self._dictionary_bytes),
@@ -65,7 +65,7 @@ class ZstdCodec:
         return compressor.compress(text)
 
     def decode(self, payload: bytes, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
-        """Give the text of a frame.
+        """Return the text of a frame.
 
         Raises:
             PatchCorrupt: when the payload is not exactly one frame, or its text is longer than

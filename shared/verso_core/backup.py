@@ -64,7 +64,7 @@ class Backup(_Model):
 
     @property
     def size_bytes(self) -> int:
-        """Give the bytes of all files."""
+        """Return the bytes of all files."""
         return sum(file.size_bytes for file in self.files.values())
 
 

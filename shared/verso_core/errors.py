@@ -356,7 +356,7 @@ CLASSES: dict[str, type[VersoError]] = _tree(VersoError)
 
 
 def error_body(error: BaseException) -> ErrorBody:
-    """Give an error as JSON; a foreign exception shows its class name only, never its message.
+    """Return an error as JSON; a foreign exception shows its class name only, never its message.
 
     A foreign message may quote a text or a secret, and neither belongs in a result or a log.
     """

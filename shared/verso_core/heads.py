@@ -110,7 +110,7 @@ class Reads(StrEnum):
 
     @property
     def tokens(self) -> bool:
-        """Tell whether the graph runs the encoder and so needs its weights."""
+        """Whether the graph runs the encoder and so needs its weights."""
         return self in (Reads.TOKENS, Reads.TOKEN_PAIR)
 
 
@@ -122,7 +122,7 @@ class Portion(StrEnum):
     MEAN = "mean"
 
     def chosen(self, chunks: Sequence[T]) -> Sequence[T]:
-        """Give those of a text's chunks that speak for it."""
+        """Return those of a text's chunks that speak for it."""
         parts = {Portion.FIRST: slice(1), Portion.LAST: slice(-1, None), Portion.MEAN: slice(None)}
         return chunks[parts[self]]
 
@@ -337,7 +337,7 @@ def version_of(head: Head) -> str:
 
 
 def named(head: Head) -> Head:
-    """Give the head, not sealed yet, with the version that its content has."""
+    """Return the head, not sealed yet, with the version that its content has."""
     return head.model_copy(update={"version": version_of(head), "digest": None})
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 
 def with_password(url: str, file: Path | None) -> str:
-    """Give the address with the file's password in it, in place of any it had.
+    """Return the address with the file's password in it, in place of any it had.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with or without a user name.

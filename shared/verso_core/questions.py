@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verso_core.errors import DuplicateId, TrainingDataInvalid
-from verso_core.training import MAX_CONTRADICTED, SPLITS
+from verso_core.jobs.train import MAX_CONTRADICTED, SPLITS
 
 FEWEST_QUESTIONS = 12
 FEWEST_CONTEXTS = 3
@@ -91,7 +91,7 @@ def check(paragraphs: Sequence[Paragraph]) -> None:
 
 
 def contradicted(paragraphs: Iterable[Paragraph]) -> set[tuple[str, str]]:
-    """Give the contexts and questions that are asked with an answer and without one."""
+    """Return the contexts and questions that are asked with an answer and without one."""
     has: dict[tuple[str, str], set[bool]] = defaultdict(set)
     for paragraph in paragraphs:
         for asked in paragraph.questions:

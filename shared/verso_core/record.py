@@ -70,7 +70,7 @@ class Codec(IntEnum):
 
     @property
     def reads_vector(self) -> bool:
-        """Tell whether a payload of this codec says nothing without its record's vector."""
+        """Whether a payload of this codec says nothing without its record's vector."""
         return self in (Codec.NEURAL, Codec.SEGMENTED)
 
 
@@ -153,7 +153,7 @@ class Entry:
         return self._closed(b"".join(parts))
 
     def head(self) -> bytes:
-        """Give the bucket's part of an entry whose records lie in a key of their own."""
+        """Return the bucket's part of an entry whose records lie in a key of their own."""
         return self._closed(self._head(self.flags | Flag.LONG, 0))
 
     def _head(self, flags: Flag, records: int) -> bytes:
@@ -218,18 +218,18 @@ def _opened(data: bytes) -> tuple[int, Flag, bool]:
 
 
 def _crc(data: bytes) -> bytes:
-    """Give the CRC-16/CCITT (ITU-T V.41, beginning with ones) of an entry. Shape: 2 bytes."""
+    """Return the CRC-16/CCITT (ITU-T V.41, beginning with ones) of an entry. Shape: 2 bytes."""
     steady = bytes([data[0] & ~int(Flag.VERIFIED)]) + data[1:]
     return binascii.crc_hqx(steady, 0xFFFF).to_bytes(_CRC_BYTES, "big")
 
 
 def seq_of(data: bytes) -> int:
-    """Give the sequence number of a packed entry, without reading more of it."""
+    """Return the sequence number of a packed entry, without reading more of it."""
     return int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
 
 
 def written_by(data: bytes, seq: int) -> Entry | None:
-    """Give the entry that a job wrote, if a stored one differs from it in its number alone.
+    """Return the entry that a job wrote, if a stored one differs from it in its number alone.
 
     Args:
         data: an entry, which says of itself that it is damaged or another job's.

@@ -68,7 +68,7 @@ class Rollout(_Model):
     withdrawn: Withdrawn | None = None
 
     def serves(self, channel: Channel) -> str | None:
-        """Give what a channel serves."""
+        """Return what a channel serves."""
         return self.stable if channel is Channel.STABLE else self.canary
 
 
@@ -85,7 +85,7 @@ class Registry(_Model):
 
     @property
     def artifact(self) -> Rollout:
-        """Give the artifact's rollout."""
+        """Return the artifact's rollout."""
         return Rollout(
             stable=self.stable,
             canary=self.canary,
@@ -95,7 +95,7 @@ class Registry(_Model):
         )
 
     def rollout(self, head: str | None) -> Rollout:
-        """Give the rollout of a head, or of the artifact where ``head`` is None.
+        """Return the rollout of a head, or of the artifact where ``head`` is None.
 
         Raises:
             HeadUnknown: there is no head of this name.
@@ -107,7 +107,7 @@ class Registry(_Model):
         return self.heads[head]
 
     def with_rollout(self, head: str | None, new: Rollout) -> Registry:
-        """Give the registry with another rollout in one place."""
+        """Return the registry with another rollout in one place."""
         if head is not None:
             return self.model_copy(update={"heads": {**self.heads, head: new}})
         return self.model_copy(

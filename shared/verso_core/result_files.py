@@ -45,7 +45,7 @@ _ASKED_AT_ONCE = 512
 
 
 def is_reference(held: bytes) -> bool:
-    """Tell whether what the ledger holds of a result is a reference to a file."""
+    """Whether what the ledger holds of a result is a reference to a file."""
     return held[:1] == bytes([_MAGIC])
 
 
@@ -66,7 +66,7 @@ class ResultFiles:
         self._floor_bytes = floor_bytes
 
     def keep(self, job_id: str, number: int, frame: bytes) -> bytes:
-        """Give what the ledger is to hold of a result: the frame, or a reference to its file.
+        """Return what the ledger is to hold of a result: the frame, or a reference to its file.
 
         When this returns the file is on disk.
 
@@ -89,7 +89,7 @@ class ResultFiles:
         return _REFERENCE.pack(_MAGIC, len(frame), digest)
 
     def read(self, job_id: str, number: int, held: bytes) -> bytes:
-        """Give the frame of a result, whatever the ledger holds of it.
+        """Return the frame of a result, whatever the ledger holds of it.
 
         Raises:
             ResultLost: its file is gone, or is not what was written.

@@ -22,7 +22,7 @@ def seal(text: str) -> str:
 
 
 def intact(data: bytes, digest: str | None) -> bool:
-    """Tell whether a file is as it was sealed; one that has no digest never was."""
+    """Whether a file is as it was sealed; one that has no digest never was."""
     return digest is None or _digest(data.replace(digest.encode(), UNSEALED.encode(), 1)) == digest
 
 

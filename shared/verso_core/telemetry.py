@@ -30,7 +30,7 @@ def about(slice_id: str) -> Iterator[None]:
 
 
 def subject() -> str | None:
-    """Give the id of the slice that the caller works on."""
+    """Return the id of the slice that the caller works on."""
     return _slice.get()
 
 
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line. Times are UTC, ISO 8601 with milliseconds."""
+        """Return the line. Times are UTC, ISO 8601 with milliseconds."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",

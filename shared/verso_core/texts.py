@@ -56,7 +56,7 @@ def split_record_id(name: str) -> tuple[str, int | None]:
 
 
 def text_bytes(text: str) -> bytes:
-    """Give the bytes that a JSON string stands for: UTF-8.
+    """Return the bytes that a JSON string stands for: UTF-8.
 
     Raises:
         TextNotEncodable: it holds a lone surrogate.
@@ -70,7 +70,7 @@ def text_bytes(text: str) -> bytes:
 
 
 def text_from_base64(text: str) -> bytes:
-    """Give the bytes of a base64 field; they need not be UTF-8.
+    """Return the bytes of a base64 field; they need not be UTF-8.
 
     Raises:
         RequestInvalid: it is not base64 (RFC 4648, section 4, padded).

@@ -100,7 +100,7 @@ def note(
 
 
 def current() -> str | None:
-    """Give the ``traceparent`` of the span around the caller; None where nothing is traced."""
+    """Return the ``traceparent`` of the span around the caller; None where nothing is traced."""
     if _tracer is None:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -63,7 +63,7 @@ def new_secret() -> str:
 
 
 def sign(secret: str, body: bytes, *, message_id: str, timestamp: int) -> str:
-    """Give one signature: ``v1,`` and base64.
+    """Return one signature: ``v1,`` and base64.
 
     Raises:
         RequestInvalid: the secret is none.
@@ -79,7 +79,7 @@ def sign(secret: str, body: bytes, *, message_id: str, timestamp: int) -> str:
 def headers(
     valid: Iterable[str], body: bytes, *, message_id: str, timestamp: int
 ) -> Mapping[str, str]:
-    """Give the headers of one attempt, signed with every secret that is valid."""
+    """Return the headers of one attempt, signed with every secret that is valid."""
     signatures = [sign(s, body, message_id=message_id, timestamp=timestamp) for s in valid]
     return {
         "Content-Type": "application/json",
@@ -129,7 +129,7 @@ def target_of(url: str, allowed: Iterable[Network] = ()) -> Target:
 
 
 def permitted(address: Address, target: Target, allowed: Iterable[Network]) -> bool:
-    """Tell whether a message may be sent to this address of the target's host.
+    """Whether a message may be sent to this address of the target's host.
 
     An address that embeds another, such as ``::ffff:127.0.0.1``, is judged by both.
     """

@@ -79,7 +79,7 @@ class Part:
 
 
 def parts(data: Path, *, count: int, systems: Sequence[str]) -> Iterator[Part]:
-    """Give the sets, with about ``count`` measured texts each."""
+    """Yield the sets, with about ``count`` measured texts each."""
     step = max(1, (LAST - KNOWN) // count)
     for system in systems:
         lines = [line.encode() for line in texts.loghub(system)(data) if line.strip()]

@@ -32,12 +32,12 @@ from sklearn.metrics import adjusted_rand_score
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_standalone.stack import find_artifact
-from verso_worker import grouping, grouping_graph
-from verso_worker.neighbours import NEAREST, Nodes, graph_of, unit_of
-from verso_worker.points import BATCH, Point
-from verso_worker.ports import nobody
-from verso_worker.space import Space, Stored, Vector
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.records.points import BATCH, Point
+from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.rules.grouping import by_graph, by_pairs
+from verso_worker.rules.grouping.neighbours import NEAREST, Nodes, graph_of, unit_of
+from verso_worker.rules.ports import no_progress
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 _NAME = "bench"
 _LOOK_S = 0.2
@@ -52,7 +52,7 @@ def read(folder: Path, space: Space) -> Stored:
 
 @contextmanager
 def filled(folder: Path, space: Space, stored: Stored) -> Iterator[tuple[EdgeVectors, int]]:
-    """Give a store that holds vectors, the n-th as point n, and its process."""
+    """Yield a store that holds vectors, the n-th as point n, and its process."""
     child = shard_child(folder / "vectors", socket_path=folder / "v.sock")
     child.start()
     try:
@@ -67,7 +67,7 @@ def filled(folder: Path, space: Space, stored: Stored) -> Iterator[tuple[EdgeVec
             [process] = [
                 one
                 for one in psutil.Process().children(recursive=True)
-                if "verso_worker.shard" in one.cmdline()
+                if "verso_worker.stores.edge.process" in one.cmdline()
             ]
             yield vectors, process.pid
     finally:
@@ -98,7 +98,7 @@ def searched(vectors: EdgeVectors, queries: Vector) -> Iterator[list[float]]:
 
 
 def cpu_s(pid: int | None = None) -> float:
-    """Give the processor seconds that a process has taken; None is this one."""
+    """Return the processor seconds that a process has taken; None is this one."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
@@ -125,17 +125,17 @@ def measure(space: Space, stored: Stored, *, eps: float, pairs: int) -> dict[str
         nodes = Nodes.of(space, stored)
         store_s, own_s, began = cpu_s(pid), cpu_s(), time.perf_counter()
         with searched(vectors, queries) as beside:
-            graph = graph_of(nodes, ask, nearest=NEAREST, tell=nobody)
+            graph = graph_of(nodes, ask, nearest=NEAREST, tell=no_progress)
         wall_s = time.perf_counter() - began
         store_s, own_s = cpu_s(pid) - store_s, cpu_s() - own_s
     density, density_s = timed(
-        lambda: grouping_graph.by_density(graph, eps=eps, min_samples=2, tell=nobody)
+        lambda: by_graph.by_density(graph, eps=eps, min_samples=2, tell=no_progress)
     )
     _, stability_s = timed(
-        lambda: grouping_graph.by_stability(graph, min_size=5, min_samples=5, tell=nobody)
+        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, tell=no_progress)
     )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    wanted, pairs_s = timed(lambda: grouping.by_density(unit, eps=eps, min_samples=2))
+    wanted, pairs_s = timed(lambda: by_pairs.by_density(unit, eps=eps, min_samples=2))
     return {
         "records": len(stored),
         "distinct": len(nodes.weight),
@@ -163,11 +163,11 @@ def stability(space: Space, stored: Stored) -> dict[str, Any]:
         near = np.argsort(-(unit_of(space.widen(rows)) @ unit.T), axis=1)
         return [[int(n) for n in row[:limit]] for row in near]
 
-    graph = graph_of(Nodes.of(space, stored), ask, nearest=NEAREST, tell=nobody)
+    graph = graph_of(Nodes.of(space, stored), ask, nearest=NEAREST, tell=no_progress)
     found, graph_s = timed(
-        lambda: grouping_graph.by_stability(graph, min_size=5, min_samples=5, tell=nobody)
+        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, tell=no_progress)
     )
-    wanted, pairs_s = timed(lambda: grouping.by_stability(unit, min_size=5, min_samples=5))
+    wanted, pairs_s = timed(lambda: by_pairs.by_stability(unit, min_size=5, min_samples=5))
     return {
         "records": len(stored),
         "graph_cpu_s": graph_s,
@@ -178,7 +178,7 @@ def stability(space: Space, stored: Stored) -> dict[str, Any]:
 
 
 def percentiles(spent: Sequence[float]) -> dict[str, float]:
-    """Give the middle and the 95th percentile."""
+    """Return the middle and the 95th percentile."""
     return {f"p{p}": float(np.percentile(spent, p)) for p in (50, 95)}
 
 

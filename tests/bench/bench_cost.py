@@ -64,7 +64,7 @@ class Meter:
         self.idle = {part: (after[part] - before[part]) / wall for part in PARTS}
 
     def cost(self, work: Callable[[], int]) -> Cost:
-        """Give what a piece of work costs; it gives how many texts that was."""
+        """Return what a piece of work costs; it gives how many texts that was."""
         before, started = by_part(self._site.spent()), time.perf_counter()
         count = work()
         wall = time.perf_counter() - started
@@ -126,7 +126,7 @@ def main() -> None:
     arguments = parser.parse_args()
     paper = sheet.Sheet("cost")
     given = documents(arguments.documents)
-    settings = {"VERSO_RAW_GRACE_S": "0", "VERSO_SETTLE_S": "0.1"}
+    settings = {"VERSO_RAW_TEXT_RETENTION_S": "0", "VERSO_VERIFY_DELAY_S": "0.1"}
     artifact = arguments.artifact or find_artifact()
     with running(artifact, 1, threads=arguments.threads, settings=settings) as site:
         found = costs(site, given, asked=arguments.asked)

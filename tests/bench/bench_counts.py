@@ -21,9 +21,9 @@ import sheet
 from ledger_server import server_s, serving
 
 from verso_core.jobs import Collection, Item, Kind, Precision, Queue, TextPolicy, cut
-from verso_core.ledger import Counting, DocumentWrite, Ledger, NewJob
-from verso_core.ledger.keys import key
 from verso_core.record import Codec, Entry, Record
+from verso_ledger import Counting, DocumentWrite, Ledger, NewJob
+from verso_ledger.keys import key
 
 _SLICE = 64
 _PATCH = bytes(60)  # about what a line of a log takes
@@ -41,7 +41,7 @@ def fill(ledger: Ledger, server: psutil.Process, *, name: str, documents: int) -
         [lease] = ledger.claim(Queue.BULK, owner="bench")
         entry = Entry(lease.seq, 150, (record,)).pack()
         writes = [DocumentWrite(name, item.header["id"], entry) for item in items]
-        ledger.commit(lease, b"", ok=len(items), errors=0, documents=writes, settle_s=86400)
+        ledger.commit(lease, b"", ok=len(items), errors=0, documents=writes, verify_delay_s=86400)
     return 1e6 * (server_s(server) - before) / documents
 
 

@@ -43,13 +43,13 @@ from verso_core import manifest
 from verso_core.jobs import SLICE_ITEMS, Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import Stack, StackConfig, find_artifact
-from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, PADDING, Service
-from verso_worker.records import Recorder
+from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.records.recorder import Recorder
+from verso_worker.records.space import Space
 from verso_worker.settings import WorkerSettings
-from verso_worker.space import Space
 
 _HOUR_S = "3600"
 _POLL_S = 0.05
@@ -131,13 +131,13 @@ class Platform:
 
 
 @contextmanager
-def platform(artifact: Path, *, threads: int, settle_s: str) -> Iterator[Platform]:
+def platform(artifact: Path, *, threads: int, verify_delay_s: str) -> Iterator[Platform]:
     """Start a platform on a temporary folder and stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
         settings = {
             "VERSO_THREADS": str(threads),
-            "VERSO_SETTLE_S": settle_s,
-            "VERSO_RAW_GRACE_S": "0",
+            "VERSO_VERIFY_DELAY_S": verify_delay_s,
+            "VERSO_RAW_TEXT_RETENTION_S": "0",
         }
         stack = Stack(StackConfig(Path(folder), artifact, port=0, settings=settings))
         stack.start()
@@ -149,7 +149,7 @@ def platform(artifact: Path, *, threads: int, settle_s: str) -> Iterator[Platfor
 
 
 def timed(ways: Mapping[str, Callable[[], None]], *, repeats: int) -> dict[str, float]:
-    """Give the median seconds of each way, after one round that only warms up.
+    """Return the median seconds of each way, after one round that only warms up.
 
     The ways take turns, so that whatever else the machine does falls on all of them.
     """
@@ -172,7 +172,7 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
     repeats = arguments.repeats
     service = load_service(artifact, threads=arguments.threads)
     direct = Direct(artifact, service)
-    with platform(artifact.folder, threads=arguments.threads, settle_s=_HOUR_S) as running:
+    with platform(artifact.folder, threads=arguments.threads, verify_delay_s=_HOUR_S) as running:
         seconds = timed(
             {
                 "embed, bare graph": partial(run_bare, encoder, batches(tokens)),
@@ -182,7 +182,7 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
             },
             repeats=repeats,
         )
-    with platform(artifact.folder, threads=arguments.threads, settle_s="0") as running:
+    with platform(artifact.folder, threads=arguments.threads, verify_delay_s="0") as running:
         seconds |= timed(
             {
                 "ingest and verify, one process": partial(direct.ingest, documents, verified=True),

@@ -42,8 +42,8 @@ from rival_server import load_encoder
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_worker.artifact import golden_samples
 from verso_worker.engine.precision import halved
+from verso_worker.records.artifact import golden_samples
 
 Feeds = dict[str, NDArray[np.int64]]
 Run = Callable[[Feeds], NDArray[np.float32]]
@@ -64,7 +64,7 @@ class Samples(CalibrationDataReader):  # type: ignore[misc]
         self._left: Iterator[Feeds] = iter(batches)
 
     def get_next(self) -> Feeds | None:
-        """Give the next batch; None at the end."""
+        """Return the next batch; None at the end."""
         return next(self._left, None)
 
 
@@ -148,7 +148,7 @@ def padded(rows: Sequence[list[int]]) -> Feeds:
 
 
 def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32]]:
-    """Give milliseconds a text, the median of its batches, and all vectors."""
+    """Return milliseconds a text, the median of its batches, and all vectors."""
     for feeds in batches:
         run(feeds)
     spent, found = [], []
@@ -160,7 +160,7 @@ def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32
 
 
 def near(found: NDArray[np.float32], wanted: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Give the cosine of each pair of rows, which need not be of length 1."""
+    """Return the cosine of each pair of rows, which need not be of length 1."""
     products = np.sum(found.astype(np.float64) * wanted, axis=1)
     cosines: NDArray[np.float64] = products / (
         np.linalg.norm(found.astype(np.float64), axis=1) * np.linalg.norm(wanted, axis=1)

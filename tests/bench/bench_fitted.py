@@ -31,7 +31,11 @@ from verso_standalone.harvest import texts_of
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_training import collection
 
-_SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
+_SETTINGS = {
+    "VERSO_VERIFY_DELAY_S": "0.5",
+    "VERSO_RAW_TEXT_RETENTION_S": "0",
+    "VERSO_SCRUB_SHARE": "0",
+}
 _WAIT_S = 1800.0
 _BATCH = 256
 

@@ -34,9 +34,9 @@ import texts
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_standalone.stack import find_artifact
-from verso_worker.artifact import cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.space import Space
+from verso_worker.records.artifact import cutter
+from verso_worker.records.space import Space
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LONGEST = 4
@@ -49,7 +49,8 @@ def words(text: bytes) -> list[str]:
 
 
 def bleu(guesses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
-    """Give the BLEU of a set, one reference each, in [0, 100]; 0 where an n-gram order has no hit.
+    """Return the BLEU of a set, one reference each, in [0, 100]; 0 where an n-gram order has no
+    hit.
 
     Papineni et al. 2002: counts are clipped to the reference's and added up over the set; the
     brevity penalty is exp(1 - r/c) where the guesses are shorter in all.

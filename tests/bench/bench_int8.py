@@ -47,9 +47,9 @@ from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
 from verso_training import held_out, sources
 from verso_training.sources import Split
-from verso_worker.artifact import rank_tables
 from verso_worker.engine.decoder import Cache, Decoder, Scores
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
+from verso_worker.records.artifact import rank_tables
 
 BATCHES = (1, 8, 32, 64)
 _HOME = Setting("basic", 1, "whole", 32)
@@ -76,7 +76,7 @@ class _Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def feeds(artifact: Artifact, samples: Sequence[Sample]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Give the decoder's inputs for records, one at a time: no padding among the ranges."""
+    """Yield the decoder's inputs for records, one at a time: no padding among the ranges."""
     decoder, codec = decoder_of(artifact), artifact.manifest.codec
     for sample in samples:
         known = decoder.memory(sample.vector[None])
@@ -93,7 +93,7 @@ def feeds(artifact: Artifact, samples: Sequence[Sample]) -> Iterator[dict[str, N
 def quantised(
     artifact: Artifact, samples: Sequence[Sample], *, weight_bits: int, results: bool
 ) -> Artifact:
-    """Give the artifact with a statically quantised decoder, fused into integer kernels.
+    """Return the artifact with a statically quantised decoder, fused into integer kernels.
 
     samples: training records, for the ranges
     weight_bits: 8 or 7
@@ -200,7 +200,7 @@ def speed(
 
 
 def bits(samples: Sequence[Sample], found: Sequence[Scores]) -> tuple[float, float]:
-    """Give the mean bits of cross-entropy a record, and the share of right first guesses."""
+    """Return the mean bits of cross-entropy a record, and the share of right first guesses."""
     total, right, tokens = 0.0, 0, 0
     for sample, scores in zip(samples, found, strict=True):
         logits = scores.logits.astype(np.float64)
@@ -250,7 +250,7 @@ def steadiness(
 def patch_bits(
     artifact: Artifact, samples: Sequence[Sample], found: Sequence[Scores], epsilon: float
 ) -> float:
-    """Give the mean bits of rank streams that read while no logit differs by more than half."""
+    """Return the mean bits of rank streams that read while no logit differs by more than half."""
     margin, tables = artifact.manifest.codec.confidence_epsilon, rank_tables(artifact)
     events = (
         ranks.events(
@@ -265,7 +265,9 @@ def patch_bits(
 def _compared(
     found: Iterable[Sequence[Scores]], reference: Sequence[Scores], epsilon: float
 ) -> tuple[float, int]:
-    """Give the largest difference of a logit, and the records in which one is beyond the margin."""
+    """Return the largest difference of a logit, and the records in which one is beyond the
+    margin.
+    """
     furthest = np.zeros(len(reference))
     for scores in found:
         differences = [

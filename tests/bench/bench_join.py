@@ -23,7 +23,7 @@ import texts
 from ledger_server import server_s, serving
 
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_core.ledger import AsyncLedger, NewJob
+from verso_ledger import AsyncLedger, NewJob
 
 _CALLERS = 64
 _JOINED = 16
@@ -43,7 +43,7 @@ async def accept(ledger: AsyncLedger, strings: list[bytes], *, joined: int) -> N
 
 
 async def measure(url: str, server: psutil.Process, strings: list[bytes]) -> list[list[object]]:
-    """Give CPU milliseconds a text of client and server, one by one and joined."""
+    """Return CPU milliseconds a text of client and server, one by one and joined."""
     ledger = AsyncLedger.from_url(url, timeout_s=30.0)
     rows: list[list[object]] = []
     await accept(ledger, strings[:_CALLERS], joined=1)  # warm

@@ -40,11 +40,11 @@ from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_worker.artifact import cutter, rank_tables
 from verso_worker.engine.decoder import Floats, Scores
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.space import Space
+from verso_worker.records.artifact import cutter, rank_tables
+from verso_worker.records.space import Space
 
 WAYS = ("whole", "stepwise")
 BATCHES = (1, 7, 32)
@@ -102,7 +102,7 @@ def main() -> None:
 def configurations(
     artifact: Artifact, samples: Sequence[Sample], home: Setting, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Setting, list[Scores]]]:
-    """Give every configuration with its scores: this processor's, then other processors'."""
+    """Yield every configuration with its scores: this processor's, then other processors'."""
     if not arguments.only_others:
         for level, threads, way, batch in itertools.product(LEVELS, THREADS, WAYS, BATCHES):
             setting = Setting(level, threads, way, batch)
@@ -165,7 +165,7 @@ def disagreements(
 def cost_of(
     artifact: Artifact, samples: Sequence[Sample], scores: Sequence[Scores], *, tables: RankTables
 ) -> dict[str, float]:
-    """Give what the margins cost, over all tokens."""
+    """Return what the margins cost, over all tokens."""
     codec = artifact.manifest.codec
     tokens = escapes = plain_escapes = 0
     safe = bare = logits_only = 0.0
@@ -216,7 +216,7 @@ def _samples(artifact: Artifact, data: Path | None, *, count: int) -> list[Sampl
 
 
 def samples_of(artifact: Artifact, parts: Sequence[bytes]) -> list[Sample]:
-    """Give those texts that the decoder can code, with their vectors as a store keeps them."""
+    """Return those texts that the decoder can code, with their vectors as a store keeps them."""
     codec, settings = artifact.manifest.codec, artifact.manifest.space
     vocabulary = Vocabulary(
         artifact.data["decoder_tokenizer.json"], size=codec.vocab, max_tokens=codec.max_tokens
@@ -242,7 +242,7 @@ def _furthest(found: Sequence[Floats], reference: Sequence[Floats]) -> float:
 def _near_an_edge(
     found: Sequence[Scores], reference: Sequence[Scores], tables: RankTables
 ) -> float:
-    """Give the largest difference of a confidence below the highest edge and all its shifts.
+    """Return the largest difference of a confidence below the highest edge and all its shifts.
 
     Above, where the decoder is all but certain, log-odds lose their digits; nothing looks there.
     """

@@ -45,7 +45,7 @@ from verso_standalone.valkey import free_port
 PARTS = {
     "worker": "verso_worker",
     "engine": "verso_worker.engine",
-    "shard": "verso_worker.shard",
+    "shard": "verso_worker.stores.edge.process",
     "keeper": "verso_keeper",
     "gateway": "verso_gateway",
     "valkey": "valkey-server",
@@ -110,7 +110,7 @@ class Platform:
         return False
 
     def spent(self) -> dict[str, float]:
-        """Give the core seconds of each part's present processes, and of this one, the client."""
+        """Return the core seconds of each part's present processes, and of this one, the client."""
         found = {}
         for part in PARTS:
             with contextlib.suppress(psutil.Error):
@@ -161,7 +161,7 @@ class Killer(threading.Thread):
 
 
 def produced(lines: Lines, *, count: int, until: float, sent: list[int]) -> Iterator[Document]:
-    """Give documents until there are enough or the time is over."""
+    """Yield documents until there are enough or the time is over."""
     for number in range(count):
         if time.monotonic() > until:
             return
@@ -234,7 +234,11 @@ def run(
     data: Path, artifact: Path, lines: Lines, given: argparse.Namespace
 ) -> dict[str, float | int]:
     """Take in, kill, start again, scrub and read back."""
-    settings = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
+    settings = {
+        "VERSO_VERIFY_DELAY_S": "0.5",
+        "VERSO_RAW_TEXT_RETENTION_S": "0",
+        "VERSO_SCRUB_SHARE": "0",
+    }
     platform = Platform(data, artifact, **settings)
     platform.start()
     taken = take_in(platform, lines, given)

@@ -36,10 +36,10 @@ from verso_core.manifest import Artifact
 from verso_core.record import Codec
 from verso_standalone.stack import find_artifact
 from verso_training import config, held_out, publish, sources
-from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.records import ByteCodec, Recorder
-from verso_worker.space import Space
+from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.records.recorder import ByteCodec, Recorder
+from verso_worker.records.space import Space
 
 _SYSTEMS = ("HDFS", "OpenSSH", "Spark")
 _LONGEST = 1000

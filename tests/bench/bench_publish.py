@@ -138,7 +138,11 @@ def read_back(verso: Client, stored: dict[str, str]) -> int:
 
 def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Publish so many artifacts under load, and read everything back."""
-    settings = {"VERSO_SETTLE_S": "0.1", "VERSO_RAW_GRACE_S": "0", "VERSO_HOT_TEXT_MIB": "0"}
+    settings = {
+        "VERSO_VERIFY_DELAY_S": "0.1",
+        "VERSO_RAW_TEXT_RETENTION_S": "0",
+        "VERSO_TEXT_CACHE_MIB": "0",
+    }
     stack = Stack(StackConfig(root, arguments.artifact, port=0, threads=1, settings=settings))
     stack.start()
     try:

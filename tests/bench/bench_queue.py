@@ -33,17 +33,17 @@ import sheet
 
 from verso_client import Client, Retries
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_core.ledger import Ledger, Limits, NewJob, Policy, forms
-from verso_core.ledger.scripts import source
+from verso_ledger import Ledger, Limits, NewJob, Policy, codec
+from verso_ledger.scripts import source
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 
 _BATCH = 500
 _SHALLOW = 1000
-_CHILDREN = {"engine": "verso_worker.engine", "shard": "verso_worker.shard"}
+_CHILDREN = {"engine": "verso_worker.engine", "shard": "verso_worker.stores.edge.process"}
 
 
 def ledger_url(stack: Stack) -> str:
-    """Give the address of the platform's ledger, from the settings it wrote for its server."""
+    """Return the address of the platform's ledger, from the settings it wrote for its server."""
     words = (stack.folder.valkey / "valkey.conf").read_text(encoding="utf-8").split()
     port = words[words.index("port") + 1]
     return f"redis://:{stack.folder.secret()}@127.0.0.1:{port}/0"
@@ -61,7 +61,7 @@ def fill(url: str, jobs: int, *, limit: int) -> float:
                     text = b"job %d: link is up" % number
                     slices = list(cut(Kind.EMBED, {}, [Item({}, text)]))
                     job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, limits=limits)
-                    args = forms.accept_args(job, uuid.uuid4().hex, staged=False)
+                    args = codec.accept_args(job, uuid.uuid4().hex, staged=False)
                     pipe.evalsha(str(sha), 0, *args)
                 replies = pipe.execute()
             if not {reply[0] for reply in replies} <= {b"new", b"full"}:
@@ -76,7 +76,7 @@ def waiting(ledger: Ledger) -> int:
 
 
 def drained(ledger: Ledger, *, seconds: float) -> float:
-    """Give how many jobs a second end, over so long or until none is left."""
+    """Return how many jobs a second end, over so long or until none is left."""
     before, started = waiting(ledger), time.perf_counter()
     while (left := waiting(ledger)) and time.perf_counter() - started < seconds:
         time.sleep(0.2)
@@ -84,7 +84,7 @@ def drained(ledger: Ledger, *, seconds: float) -> float:
 
 
 def memory(stack: Stack) -> dict[str, float]:
-    """Give resident megabytes of each process, the worker's with its children's."""
+    """Return resident megabytes of each process, the worker's with its children's."""
     found = {}
     for process in stack.processes:
         if process.pid is not None:

@@ -3,7 +3,7 @@
 The first stage is that of a running platform (`verso up`): SciFact's abstracts go into a collection
 and its training questions are searched for by vectors and words. Each head then reads the texts of
 the first `--from` records, in this process and by the worker's own code (an engine process,
-`verso_worker.pairing`, `verso_worker.fusion`), in up to three ways:
+`verso_worker.rules.score`, `verso_worker.records.fusion`), in up to three ways:
 
 - *whole*: the record, cut where the head's own length ends;
 - *whole, longer*: the same by a copy of the head that reads `--tokens`;
@@ -40,9 +40,9 @@ from verso_core.jobs import RERANK_SHARE
 from verso_standalone.stack import find_artifact
 from verso_training.quality import pairsets, selection
 from verso_training.quality.pairsets import Ranking
-from verso_worker import fusion
-from verso_worker.pairing import Pairing
-from verso_worker.shelf import Shelf
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.records import fusion
+from verso_worker.rules.score import Score
 
 _SHARES = (1.0, 0.3, RERANK_SHARE, 0.5, 0.6)
 _JUDGED = (1.0, RERANK_SHARE)
@@ -51,7 +51,7 @@ _JUDGED = (1.0, RERANK_SHARE)
 def passages(
     client: Client,
     given: retrieval.Set,
-    pairing: Pairing,
+    pairing: Score,
     tried: Sequence[Way],
     *,
     collection: str,
@@ -69,7 +69,7 @@ def passages(
 
 
 def sentences(
-    rows: Sequence[Ranking], pairing: Pairing, shelf: Shelf, names: Sequence[str]
+    rows: Sequence[Ranking], pairing: Score, shelf: ArtifactStore, names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Order candidates; mean reciprocal ranks in percent by head and share, 0 the cosine.
 
@@ -98,7 +98,7 @@ def sentences(
 
 
 def _places(order: Sequence[int]) -> NDArray[np.float32]:
-    """Give scores that have an order of their own."""
+    """Return scores that have an order of their own."""
     scores = np.zeros(len(order), np.float32)
     scores[list(order)] = -np.arange(len(order))
     return scores

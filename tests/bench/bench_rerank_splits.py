@@ -41,15 +41,15 @@ from verso_client import Client, retrieval
 from verso_core import heads, registry
 from verso_core.jobs import RERANK_SHARE, SearchMode
 from verso_standalone.stack import find_artifact
-from verso_worker import sentences
-from verso_worker.pairing import Pairing
+from verso_worker.rules import sentences
+from verso_worker.rules.score import Score
 
 _DEPTHS = (10, 20, 30, 50, 100)
 _ALL = 1000  # hits of the words alone, so that the first records are among them
 
 
 def asked(
-    client: Client, given: retrieval.Set, pairing: Pairing, tried: Sequence[Way], *,
+    client: Client, given: retrieval.Set, pairing: Score, tried: Sequence[Way], *,
     collection: str, scored: int,
 ) -> Iterator[Asked]:  # fmt: skip
     """Search for each question and let every head read the first records."""
@@ -85,7 +85,7 @@ class Splits:
     found: Sequence[Asked]
 
     def reached(self, order: Callable[[Asked], Order]) -> list[float]:
-        """Give the nDCG@10 of each question by an order of the first records."""
+        """Return the nDCG@10 of each question by an order of the first records."""
         return [
             retrieval.ndcg(one.documents(order(one)), self.given.relevant[one.name])
             for one in self.found
@@ -157,11 +157,11 @@ class Splits:
         return told
 
     def gains(self, head: str, mix: Mix) -> list[float]:
-        """Give what each question gains."""
+        """Return what each question gains."""
         return self.gained(lambda one: mix(one, one.read[head]))
 
     def gained(self, scores: Callable[[Asked], Scores]) -> list[float]:
-        """Give what each question gains where the first records stand by other scores."""
+        """Return what each question gains where the first records stand by other scores."""
         return _gains(self.reached(lambda one: mixing.ordered(scores(one))), self.plain)
 
     def lengths(self, head: str, tokens: Tokenizer, *, window: int) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Splits:
         return [n for n in range(len(one.words)) if one.hits[n].document in grades]
 
     def _told(self, one: Asked, kind: bool) -> float | None:
-        """Give the share of a question's relevant documents of a kind that are read at all."""
+        """Return the share of a question's relevant documents of a kind that are read at all."""
         grades = self.given.relevant[one.name]
         wanted = {key for key in grades if mixing.title(self.given.documents[key]) == kind}
         first = {hit.document for hit in one.hits[: len(one.words)]}
@@ -317,7 +317,7 @@ def main() -> None:
 
 
 def _window(models: Path) -> int:
-    """Give the tokens of a question that `pairs` reads whatever the text: half of its window."""
+    """Return the tokens of a question that `pairs` reads whatever the text: half of its window."""
     most = heads.read(registry.head(models, "pairs")).max_tokens
     assert most is not None
     return (most - 3) // 2

@@ -217,7 +217,7 @@ def found(given: argparse.Namespace) -> Sets:
 def judged(
     arm: Arm, scores: Scores, questions: Sets, *, work: Path
 ) -> tuple[dict[str, float], dict[str, dict[float, list[float]]]]:
-    """Give the shares by who chose them, and each question's nDCG@10 by part and share."""
+    """Return the shares by who chose them, and each question's nDCG@10 by part and share."""
     reached: dict[str, dict[float, list[float]]] = {}
 
     def judge(name: str, some: Searched, shares: Sequence[float]) -> None:

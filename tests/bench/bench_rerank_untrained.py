@@ -6,7 +6,8 @@ then compared with the question in this process, by the served encoder's weights
 (`interaction`): *late interaction*, token by token; *feedback*, by the mean of the first `--first`
 hits; and *both*, each spread over 0 to 1 and added.
 
-nDCG@10 by each alone and mixed with the search, as `verso_worker.fusion` mixes; brackets are 95 %
+nDCG@10 by each alone and mixed with the search, as `verso_worker.records.fusion` mixes; brackets
+are 95 %
 bootstrap intervals over the questions of the gain at the best of the shares, which flatters it.
 Choose on questions that nothing else is reported on: `--split train`.
 

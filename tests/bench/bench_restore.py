@@ -32,13 +32,13 @@ from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_worker.artifact import cutter
-from verso_worker.child import Child
 from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.operations import EngineClient
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.space import Space
+from verso_worker.ipc.child import Child
+from verso_worker.records.artifact import cutter
+from verso_worker.records.space import Space
 
 BATCHES = (1, 8, 32, 64)
 
@@ -111,7 +111,7 @@ def _next(records: Records, part: Sequence[int], step: int) -> NDArray[np.int64]
 
 
 def timed(run: Callable[[], None], *, repeats: int) -> list[float]:
-    """Give the seconds of each repeat, after one that only warms up."""
+    """Return the seconds of each repeat, after one that only warms up."""
     run()
     seconds = []
     for _ in range(repeats):

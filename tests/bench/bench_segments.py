@@ -16,9 +16,9 @@ import texts
 
 from verso_core import manifest, registry
 from verso_core.jobs import Precision
-from verso_worker.artifact import cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.space import Space
+from verso_worker.records.artifact import cutter
+from verso_worker.records.space import Space
 
 
 def main() -> None:

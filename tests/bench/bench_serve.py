@@ -140,7 +140,7 @@ class Bench:
 def platform(artifact: Path, *, threads: int) -> Iterator[Stack]:
     """Start a platform on a temporary folder; the verify of ingested texts is put off."""
     with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
-        settings = {"VERSO_SETTLE_S": "3600"}
+        settings = {"VERSO_VERIFY_DELAY_S": "3600"}
         config = StackConfig(Path(folder), artifact, port=0, threads=threads, settings=settings)
         stack = Stack(config)
         stack.start()

@@ -81,7 +81,7 @@ def measure(
 
 
 def guessed(graph: DecoderGraph, segments: Segments) -> dict[str, float]:
-    """Give the means of a set's lines."""
+    """Return the means of a set's lines."""
     records = [graph.tokens(text) for text in segments.texts]
     hits, saved = [], 0.0
     for _, seen in graph.passes(records, segments.vectors):

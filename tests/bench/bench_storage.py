@@ -55,13 +55,13 @@ from verso_core.manifest import Artifact
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_standalone.stack import find_artifact
 from verso_training.collection import best_dictionary, cut
-from verso_worker.artifact import MixtureCodec, NgramCodec, cutter
-from verso_worker.chunking import Cutter
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import Service
-from verso_worker.neural import NeuralCodec
-from verso_worker.records import ByteCodec
-from verso_worker.space import Space
+from verso_worker.records.artifact import MixtureCodec, NgramCodec, cutter
+from verso_worker.records.chunking import Cutter
+from verso_worker.records.neural import NeuralCodec
+from verso_worker.records.recorder import ByteCodec
+from verso_worker.records.space import Space
 
 BATCH = 256
 FEWEST_TO_FIT = 20
@@ -109,7 +109,7 @@ class Findings:
         ]
 
     def smallest(self, names: Sequence[str], records: Sequence[bytes]) -> list[int]:
-        """Give what is stored of each record: the smallest payload and the byte that names it."""
+        """Return what is stored of each record: the smallest payload and the byte that names it."""
         rows = [list(map(len, records)), *(self.sizes[name] for name in names)]
         return [1 + min(row) for row in zip(*rows, strict=True)]
 
@@ -237,7 +237,7 @@ def _fit(
 
 
 def _winners(findings: Findings, test: Sequence[bytes]) -> dict[str, float]:
-    """Give the share of records that each codec stores."""
+    """Return the share of records that each codec stores."""
     first = ["own dictionary"] if "own dictionary" in findings.sizes else ["general"]
     names = [name for name in (*first, "n-gram", "mixture", "neural") if name in findings.sizes]
     counted: Counter[str] = Counter()
@@ -250,7 +250,7 @@ def _winners(findings: Findings, test: Sequence[bytes]) -> dict[str, float]:
 def _documents(
     texts: Sequence[Sequence[bytes]], stored: Sequence[int], rival: ByteCoder
 ) -> list[list[int]]:
-    """Give of each text what zstd+dict makes of it whole, and the payload of each record."""
+    """Return of each text what zstd+dict makes of it whole, and the payload of each record."""
     sizes = iter(stored)
     return [
         [len(rival.encode(b"".join(records))), *(next(sizes) for _ in records)] for records in texts
@@ -260,7 +260,9 @@ def _documents(
 def _views(
     texts: Sequence[Sequence[bytes]], stored: Sequence[int], findings: Findings, space: Space
 ) -> dict[str, float]:
-    """Give the three views: what is saved in all, vectors and entries counted as they are kept."""
+    """Return the three views: what is saved in all, vectors and entries counted as they are
+    kept.
+    """
     sizes = iter(stored)
     entries = 0
     for text in texts:

@@ -23,8 +23,8 @@ from publishing import fate, hand_in, variant
 from verso_core import registry
 from verso_core.registry import Channel
 from verso_worker.metrics import Metrics
-from verso_worker.rollout import Follower
-from verso_worker.shelf import Shelf
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.rollout import RegistryWatcher
 
 TEXTS = [f"Jan 12 10:00:{n % 60:02d} host sshd[{n}]: session {n} opened".encode() for n in range(8)]
 
@@ -33,8 +33,8 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Publish so many artifacts under load."""
     models = root / "models"
     models.mkdir()
-    shelf = Shelf(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
-    follower = Follower(models, shelf, Metrics(CollectorRegistry()), tell=lambda _: None)
+    shelf = ArtifactStore(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
+    follower = RegistryWatcher(models, shelf, Metrics(CollectorRegistry()), tell=lambda _: None)
     memory: dict[str, dict[str, float]] = {}
     seconds: list[float] = []
     with closing(shelf):
@@ -78,7 +78,7 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 class Load:
     """Threads that call the current engine until the end."""
 
-    def __init__(self, shelf: Shelf, callers: int) -> None:
+    def __init__(self, shelf: ArtifactStore, callers: int) -> None:
         self._shelf = shelf
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -112,14 +112,14 @@ class Load:
             return False
 
 
-def settle(shelf: Shelf) -> None:
+def settle(shelf: ArtifactStore) -> None:
     """Wait until only the engine that serves is left."""
     while len(shelf.running()) > 1:
         time.sleep(0.1)
         shelf.tidy()
 
 
-def clean(models: Path, keep: Path, follower: Follower) -> None:
+def clean(models: Path, keep: Path, follower: RegistryWatcher) -> None:
     """Remove the folders of what is over, so that the bench needs little disk."""
     state = registry.read(models).artifact
     for folder in models.glob("v*"):

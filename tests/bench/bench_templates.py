@@ -31,8 +31,8 @@ from rival_server import load_encoder
 from sklearn.metrics import v_measure_score
 
 from verso_standalone.stack import find_artifact
-from verso_worker.statements import Encode, joined
-from verso_worker.templates import SIMILAR, WORDS, Miner
+from verso_worker.rules.grouping.statements import Encode, joined
+from verso_worker.rules.grouping.templates import SIMILAR, WORDS, Miner
 
 Grouper = Callable[[Sequence[str]], list[Any]]
 _EDGE = r"((?<=[^A-Za-z0-9])|^)%s((?=[^A-Za-z0-9])|$)"
@@ -46,7 +46,7 @@ _DRAIN_MASKS = {
 
 
 def ours(mine: Grouper, encode: Encode) -> Grouper:
-    """Give what groups lines as the worker does."""
+    """Return what groups lines as the worker does."""
 
     def group(lines: Sequence[str]) -> list[str]:
         found = mine(lines)
@@ -57,13 +57,13 @@ def ours(mine: Grouper, encode: Encode) -> Grouper:
 
 
 def encoder() -> Encode:
-    """Give the encoder of the default artifact."""
+    """Return the encoder of the default artifact."""
     opened = load_encoder(find_artifact(), threads=1)
     return lambda texts: opened.run(opened.tokenise([text.encode() for text in texts]))
 
 
 def mined(*, similar: float, words: int) -> Grouper:
-    """Give what groups lines as the worker does before it looks at vectors."""
+    """Return what groups lines as the worker does before it looks at vectors."""
 
     def group(lines: Sequence[str]) -> list[str]:
         miner = Miner(similar=similar, words=words)
@@ -90,7 +90,7 @@ def drain(lines: Sequence[str]) -> list[int]:
 
 
 def accuracy(found: Sequence[Any], marked: Sequence[str]) -> tuple[float, float, float]:
-    """Give GA, FGA and V, each in [0, 1]."""
+    """Return GA, FGA and V, each in [0, 1]."""
     groups, statements = _lines_of(found), _lines_of(marked)
     right = [lines for lines in groups if lines in set(statements)]
     ga = sum(map(len, right)) / len(marked)

@@ -54,7 +54,7 @@ class Part:
 
 
 def parts(data: Path, names: list[str]) -> Iterator[Part]:
-    """Give the named sets."""
+    """Yield the named sets."""
     for found in record_sets.record_sets(data, names):
         of_logs = found.name.startswith("loghub")
         at = KNOWN if of_logs else int((1 - HELD_OUT) * len(found.fit))

@@ -35,14 +35,14 @@ _WAITS = ("wait", "_wait", "_try_wait", "select", "poll", "accept", "_read", "se
 _PARTS = {
     "verso_worker": "worker",
     "verso_worker.engine": "engine",
-    "verso_worker.shard": "shard",
+    "verso_worker.stores.edge.process": "shard",
     "verso_keeper": "keeper",
     "verso_gateway": "gateway",
 }
 
 
 def parts_of(stack: Stack) -> dict[str, int]:
-    """Give the process id of each part that is written in Python."""
+    """Return the process id of each part that is written in Python."""
     found = {}
     for process in stack.processes:
         top = psutil.Process(process.pid)
@@ -82,7 +82,7 @@ def tops(file: Path, *, count: int) -> tuple[int, list[tuple[str, float]]]:
 
 
 def load(stack: Stack, strings: Sequence[str], *, callers: int, over: threading.Event) -> int:
-    """Send texts one by one until it is over; gives how many were answered."""
+    """Send texts one by one until it is over; returns how many were answered."""
     route = Route(
         f"{stack.url}/v1/embed",
         body=lambda text: {"texts": [text]},

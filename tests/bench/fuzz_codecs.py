@@ -28,10 +28,10 @@ from verso_core.errors import PatchCorrupt
 from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_standalone import sample
-from verso_worker.artifact import MixtureCodec, byte_codecs, cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.neural import NeuralCodec
-from verso_worker.space import Space
+from verso_worker.records.artifact import MixtureCodec, byte_codecs, cutter
+from verso_worker.records.neural import NeuralCodec
+from verso_worker.records.space import Space
 
 _BATCH = 16
 _HISTORY = 300
@@ -66,7 +66,7 @@ class Neural:
         self._space = Space(Precision.INT8, about.dim, about.int8_scale)
 
     def wrong(self, found: Sequence[bytes]) -> tuple[bytes | None, int]:
-        """Give a text that does not come back, if there is one, and how many could be coded."""
+        """Return a text that does not come back, if there is one, and how many could be coded."""
         vectors = self._space.widen(self._space.round(self._service.encode(found).vectors))
         offers = self._codec.code(found, vectors)
         rows = [row for row, offer in enumerate(offers) if offer is not None]

@@ -23,7 +23,7 @@ _SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
 
 
 def rounded(graph: bytes) -> bytes:
-    """Give the graph with each weight and each result of an operation rounded to float16."""
+    """Return the graph with each weight and each result of an operation rounded to float16."""
     model = onnx.shape_inference.infer_shapes(onnx.load_from_string(graph))
     floats = {
         value.name
@@ -56,7 +56,7 @@ def _near(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def shapes(lengths: Sequence[int]) -> dict[str, float]:
-    """Tell how many shapes batches have, and what fewer would cost, if all texts came at once.
+    """Return how many shapes batches have, and what fewer would cost, if all texts came at once.
 
     A GPU replays what it has recorded for one shape only. Rows and lengths are brought to powers of
     two, lengths of 16 at least, to have few shapes.

@@ -55,7 +55,7 @@ def states(base: Backbone, texts: Sequence[str], *, max_tokens: int) -> list[Arr
 
 
 def vector(states: Array) -> Array:
-    """Give the mean of a text's states: its vector, of an encoder that projects nothing.
+    """Return the mean of a text's states: its vector, of an encoder that projects nothing.
 
     Shape: (tokens, width) to (width,), unit length.
     """

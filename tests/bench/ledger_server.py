@@ -30,6 +30,6 @@ def serving() -> Iterator[tuple[str, psutil.Process]]:
 
 
 def server_s(server: psutil.Process) -> float:
-    """Give the core seconds that a process has taken so far."""
+    """Return the core seconds that a process has taken so far."""
     times = server.cpu_times()
     return float(times.user + times.system)

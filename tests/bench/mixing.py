@@ -1,7 +1,7 @@
 """What a search and a head said of the first records, mixed in several ways.
 
 The parts of the search's score are told apart: it is the mean of what the vector gave and of what
-the words gave (``verso_worker.fusion``).
+the words gave (``verso_worker.records.fusion``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from verso_client import retrieval
 from verso_client.answers import Hit
 from verso_core.jobs import RERANK_SHARE
-from verso_worker import fusion
+from verso_worker.records import fusion
 
 Scores = NDArray[np.float64]
 Order = Sequence[int]
@@ -49,7 +49,7 @@ class Asked:
         return np.array([hit.score for hit in self.hits[: len(self.words)]])
 
     def documents(self, order: Order) -> list[str]:
-        """Give documents where the first records stand in another order, each once."""
+        """Return documents where the first records stand in another order, each once."""
         hits = [*(self.hits[place] for place in order), *self.hits[len(self.words) :]]
         return list(dict.fromkeys(hit.document for hit in hits))
 
@@ -102,12 +102,12 @@ def shared(share: float) -> Mix:
 
 
 def title(document: str) -> bool:
-    """Tell whether a document is a title alone."""
+    """Whether a document is a title alone."""
     return "\n" not in document
 
 
 def ordered(scores: Scores) -> list[int]:
-    """Give places, best first, equal ones as they stood."""
+    """Return places, best first, equal ones as they stood."""
     order: list[int] = np.argsort(-scores, kind="stable").tolist()
     return order
 
@@ -119,7 +119,7 @@ def within(order: Order, kinds: NDArray[np.bool_]) -> list[int]:
 
 
 def oracle(one: Asked, grades: Mapping[str, int], *, depth: int) -> float:
-    """Give the nDCG@10 of the best order of so many first records."""
+    """Return the nDCG@10 of the best order of so many first records."""
     there = list(dict.fromkeys(hit.document for hit in one.hits[:depth]))
     return retrieval.ndcg(sorted(there, key=lambda each: -grades.get(each, 0)), grades)
 

@@ -66,7 +66,7 @@ class Site:
             await_true(partial(self._answers, name), name)
 
     def url(self, name: str) -> str:
-        """Give the address of a process."""
+        """Return the address of a process."""
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def total(self, part: str, series: str) -> float:
@@ -76,7 +76,7 @@ class Site:
         return sum(float(line.split()[-1]) for line in lines if re.match(series + " ", line))
 
     def spent(self) -> dict[str, float]:
-        """Give the core seconds of each process so far; a worker's children are told apart."""
+        """Return the core seconds of each process so far; a worker's children are told apart."""
         found = {}
         for name, process in self.processes.items():
             found[name] = _cpu_s(process)
@@ -118,7 +118,7 @@ class Site:
 
 @contextlib.contextmanager
 def running(artifact: Path, each: int, **options: Any) -> Iterator[Site]:
-    """Give a site in a folder of its own, and end it; ``options`` as :class:`Site` has them."""
+    """Yield a site in a folder of its own, and end it; ``options`` as :class:`Site` has them."""
     with tempfile.TemporaryDirectory(prefix="verso-scale-", ignore_cleanup_errors=True) as folder:
         site = Site(Path(folder), artifact=artifact, each=each, **options)
         try:
@@ -151,11 +151,11 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def own_s() -> float:
-    """Give the core seconds of this process so far."""
+    """Return the core seconds of this process so far."""
     return _cpu_s(psutil.Process())
 
 
 def machine_s() -> float:
-    """Give the core seconds that the whole machine has worked so far."""
+    """Return the core seconds that the whole machine has worked so far."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)

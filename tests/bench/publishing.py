@@ -21,7 +21,7 @@ class Fate(NamedTuple):
 
 
 def fate(number: int) -> Fate:
-    """Give the fate of the so manieth: of ten one is corrupt and one is rolled back."""
+    """Return the fate of the so manieth: of ten one is corrupt and one is rolled back."""
     return Fate(number % 10 == 4, number % 10 == 7)
 
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from verso_core import heads, registry
 from verso_core.jobs import Item, Kind, Slice
 from verso_core.registry import Channel
-from verso_worker.headshelf import HeadShelf
-from verso_worker.pairing import Pairing
-from verso_worker.shelf import Shelf
-from verso_worker.timings import Timings
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.heads import HeadStore
+from verso_worker.records.timings import Timings
+from verso_worker.rules.score import Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Way:
     name: str
     sentences: bool = False
 
-    def scores(self, pairing: Pairing, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    def scores(self, pairing: Score, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score texts against a query. Shape: (texts,)."""
         asked = query.encode()
         items = tuple(Item({"split": len(asked)}, asked + one.encode()) for one in texts)
@@ -67,14 +67,14 @@ def ways(models: Path, served: Path, names: Sequence[str], *, tokens: int) -> It
 @contextlib.contextmanager
 def readers(
     models: Path, names: Sequence[str], *, tokens: int
-) -> Iterator[tuple[Pairing, Shelf, list[Way]]]:
+) -> Iterator[tuple[Score, ArtifactStore, list[Way]]]:
     """Run heads as a worker does, in a folder of their own."""
     with tempfile.TemporaryDirectory(prefix="verso-rerank-") as folder:
         served, keep, run = (Path(folder) / name for name in ("models", "keep", "run"))
         for one in (served, keep, run):
             one.mkdir()
         tried = list(ways(models, served, names, tokens=tokens))
-        shelf = Shelf(keep, run, threads=1, device="cpu")
+        shelf = ArtifactStore(keep, run, threads=1, device="cpu")
         with contextlib.closing(shelf):
             shelf.open(registry.resolve(models))
-            yield Pairing(HeadShelf(served, shelf)), shelf, tried
+            yield Score(HeadStore(served, shelf)), shelf, tried

@@ -26,14 +26,18 @@ import redis
 
 from verso_client import Client, Document, Retries
 from verso_core.jobs import Precision
-from verso_core.ledger import keys
-from verso_core.ledger.forms import MAX_BUCKET_VALUE_BYTES
 from verso_core.record import Entry, Flag
+from verso_ledger import keys
+from verso_ledger.codec import MAX_BUCKET_VALUE_BYTES
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import LOOPBACK
 
-_SETTINGS = {"VERSO_SETTLE_S": "0.5", "VERSO_RAW_GRACE_S": "0", "VERSO_SCRUB_SHARE": "0"}
+_SETTINGS = {
+    "VERSO_VERIFY_DELAY_S": "0.5",
+    "VERSO_RAW_TEXT_RETENTION_S": "0",
+    "VERSO_SCRUB_SHARE": "0",
+}
 _WAIT_S = 1200.0
 _EMPTY = "empty"
 _OWNER = "full"  # no collection has this uid
@@ -159,7 +163,7 @@ def _entries(ledger: redis.Redis, owned: Sequence[bytes], uid: str) -> dict[str,
 
 
 def _fitted(entry: Entry, payloads: Sequence[int]) -> Entry:
-    """Give an entry with payloads of these sizes instead of its own."""
+    """Return an entry with payloads of these sizes instead of its own."""
     records = zip(entry.records, payloads, strict=True)
     return replace(
         entry, records=tuple(replace(record, payload=bytes(size)) for record, size in records)
@@ -196,6 +200,6 @@ def _usage(ledger: redis.Redis, names: Iterable[str | bytes]) -> int:
 
 
 def _on_disk(folder: Path) -> int:
-    """Give the bytes that a folder's files take on the disk; many are longer, with holes."""
+    """Return the bytes that a folder's files take on the disk; many are longer, with holes."""
     found = (path.stat() for path in folder.rglob("*") if path.is_file())
     return sum(_SECTOR_BYTES * one.st_blocks for one in found)

@@ -41,7 +41,8 @@ class RecordSet:
 
 
 def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator[RecordSet]:
-    """Give the sets that are in a data folder, without one the shipped corpus' kinds, or the named.
+    """Yield the sets that are in a data folder, without one the shipped corpus' kinds, or the
+    named.
 
     The corpus' texts are from the test parts of those sets.
     """
@@ -59,7 +60,7 @@ def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator
 
 
 def spread(found: Sequence[T], count: int) -> Iterator[T]:
-    """Give texts from all over a list, in its order of first importance: every n-th, then others.
+    """Return texts from all over a list, in its order of first importance: every n-th, then others.
 
     Whoever takes texts until there are enough records has taken them from everywhere.
     """

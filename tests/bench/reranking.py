@@ -1,6 +1,7 @@
 """Searches that a head reads once more: sets taken in once, and what each share would give.
 
-The order of a share is reckoned by :func:`verso_worker.fusion.reranked`, as a worker does it, from
+The order of a share is reckoned by :func:`verso_worker.records.fusion.reranked`, as a worker does
+it, from
 what the search and the head scored; so one reading serves for every share.
 """
 
@@ -22,7 +23,7 @@ from verso_client.answers import Hit
 from verso_client.documents import Document
 from verso_client.retrieval import Gain
 from verso_core.jobs import Precision, SearchMode
-from verso_worker import fusion
+from verso_worker.records import fusion
 
 HITS = 300
 """Records a search gives, as in `verso eval retrieval`."""
@@ -36,7 +37,7 @@ class Read:
     scores: NDArray[np.float32]
 
     def documents(self, *, share: float) -> list[str]:
-        """Give documents in the order that a share gives, each once."""
+        """Return documents in the order that a share gives, each once."""
         read = len(self.scores)
         order = fusion.reranked([one.score for one in self.hits[:read]], self.scores, share=share)
         hits = [*(self.hits[place] for place in order), *self.hits[read:]]
@@ -54,7 +55,7 @@ def drawn(folder: Path, *, split: str, count: int) -> retrieval.Set:
 
 @contextmanager
 def taken_in(client: Client, given: retrieval.Set, *, collection: str | None) -> Iterator[str]:
-    """Give a collection that holds a set.
+    """Yield a collection that holds a set.
 
     Args:
         collection: holds it already, or shall, and is kept; one of its own, deleted at the end,
@@ -77,7 +78,7 @@ def taken_in(client: Client, given: retrieval.Set, *, collection: str | None) ->
 
 
 def reached(given: retrieval.Set, found: Sequence[Read], *, share: float) -> list[float]:
-    """Give the nDCG@10 of each question of a set."""
+    """Return the nDCG@10 of each question of a set."""
     return [
         retrieval.ndcg(one.documents(share=share), given.relevant[name])
         for name, one in zip(given.questions, found, strict=True)
@@ -85,7 +86,7 @@ def reached(given: retrieval.Set, found: Sequence[Read], *, share: float) -> lis
 
 
 def percent(values: Sequence[float]) -> float:
-    """Give a mean in percent."""
+    """Return a mean in percent."""
     return round(100 * float(np.mean(values)), 1)
 
 

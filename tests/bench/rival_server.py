@@ -51,7 +51,7 @@ app = FastAPI(lifespan=_lifespan)
 
 @app.post("/embed")
 def embed(body: Body) -> list[list[float]]:
-    """Give a vector for each text."""
+    """Return a vector for each text."""
     encoder: Encoder = app.state.encoder
     vectors = encoder.run(encoder.tokenise([text.encode() for text in body.texts]))
     rows: list[list[float]] = vectors.tolist()

@@ -26,7 +26,7 @@ def _encoder() -> Encoder:
 
 @app.task(name="rival.embed")  # type: ignore[untyped-decorator]  # Celery has no types
 def embed(text: str) -> list[float]:
-    """Give the vector of a text."""
+    """Return the vector of a text."""
     encoder = _encoder()
     row: list[float] = encoder.run(encoder.tokenise([text.encode()]))[0].tolist()
     return row

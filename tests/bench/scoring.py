@@ -50,7 +50,7 @@ class Sample:
 
 
 def scored(artifact: Artifact, samples: Sequence[Sample], setting: Setting) -> list[Scores]:
-    """Give each record's scores in a configuration. Shape: (tokens, V) and (tokens,)."""
+    """Return each record's scores in a configuration. Shape: (tokens, V) and (tokens,)."""
     codec = artifact.manifest.codec
     memory, step = (
         _session(artifact.data[name], setting) for name in ("memory.onnx", "decoder.onnx")

@@ -43,7 +43,7 @@ class Searched:
     scored: int
 
     def only(self, names: Sequence[str]) -> Searched:
-        """Give the same for some questions."""
+        """Return the same for some questions."""
         questions = {name: self.given.questions[name] for name in names}
         return dataclasses.replace(self, given=dataclasses.replace(self.given, questions=questions))
 
@@ -53,14 +53,14 @@ class Searched:
         return {one for name in self.given.questions for one in self.given.relevant[name]}
 
     def texts(self) -> list[str]:
-        """Give every text once: questions, and the records that are read or learnt from."""
+        """Return every text once: questions, and the records that are read or learnt from."""
         names = self.given.questions
         records = (hit.text or "" for name in names for hit in self.hits[name][: self.scored])
         rights = (self.right[name] for name in names if name in self.right)
         return list(dict.fromkeys([*names.values(), *records, *rights]))
 
     def groups(self, *, wrong: int) -> list[Group]:
-        """Give questions to learn from; half of the wrong records are among the first."""
+        """Return questions to learn from; half of the wrong records are among the first."""
         rng, made = random.Random(0), []
         for name, question in self.given.questions.items():
             judged = self.given.relevant[name]
@@ -86,7 +86,7 @@ class Searched:
         return [Read(self.hits[name], part) for name, part in zip(names, parts, strict=True)]
 
     def perfect(self) -> float:
-        """Give the nDCG@10 of an order in which the judged among the first records lead, in %."""
+        """Return the nDCG@10 of an order in which the judged among the first records lead, in %."""
         reached = []
         for name in self.given.questions:
             grades, rest = self.given.relevant[name], self.hits[name][self.scored :]

@@ -81,13 +81,13 @@ class StaticNgram:
         return self.cells.nbytes
 
     def encode(self, text: bytes) -> bytes:
-        """Give the payload of a text."""
+        """Return the payload of a text."""
         out = np.empty(2 * (self.order + 2) * (len(text) + 1) + 8, np.uint8)
         data = np.frombuffer(text, np.uint8)
         return out[: _write(self.cells, self.start, data, out)].tobytes()
 
     def decode(self, payload: bytes, *, limit_bytes: int = 1 << 22) -> bytes:
-        """Give the text of a payload; PatchCorrupt beyond the limit."""
+        """Return the text of a payload; PatchCorrupt beyond the limit."""
         data = np.frombuffer(payload, np.uint8)
         capacity = min(limit_bytes, 64 + 16 * len(payload))
         while True:
@@ -137,7 +137,7 @@ def fit(counts: Sequence[Counts], *, order: int, least: int, discount: float) ->
 
 
 def _compile(coded: Sequence[tuple[Keys, Tally]], *, discount: float) -> tuple[Cells, int, int]:
-    """Give the cells, the number of states, and the one before a text's first byte."""
+    """Return the cells, the number of states, and the one before a text's first byte."""
     contexts = [np.unique(keys >> np.uint64(_SYMBOL_BITS)) for keys, _ in coded]
     numbers = [
         np.bincount(np.searchsorted(known, keys >> np.uint64(_SYMBOL_BITS)))
@@ -184,7 +184,7 @@ def _shares(own: NDArray[np.int64], tally: Tally, discount: float) -> Tally:
 def _next_states(
     keys: Keys, order: int, contexts: Sequence[Keys], places: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.int64]:
-    """Give the state after each symbol: the longest known context that ends with it."""
+    """Return the state after each symbol: the longest known context that ends with it."""
     symbols = keys & np.uint64((1 << _SYMBOL_BITS) - 1)
     longer = (keys >> np.uint64(_SYMBOL_BITS)) << np.uint64(8) | (symbols & np.uint64(255))
     found = np.full(keys.size, places[0][0], np.int64)
@@ -211,7 +211,7 @@ def _gathered(keys: Keys, tally: Tally) -> tuple[Keys, Tally]:
 
 
 def _totals(keys: Keys, raw: Tally) -> Tally:
-    """Give for every pair how often its context was seen."""
+    """Return for every pair how often its context was seen."""
     context = keys >> np.uint64(_SYMBOL_BITS)
     first = np.flatnonzero(np.concatenate(([True], context[1:] != context[:-1])))
     return np.repeat(np.add.reduceat(raw, first), np.diff(first, append=keys.size))

@@ -19,7 +19,7 @@ _OF_DECODER = ("decoder.onnx", "memory.onnx", "decoder_tokenizer.json", "ranks.n
 
 
 def artifact_bytes(artifact: Artifact) -> dict[str, int]:
-    """Give the bytes of an artifact that its codecs need, once for all records."""
+    """Return the bytes of an artifact that its codecs need, once for all records."""
 
     def size(names: Sequence[str]) -> int:
         return sum(len(artifact.data[name]) for name in names)

@@ -26,12 +26,12 @@ Read = Callable[[Path], Iterator[str]]
 
 
 def corpus() -> list[bytes]:
-    """Give all texts of the shipped corpus, in its order."""
+    """Return all texts of the shipped corpus, in its order."""
     return [_bytes(document.text) for document in sample.documents()]
 
 
 def corpus_by_kind() -> dict[str, list[bytes]]:
-    """Give the shipped corpus by kind of text."""
+    """Return the shipped corpus by kind of text."""
     found: dict[str, list[bytes]] = defaultdict(list)
     for document in sample.documents():
         found[f"corpus: {document.metadata['kind']}"].append(_bytes(document.text))
@@ -39,7 +39,7 @@ def corpus_by_kind() -> dict[str, list[bytes]]:
 
 
 def public(folder: Path) -> dict[str, list[bytes]]:
-    """Give the public sets that are in a data folder, by name; a missing set is left out."""
+    """Return the public sets that are in a data folder, by name; a missing set is left out."""
     readers: dict[str, Read] = {f"loghub: {system}": loghub(system) for system in LOGHUB}
     readers |= {
         "logs_rcheck: test": jsonl("logs_rcheck/test.jsonl.xz"),
@@ -86,7 +86,7 @@ def jsonl(name: str) -> Read:
 
 
 def held_out(name: str) -> Read:
-    """Give the documents that training holds out, by its own rule (see the corpus' README)."""
+    """Yield the documents that training holds out, by its own rule (see the corpus' README)."""
 
     def read(folder: Path) -> Iterator[str]:
         for row in _rows(folder / name):

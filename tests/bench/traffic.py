@@ -58,7 +58,7 @@ class Traffic:
         return self.answered / self.seconds
 
     def quantile_ms(self, share: float) -> float:
-        """Give the latency that this share of the requests did not pass, ms."""
+        """Return the latency that this share of the requests did not pass, ms."""
         ordered = sorted(self.latencies)
         return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -124,13 +124,13 @@ class Costs:
         self._before = self._seconds()
 
     def spent(self) -> float:
-        """Give the CPU seconds since the last call."""
+        """Return the CPU seconds since the last call."""
         now = self._seconds()
         before, self._before = self._before, now
         return sum(seconds - before.get(process, 0.0) for process, seconds in now.items())
 
     def memory_bytes(self) -> int:
-        """Give the resident memory of all, counting shared pages once for each process."""
+        """Return the resident memory of all, counting shared pages once for each process."""
         return sum(process.memory_info().rss for process in self._root.children(recursive=True))
 
     def _seconds(self) -> dict[int, float]:

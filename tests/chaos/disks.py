@@ -42,7 +42,7 @@ class SyncedFiles:
 
     @staticmethod
     def lacks() -> str | None:
-        """Tell what it needs and this machine does not have."""
+        """Return what it needs and this machine does not have."""
         return "expected a C compiler" if shutil.which("cc") is None else None
 
     def __enter__(self) -> Self:
@@ -61,7 +61,7 @@ class SyncedFiles:
         """Leave the files to the folder's owner."""
 
     def lose(self, dice: random.Random) -> int:
-        """Lose what was not synced, with nobody running; gives how many files lost something."""
+        """Lose what was not synced, with nobody running; returns how many files lost something."""
         lost = 0
         for path in _files(self.data):
             # By inode: on tmpfs none is used twice.
@@ -93,7 +93,7 @@ class LoopFile:
 
     @staticmethod
     def lacks() -> str | None:
-        """Tell what it needs and this machine does not have."""
+        """Return what it needs and this machine does not have."""
         needed = [name for name in ("mount", "umount", "mkfs.ext4") if not shutil.which(name)]
         if needed:
             return f"expected {' and '.join(needed)}"
@@ -119,7 +119,9 @@ class LoopFile:
         _run("umount", self._mount)
 
     def lose(self, dice: random.Random) -> int:
-        """Lose what was not committed, with nobody running; gives how many files lost something."""
+        """Lose what was not committed, with nobody running; returns how many files lost
+        something.
+        """
         before = self._digests()
         root = os.open(self._mount, os.O_RDONLY)
         try:

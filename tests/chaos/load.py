@@ -33,7 +33,7 @@ _WORDS = (
 
 
 def text_of(document: str) -> bytes:
-    """Give the text of a document id: a few log lines, the same at every call."""
+    """Return the text of a document id: a few log lines, the same at every call."""
     dice = random.Random(document)
     lines = [
         f"{dice.randrange(10**9):09d} {' '.join(dice.choices(_WORDS, k=8))} {document}"

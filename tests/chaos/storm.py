@@ -44,8 +44,8 @@ _LOST_S = 300.0
 _REST_S = 60.0
 """A job that has not ended so long after the last caller left is lost: some leases and pauses."""
 _SETTINGS = {
-    "VERSO_SETTLE_S": "0.1",
-    "VERSO_RAW_GRACE_S": "0",
+    "VERSO_VERIFY_DELAY_S": "0.1",
+    "VERSO_RAW_TEXT_RETENTION_S": "0",
     "VERSO_SCRUB_SHARE": "0",
     "VERSO_FREE_FLOOR_MIB": "1",
 }
@@ -184,7 +184,7 @@ def _texts(client: Client, documents: list[str]) -> Iterator[StoredText]:
 
 
 def _at_rest(ledger: Any) -> dict[str, tuple[str, str]]:
-    """Give kind and state of every job, once all have ended or should have.
+    """Return kind and state of every job, once all have ended or should have.
 
     Nobody waits any more for the job of a call that was cut off and made again. It ends when the
     lease of whoever died with it does.
@@ -198,7 +198,7 @@ def _at_rest(ledger: Any) -> dict[str, tuple[str, str]]:
 
 
 def _states(ledger: Any) -> dict[str, tuple[str, str]]:
-    """Give kind and state of every job of the callers."""
+    """Return kind and state of every job of the callers."""
     jobs = [name.decode() for name in ledger.zrange("verso:jobs:default", 0, -1)]
     found = {}
     for job in jobs:
@@ -224,7 +224,7 @@ def _twice(ledger: Any, states: dict[str, tuple[str, str]], journal: Journal) ->
 
 
 def run(folder: Path, arguments: argparse.Namespace, log: TextIO) -> dict[str, Any]:
-    """Rage, rest, judge; gives the summary."""
+    """Rage, rest, judge; returns the summary."""
     platform = Platform(folder / "data", arguments.artifact, **_SETTINGS)
     journal, started = Journal(), time.monotonic()
     platform.start(timeout_s=_LOST_S)

@@ -54,8 +54,8 @@ class Apart(Platform):
             "VERSO_RESULTS": str(self.data / "results"),
             "VERSO_PORT": str(self.port),
             "VERSO_THREADS": "1",
-            "VERSO_SETTLE_S": "0.1",
-            "VERSO_RAW_GRACE_S": "0",
+            "VERSO_VERIFY_DELAY_S": "0.1",
+            "VERSO_RAW_TEXT_RETENTION_S": "0",
             "VERSO_SCRUB_SHARE": "0",
             "OMP_NUM_THREADS": "1",
         }

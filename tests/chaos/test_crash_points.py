@@ -66,8 +66,8 @@ def shot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shot]:
         ARTIFACT,
         PYTHONPATH=os.pathsep.join(path),
         CRASH_FILE=str(folder / "place"),
-        VERSO_SETTLE_S="0.1",
-        VERSO_RAW_GRACE_S="0.2",
+        VERSO_VERIFY_DELAY_S="0.1",
+        VERSO_RAW_TEXT_RETENTION_S="0.2",
         VERSO_SCRUB_SHARE="0",
         VERSO_LEASE_S="3",
         VERSO_RESULT_INLINE_BYTES="1000",
@@ -185,7 +185,7 @@ def test_a_worker_that_ends_while_models_change_changes_them_once(
 
 
 def ingest(client: Client, texts: dict[str, bytes], collection: str) -> list[str]:
-    """Have documents stored; gives the jobs."""
+    """Have documents stored; returns the jobs."""
     documents = [Document(text, id=name) for name, text in texts.items()]
     jobs = [job.id for job in client.submit(documents, collection=collection)]
     for job in jobs:

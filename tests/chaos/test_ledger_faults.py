@@ -19,9 +19,9 @@ from tests.chaos.proxy import Proxy
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Item, Kind, Queue, Status, cut
-from verso_core.ledger import Commit, Ledger, NewJob
-from verso_core.ledger.keys import key
-from verso_core.ledger.work import connect
+from verso_ledger import Commit, Ledger, NewJob
+from verso_ledger.keys import key
+from verso_ledger.sync_client import connect
 
 JOBS = 60
 

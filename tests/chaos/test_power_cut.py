@@ -40,12 +40,12 @@ class Disk(Protocol):
     settings: dict[str, str]
 
     def lose(self, dice: random.Random) -> int:
-        """Lose what was not synced, with nobody running; gives how many files lost something."""
+        """Lose what was not synced, with nobody running; returns how many files lost something."""
 
 
 @pytest.fixture(params=[SyncedFiles, LoopFile])
 def disk(request: pytest.FixtureRequest) -> Iterator[Disk]:
-    """Give a disk in memory, where syncs cost nothing."""
+    """Yield a disk in memory, where syncs cost nothing."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
         refuse("expected 1 GiB of /dev/shm")
@@ -133,8 +133,8 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(disk: Disk) -> None:
         disk.data,
         ARTIFACT,
         **disk.settings,
-        VERSO_SETTLE_S="0.1",
-        VERSO_RAW_GRACE_S="0",
+        VERSO_VERIFY_DELAY_S="0.1",
+        VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_RESULT_INLINE_BYTES="1000",
         VERSO_FREE_FLOOR_MIB="1",
     )

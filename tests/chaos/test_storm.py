@@ -25,8 +25,8 @@ def test_a_short_storm_breaks_no_promise_and_a_worker_leaves_in_time(tmp_path: P
     platform = Platform(
         tmp_path / "data",
         ARTIFACT,
-        VERSO_SETTLE_S="0.1",
-        VERSO_RAW_GRACE_S="0",
+        VERSO_VERIFY_DELAY_S="0.1",
+        VERSO_RAW_TEXT_RETENTION_S="0",
         VERSO_SCRUB_SHARE="0",
         VERSO_DRAIN_S="2",
     )

@@ -33,7 +33,7 @@ READY_TIMEOUT_S = 240.0  # imports alone take a minute where other suites share 
 _PARTS = {
     "worker": ("-m", "verso_worker"),
     "engine": ("-m", "verso_worker.engine"),
-    "shard": ("-m", "verso_worker.shard"),
+    "shard": ("-m", "verso_worker.stores.edge.process"),
     "keeper": ("-m", "verso_keeper"),
     "gateway": ("-m", "verso_gateway"),
 }
@@ -92,7 +92,7 @@ class Platform:
 
     @property
     def supervisor(self) -> psutil.Process:
-        """Give the process that everything else descends from."""
+        """Return the process that everything else descends from."""
         assert self._process is not None
         return psutil.Process(self._process.pid)
 
@@ -102,7 +102,7 @@ class Platform:
             self.stop(signal.SIGKILL)
 
     def pid(self, part: str) -> int:
-        """Give the process id of a part; it may be between two lives for a moment."""
+        """Return the process id of a part; it may be between two lives for a moment."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             for process in self._members():
@@ -112,7 +112,7 @@ class Platform:
         pytest.fail(f"no {part} is running")
 
     def kill(self, part: str) -> int:
-        """End a part with SIGKILL; gives the process id it had."""
+        """End a part with SIGKILL; returns the process id it had."""
         pid = self.pid(part)
         os.kill(pid, signal.SIGKILL)
         return pid
@@ -148,7 +148,7 @@ class Platform:
         return redis.Redis(port=port, password=password)
 
     def log(self, part: str) -> str:
-        """Give what a part has logged."""
+        """Return what a part has logged."""
         return (self.data / "logs" / f"{part}.log").read_text(encoding="utf-8")
 
     def _members(self) -> list[psutil.Process]:
@@ -206,7 +206,7 @@ def new_platform(
 @pytest.fixture(scope="session")
 def platform(new_platform: Callable[..., Platform]) -> Platform:
     """One platform that all tests share which leave it as they found it."""
-    shared = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    shared = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     shared.start()
     return shared
 

@@ -58,7 +58,9 @@ class Load(threading.Thread):
 def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0", VERSO_SCRUB_SHARE="1")
+    platform = new_platform(
+        VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
+    )
     platform.start()
     first = {str(one.id): str(one.text).encode() for one in lines(100)}
     with platform.client() as verso:
@@ -86,7 +88,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     platform.stop()
     shutil.rmtree(platform.data)  # another machine has nothing but the backup
 
-    restored = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    restored = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     options = ["--data", str(restored.data), "--artifact", str(platform.artifact)]
     done = verso_standalone("restore", str(saved), *options, "--threads", "1")
     assert done.returncode == 0, done.stdout

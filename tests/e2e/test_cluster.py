@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from verso_client import Client, Document
-from verso_core.clusters import ClusterRequest, Method
+from verso_core.jobs.cluster import ClusterRequest, Method
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform

@@ -29,7 +29,7 @@ TEXTS = 600
 @pytest.fixture(scope="module")
 def target(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
     """A platform to shoot at. Settle and grace are short, so that texts really are dropped."""
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     yield platform
     platform.close()
@@ -70,7 +70,7 @@ def test_a_second_start_finds_everything_again(
     lines: Callable[[int], list[Document]],
     how: signal.Signals,
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     documents = numbered(lines(100), "kept")
     texts = {str(d.id): str(d.text).encode() for d in documents}
@@ -120,7 +120,7 @@ def text_of(value: object) -> str:
 
 
 def entry_of(ledger: redis.Redis, collection: str, document: str) -> tuple[str, str, bytes]:
-    """Give the hash, the field and the bytes where the ledger keeps a short document."""
+    """Return the hash, the field and the bytes where the ledger keeps a short document."""
     stored = Collection.model_validate_json(text_of(ledger.hget("verso:collections", collection)))
     uid = text_of(ledger.hget("verso:uids", collection))
     bucket = bucket_of(document, buckets=stored.buckets)
@@ -210,7 +210,7 @@ def test_more_work_than_the_queue_may_hold_is_429_with_retry_after(
 def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
     new_platform: Callable[..., Platform],
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     with platform.client() as verso:
         verso.ingest([Document("there was room", id="a")])

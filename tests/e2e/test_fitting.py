@@ -31,7 +31,7 @@ WORDS = sorted({word for words in tiny.WORDS.values() for word in words})
 
 @pytest.fixture(scope="module")
 def serving(new_platform: Callable[..., Platform]) -> Platform:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     return platform
 
@@ -59,7 +59,7 @@ def publish(platform: Platform, folder: Path) -> str:
 
 
 def migrate(platform: Platform, name: str, codec: str) -> int:
-    """Move a collection to a codec; gives how many documents were written anew."""
+    """Move a collection to a codec; returns how many documents were written anew."""
     until = time.monotonic() + 240
     with platform.client() as verso:
         verso.migrate(name, to=codec)

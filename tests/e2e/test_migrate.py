@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import Platform
-from tests.integration.verso_worker.test_migrate import other_artifact
+from tests.integration.verso_worker.rules.test_migrate import other_artifact
 
 from verso_client import Document
 
@@ -48,7 +48,7 @@ class Searches(threading.Thread):
 def test_a_migration_shot_at_under_searches_and_writes_loses_nothing(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     documents = lines(TEXTS)
     texts = {str(one.id): str(one.text).encode() for one in documents}

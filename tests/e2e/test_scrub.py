@@ -44,7 +44,9 @@ def _pass(verso: Client, *, after: int, timeout_s: float = 90.0) -> ScrubState:
 def test_a_damaged_document_is_found_and_named_and_its_neighbours_are_sound(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
 ) -> None:
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0", VERSO_SCRUB_SHARE="1")
+    platform = new_platform(
+        VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_SCRUB_SHARE="1"
+    )
     platform.start()
     documents = lines(50)
     with platform.client() as verso, platform.redis() as ledger:

@@ -230,7 +230,7 @@ def test_an_artifact_is_taken_up_tried_and_taken_back_while_texts_come_in(
     lines: Callable[[int], list[Document]],
 ) -> None:
     """A publish, a canary, a corrupt one and a rollback, under load: no request fails."""
-    platform = new_platform(VERSO_SETTLE_S="0.1", VERSO_RAW_GRACE_S="0")
+    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
     models = platform.data / "models"
     documents = lines(240)

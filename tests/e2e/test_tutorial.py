@@ -23,7 +23,7 @@ VERSION = r"[0-9a-f]{16}"
 
 @pytest.fixture
 def own(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
-    """Give a platform that has what a new one has, as the page expects."""
+    """Yield a platform that has what a new one has, as the page expects."""
     platform = new_platform()
     platform.start()
     yield platform

@@ -76,7 +76,7 @@ class Builder:
         )  # fmt: skip
 
     def size_mb(self, image: str) -> float:
-        """Tell how much an image takes, unpacked, MB."""
+        """Return how much an image takes, unpacked, MB."""
         container = self.call("from", image).stdout.strip()
         folder = self.call("mount", container).stdout.strip()
         done = subprocess.run(["du", "-sb", folder], capture_output=True, text=True, check=True)

@@ -37,7 +37,7 @@ PATIENCE_S = 600.0  # many processes start at once; on two busy cores that takes
 
 
 def entrypoint(service: str) -> list[str]:
-    """Give a service's command, its own or its image's, with this interpreter."""
+    """Return a service's command, its own or its image's, with this interpreter."""
     text = (ROOT / COMPOSE[service]["build"]["dockerfile"]).read_text()
     [line] = re.findall(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)
     command: list[str] = COMPOSE[service].get("entrypoint") or json.loads(line)
@@ -73,7 +73,7 @@ class Site:
             (folder / f"{store}_password").write_text(f"{secrets.token_hex(16)}\n")
 
     def url(self, name: str) -> str:
-        """Give the address of a process."""
+        """Return the address of a process."""
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Site:
         self.processes[name].send_signal(how)
 
     def log(self, name: str) -> str:
-        """Give what a process has said."""
+        """Return what a process has said."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def ask(self, query: str) -> list[dict[str, Any]]:
@@ -198,8 +198,8 @@ class Site:
             "VERSO_MODELS": str(self.folder / "models"),
             "VERSO_THREADS": "1",
             "VERSO_WORKER_NAME": name,
-            "VERSO_SETTLE_S": "0.1",
-            "VERSO_RAW_GRACE_S": "0",
+            "VERSO_VERIFY_DELAY_S": "0.1",
+            "VERSO_RAW_TEXT_RETENTION_S": "0",
             "OMP_NUM_THREADS": "1",
         }
         return environment

@@ -21,7 +21,7 @@ _NEXT = re.compile(r"\s\|\s|;|&&|\|\|")
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Give what stands behind `verso` in the page's blocks, a command each."""
+    """Yield what stands behind `verso` in the page's blocks, a command each."""
     for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             for part in _NEXT.split(line):

@@ -53,7 +53,7 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def tracked_top_level() -> set[str]:
-    """Give the top level as git would see it: what is there, less what is ignored."""
+    """Return the top level as git would see it: what is there, less what is ignored."""
     ignored = {
         line.strip().strip("/")
         for line in (ROOT / ".gitignore").read_text().splitlines()
@@ -63,7 +63,7 @@ def tracked_top_level() -> set[str]:
 
 
 def settings_fields() -> Iterator[tuple[str, FieldInfo]]:
-    """Give every environment variable a service reads, with its field."""
+    """Yield every environment variable a service reads, with its field."""
     for module_name in SETTINGS:
         module = importlib.import_module(module_name)
         for value in vars(module).values():
@@ -78,7 +78,7 @@ def settings_fields() -> Iterator[tuple[str, FieldInfo]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Give the anchors of a page's headings as GitHub makes them."""
+    """Return the anchors of a page's headings as GitHub makes them."""
     found = set()
     for line in _FENCE.sub("", page.read_text()).splitlines():
         if line.startswith("#"):
@@ -181,7 +181,7 @@ OPTIONAL = {"shared/verso_core": "tracing"}  # imported only where its environme
 
 
 def imported_roots(package: Path) -> set[str]:
-    """Give the top-level names that a package's modules import, wherever in the module."""
+    """Return the top-level names that a package's modules import, wherever in the module."""
     found = set()
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -193,7 +193,7 @@ def imported_roots(package: Path) -> set[str]:
 
 
 def names_of_extra(extra: str) -> set[str]:
-    """Give the distributions that an extra names, other extras of ours resolved."""
+    """Return the distributions that an extra names, other extras of ours resolved."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {normal(requirement) for requirement in project["dependencies"]}
     for requirement in project["optional-dependencies"][extra]:
@@ -206,7 +206,7 @@ def names_of_extra(extra: str) -> set[str]:
 
 
 def normal(requirement: str) -> str:
-    """Give a requirement's distribution name in its normal form (PEP 503)."""
+    """Return a requirement's distribution name in its normal form (PEP 503)."""
     name = re.split(r"[\[<>=!~ ;]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
 

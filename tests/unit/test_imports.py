@@ -51,7 +51,7 @@ CASES = {
         {"verso_core", "verso_codecs", "verso_worker"},
         {"torch", "transformers", "onnx", "fastapi"},
     ),
-    "verso_worker.pipeline": (
+    "verso_worker.rules.pipeline": (
         {"verso_core", "verso_codecs", "verso_worker"},
         {"torch", "transformers", "onnxruntime", "celery", "redis", "fastapi"} | STORES,
     ),
@@ -71,7 +71,7 @@ CASES = {
         {"verso_core"},
         MODELS | STORES | ARRAYS | {"celery", "redis", "fastapi", "zstandard"},
     ),
-    "verso_core.ledger": (
+    "verso_ledger": (
         {"verso_core"},
         MODELS | STORES | ARRAYS | {"celery", "fastapi", "zstandard"},
     ),

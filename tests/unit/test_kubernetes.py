@@ -89,7 +89,7 @@ def labels_of_pods(documents: tuple[Document, ...]) -> list[Mapping[str, str]]:
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector, with or without expressions, chooses these labels."""
+    """Whether a label selector, with or without expressions, chooses these labels."""
     plain = selector.get("matchLabels", {} if "matchExpressions" in selector else selector)
     if any(labels.get(key) != value for key, value in plain.items()):
         return False
@@ -101,7 +101,7 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def with_components(components: Sequence[str], overlay: str, folder: Path) -> Path:
-    """Give an overlay that uses components, in a copy of the tree: kustomize looks no further."""
+    """Return an overlay that uses components, in a copy of the tree: kustomize looks no further."""
     shutil.copytree(ROOT / "k8s", folder / "k8s")
     shutil.copytree(ROOT / "services/monitoring", folder / "services/monitoring")
     path = folder / "k8s/overlays" / overlay / "kustomization.yaml"
@@ -334,7 +334,7 @@ def test_a_worker_on_trial_is_a_worker_of_another_image_that_may_do_what_workers
 def allowed(
     documents: tuple[Document, ...], labels: Mapping[str, str]
 ) -> set[tuple[str, str, int]]:
-    """Give what a pod may reach and by what it is let in: way, name of the other side, port."""
+    """Return what a pod may reach and by what it is let in: way, name of the other side, port."""
     found = set()
     for policy in of_kind(documents, "NetworkPolicy"):
         spec = policy["spec"]

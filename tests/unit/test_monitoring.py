@@ -16,12 +16,12 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.jobs import Collection, Queue
-from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
 from verso_gateway.metrics import Metrics as GatewayMetrics
 from verso_keeper.collector import LedgerCollector
+from verso_ledger import Backlog, Depth, Health, Scrub, Server
 from verso_training.service.metrics import Metrics as TrainerMetrics
 from verso_worker.metrics import Metrics as WorkerMetrics
-from verso_worker.usage import Running, Usage
+from verso_worker.resource_metrics import Running, Usage
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "services/monitoring"
@@ -68,7 +68,7 @@ class QuietWorker:
 
 
 def exposed() -> set[str]:
-    """Give the names of every series the parts expose before any work was done."""
+    """Return the names of every series the parts expose before any work was done."""
     registry = CollectorRegistry()
     WorkerMetrics(registry)
     TrainerMetrics(registry)
@@ -91,7 +91,7 @@ def groups(path: Path) -> list[dict[str, Any]]:
 
 
 def rules(kind: str) -> dict[str, dict[str, Any]]:
-    """Give all rules of a kind, ``record`` or ``alert``, by name (an alert may have several)."""
+    """Return all rules of a kind, ``record`` or ``alert``, by name (an alert may have several)."""
     return {
         rule[kind] + str(number): rule
         for path in RULES

@@ -24,7 +24,7 @@ _LITERAL = re.compile(r'"(VERSO_[A-Z0-9_]+)"')
 
 
 def typed(page: Path) -> Iterator[list[str]]:
-    """Give the words of every command line of a page, without prompt, pipes and comments."""
+    """Yield the words of every command line of a page, without prompt, pipes and comments."""
     for block, inline in _CODE.findall(page.read_text()):
         for line in (block or inline).replace("\\\n", " ").splitlines():
             try:
@@ -52,7 +52,7 @@ def command_of(words: list[str]) -> tuple[TyperCommand, list[str]]:
 
 @cache
 def root_command() -> TyperGroup:
-    """Give the whole command line, with what other packages add to it."""
+    """Return the whole command line, with what other packages add to it."""
     add_plugins(app)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperGroup)
@@ -60,7 +60,7 @@ def root_command() -> TyperGroup:
 
 
 def flags_of(command: TyperCommand) -> set[str]:
-    """Give the options that a command takes."""
+    """Return the options that a command takes."""
     own = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
     return own | {"--help"}
 
@@ -87,7 +87,9 @@ def test_every_program_on_a_page_exists_with_its_options(page: Path) -> None:
 
 
 def options_of(source: Path) -> set[str]:
-    """Give the options that a bench, or a module beside it that it imports, adds to its parser."""
+    """Return the options that a bench, or a module beside it that it imports, adds to its
+    parser.
+    """
     text = source.read_text()
     for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE):
         beside = source.parent / f"{name}.py"

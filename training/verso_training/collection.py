@@ -312,7 +312,7 @@ def _write(artifact: Artifact, made: Fitted, *, report: Report, folder: Path, na
 
 
 def _golden(artifact: Artifact, made: Fitted, *, folder: Path) -> bytes:
-    """Give the golden samples with payloads of the fitted codecs; texts and vectors stay."""
+    """Return the golden samples with payloads of the fitted codecs; texts and vectors stay."""
     rows = [json.loads(line) for line in artifact.data["golden.jsonl"].splitlines()]
     texts = [base64.b64decode(row["text_base64"]) for row in rows]
     zstandard = ZstdCodec(made.dictionary)

@@ -41,7 +41,7 @@ class _Server(uvicorn.Server):
 
 
 def main() -> int:
-    """Serve until told to stop. Gives the exit code: 2 for wrong settings."""
+    """Serve until told to stop. Returns the exit code: 2 for wrong settings."""
     parser = argparse.ArgumentParser(prog="verso_gateway", description="Verso's HTTP gateway")
     parser.add_argument("--new-key", metavar="NAME", help="print a new API key and its file line")
     options = parser.parse_args()

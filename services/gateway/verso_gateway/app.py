@@ -14,12 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoError
-from verso_core.ledger import AsyncLedger, Limits
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
-from verso_gateway.bells import Bells
-from verso_gateway.catalogue import Catalogue
+from verso_gateway.collections_cache import CollectionsCache
 from verso_gateway.context import Context, admit
+from verso_gateway.job_service import JobService
 from verso_gateway.limits import BodyLimit
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
@@ -45,7 +44,8 @@ from verso_gateway.routes import (
     webhooks,
 )
 from verso_gateway.settings import Settings
-from verso_gateway.submit import Desk
+from verso_gateway.wakeup import WakeupSender
+from verso_ledger import AsyncLedger, Limits
 
 _CLOSE_S = 2.0
 _GUARDED = (
@@ -118,7 +118,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         closing = asyncio.Event()
         ledger = AsyncLedger.from_url(settings.redis_url)
-        bells = Bells(settings.broker_url, metrics=metrics)
+        bells = WakeupSender(settings.broker_url, metrics=metrics)
         files = ResultFiles(settings.results)
         limits = Limits(
             max_slices=settings.queue_limit_slices,
@@ -129,8 +129,8 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             settings=settings,
             ledger=ledger,
             files=files,
-            catalogue=Catalogue(ledger),
-            desk=Desk(
+            catalogue=CollectionsCache(ledger),
+            desk=JobService(
                 ledger,
                 bells,
                 files=files,

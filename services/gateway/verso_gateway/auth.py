@@ -46,7 +46,7 @@ class Key:
 
 
 def mint(name: str) -> tuple[str, str]:
-    """Make a key. Gives the key, shown once, and its line for the keys file."""
+    """Make a key. Returns the key, shown once, and its line for the keys file."""
     key = "vk_" + secrets.token_urlsafe(32)
     return key, f"{name} {hashlib.sha256(key.encode()).hexdigest()}"
 
@@ -91,7 +91,7 @@ class KeysFile:
         self._keys = read_keys(path)
 
     def __call__(self) -> tuple[Key, ...]:
-        """Give the keys; the file is read again when it has changed."""
+        """Return the keys; the file is read again when it has changed."""
         if self._clock() - self._looked_s >= LOOK_S:
             self._looked_s = self._clock()
             try:

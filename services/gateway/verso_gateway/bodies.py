@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 def media_type(request: Request) -> str:
-    """Give the media type of the body, lower case, without parameters."""
+    """Return the media type of the body, lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -96,7 +96,7 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
 
 
 def encodable(text: str) -> bool:
-    """Tell whether a string names UTF-8 bytes, that is, holds no lone surrogate."""
+    """Whether a string names UTF-8 bytes, that is, holds no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -105,7 +105,7 @@ def encodable(text: str) -> bool:
 
 
 def find_surrogate(value: object) -> str | None:
-    """Give the pointer of a string (value or key) in ``value`` that names no bytes; else None."""
+    """Return the pointer of a string (value or key) in ``value`` that names no bytes; else None."""
     open_values: list[tuple[str, object]] = [("", value)]
     while open_values:  # no recursion: the value may be nested as deep as the parser allows
         pointer, one = open_values.pop()

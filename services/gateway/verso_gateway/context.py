@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from verso_core.ledger import AsyncLedger
 from verso_core.result_files import ResultFiles
 from verso_gateway.auth import Gate
-from verso_gateway.catalogue import Catalogue
+from verso_gateway.collections_cache import CollectionsCache
+from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
-from verso_gateway.submit import Desk
+from verso_ledger import AsyncLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class Context:
     settings: Settings
     ledger: AsyncLedger
     files: ResultFiles
-    catalogue: Catalogue
-    desk: Desk
+    catalogue: CollectionsCache
+    desk: JobService
     metrics: Metrics
     gate: Gate
     closing: asyncio.Event
 
 
 def context_of(request: Request) -> Context:
-    """Give the context of the application that serves a request."""
+    """Return the context of the application that serves a request."""
     context: Context = request.app.state.context
     return context
 

@@ -21,7 +21,7 @@ class DirectRoute(APIRoute):
     """A guarded route; its endpoint is called with the request once the caller is let in."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Give what answers a request."""
+        """Return what answers a request."""
 
         async def handle(request: Request) -> Response:
             await admit(request)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from verso_core.errors import RequestInvalid
-from verso_core.ledger import Event
+from verso_ledger import Event
 
 PING_S = 15.0
 BEGINNING = "0-0"
@@ -70,7 +70,7 @@ async def stream(
 
 
 def checked_id(given: str | None) -> str:
-    """Give the event id to go on after: that of a Last-Event-ID header, or the beginning.
+    """Return the event id to go on after: that of a Last-Event-ID header, or the beginning.
 
     Raises:
         RequestInvalid: it is no id that a stream of ours ever sent.

@@ -11,9 +11,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from verso_core import questions, training
+from verso_core import questions
 from verso_core.heads import Task
-from verso_core.training import Labelled, Scored, TrainRequest
+from verso_core.jobs import train
+from verso_core.jobs.train import Labelled, Scored, TrainRequest
 from verso_gateway import bodies, labelled
 from verso_gateway.labelled import Columns
 from verso_gateway.limits import NDJSON
@@ -93,13 +94,13 @@ def _rows(body: bytes, *, columns: Columns, task: Task, lines: bool) -> Examples
 
 
 def _labelled(rows: list[Labelled]) -> Examples:
-    training.check_rows(rows)
-    return Examples(len(rows), training.pack_rows(rows))
+    train.check_rows(rows)
+    return Examples(len(rows), train.pack_rows(rows))
 
 
 def _scored(pairs: list[Scored]) -> Examples:
-    training.check_pairs(pairs)
-    return Examples(len(pairs), training.pack_pairs(pairs))
+    train.check_pairs(pairs)
+    return Examples(len(pairs), train.pack_pairs(pairs))
 
 
 def _asked(document: Any) -> Examples:

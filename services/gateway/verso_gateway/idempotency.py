@@ -20,7 +20,7 @@ _MAX_CHARACTERS = 255
 
 
 def key_of(request: Request) -> str | None:
-    """Give a request's idempotency key, None where it has none.
+    """Return a request's idempotency key, None where it has none.
 
     Raises:
         RequestInvalid: the header holds no usable key.
@@ -50,5 +50,5 @@ class Fingerprint:
         self._hash.update(data)
 
     def hex(self) -> str:
-        """Give the hash. Shape: 64 characters."""
+        """Return the hash. Shape: 64 characters."""
         return self._hash.hexdigest()

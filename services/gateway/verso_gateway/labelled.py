@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from verso_core.errors import RequestInvalid, TrainingDataInvalid
-from verso_core.training import SPLITS, Labelled, Scored
+from verso_core.jobs.train import SPLITS, Labelled, Scored
 from verso_gateway import bodies
 
 CSV = "text/csv"

@@ -58,7 +58,7 @@ class Metrics:
             registry=self._registry,
         )
         self._bells = Counter(
-            "verso_bells_total",
+            "verso_wakeups_total",
             "Door-bells sent to the broker.",
             ["queue", "status"],
             registry=self._registry,

@@ -51,7 +51,7 @@ class Page:
     async def json(
         self, head: Mapping[str, Any], *, vectors_base64: bool = False
     ) -> AsyncIterator[bytes]:
-        """Give one JSON object in parts: ``head`` and the page's items as ``results``."""
+        """Yield one JSON object in parts: ``head`` and the page's items as ``results``."""
         yield orjson.dumps(dict(head))[:-1] + b',"results":['
         comma = b""
         for number, held in self._rows:
@@ -69,7 +69,7 @@ class Page:
 async def whole(
     files: ResultFiles, job_id: str, held: Sequence[bytes | None]
 ) -> list[bytes | None]:
-    """Give the result frames of a job's first slices, those in files read.
+    """Return the result frames of a job's first slices, those in files read.
 
     Raises:
         ResultLost: a file is gone or damaged.

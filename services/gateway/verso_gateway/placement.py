@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from verso_core.errors import RequestInvalid
-from verso_core.ledger import URGENCY
+from verso_ledger import URGENCY
 
 LONGEST_DEADLINE_S = 30 * 24 * 3600.0
 _URGENCY = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")

@@ -17,13 +17,13 @@ class Preference:
     respond_async: bool = False
 
     def wait(self, default_s: float, *, max_s: float) -> float:
-        """Give the seconds to wait: ``respond-async`` alone means not at all."""
+        """Return the seconds to wait: ``respond-async`` alone means not at all."""
         if self.wait_s is not None:
             return min(self.wait_s, max_s)
         return 0.0 if self.respond_async else default_s
 
     def applied(self, wait_s: float) -> str | None:
-        """Give the Preference-Applied header, None where nothing was preferred."""
+        """Return the Preference-Applied header, None where nothing was preferred."""
         parts = ["respond-async"] if self.respond_async else []
         if self.wait_s is not None:
             parts.append(f"wait={wait_s:.0f}")

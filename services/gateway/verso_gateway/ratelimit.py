@@ -8,12 +8,12 @@ window: ``t`` is when the queue will be empty at the rate at which it drains now
 from __future__ import annotations
 
 from verso_core.jobs import Queue
-from verso_core.ledger import Accepted
 from verso_gateway.settings import Settings
+from verso_ledger import Accepted
 
 
 def headers(queue: Queue, settings: Settings, accepted: Accepted) -> dict[str, str]:
-    """Give the headers of an answer to an accepted job; none for one that was there before."""
+    """Return the headers of an answer to an accepted job; none for one that was there before."""
     if accepted.left is None or accepted.drained_s is None:
         return {}
     quota = round(settings.queue_limit_slices * settings.tenant_part)

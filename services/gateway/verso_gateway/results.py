@@ -37,7 +37,7 @@ def render(kind: Kind, result: Result, *, vectors_base64: bool = False) -> list[
 
 
 def text_field(data: bytes) -> dict[str, str]:
-    """Give the one field that carries a text."""
+    """Return the one field that carries a text."""
     try:
         return {"text": data.decode("utf-8")}
     except UnicodeDecodeError:

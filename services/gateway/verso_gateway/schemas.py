@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from verso_core.jobs import Kind, Name, Precision, SearchSetting, Status, TextPolicy, Wire
-from verso_core.ledger import Phase
 from verso_core.texts import Scalar
+from verso_ledger import Phase
 
 
 class Document(Wire):

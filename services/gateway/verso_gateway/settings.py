@@ -98,7 +98,7 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Tell whether only this machine can reach the address listened on."""
+        """Whether only this machine can reach the address listened on."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -106,12 +106,12 @@ class Settings(BaseSettings):
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:
-        """Give the networks that webhooks may lead to although they are not public."""
+        """Return the networks that webhooks may lead to although they are not public."""
         return networks(self.webhook_allow)
 
     @property
     def tenant_part(self) -> float:
-        """Give the part of a queue that one tenant may fill; without keys there is but one."""
+        """Return the part of a queue that one tenant may fill; without keys there is but one."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
 
     @field_validator("redis_url", "broker_url")

@@ -44,7 +44,7 @@ class Upload:
             self._add_line(line, lines.number)
 
     def finish(self) -> list[SliceSpec]:
-        """Give all slices.
+        """Return all slices.
 
         Raises:
             RequestInvalid: there was no document.
@@ -92,7 +92,7 @@ class _Lines:
         self.number = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """Give the lines that end in this chunk."""
+        """Yield the lines that end in this chunk."""
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._keep(part)
@@ -100,7 +100,7 @@ class _Lines:
         self._keep(rest)
 
     def end(self, *, always: bool = False) -> Iterator[bytes | None]:
-        """Give the line collected so far, if there is one."""
+        """Yield the line collected so far, if there is one."""
         if not (self._parts or self._size or always):
             return
         self.number += 1

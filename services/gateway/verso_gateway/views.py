@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from verso_core.jobs import Collection, Kind, Result
-from verso_core.ledger import DeadLetter, DocumentRow, JobRecord, Scrub
-from verso_core.migration import Migration
+from verso_core.jobs.migration import Migration
 from verso_gateway import results
-from verso_gateway.submit import Ended
+from verso_gateway.job_service import Ended
+from verso_ledger import DeadLetter, DocumentRow, JobRecord, Scrub
 
 
 def job(record: JobRecord) -> dict[str, Any]:

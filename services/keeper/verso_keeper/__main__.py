@@ -25,21 +25,21 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 
 from verso_core import telemetry, tracing
 from verso_core.errors import DurabilityMissing
-from verso_core.ledger import Ledger, await_ledger, server
-from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
 from verso_core.webhooks import networks
-from verso_keeper.bells import Bells
 from verso_keeper.collector import LedgerCollector
-from verso_keeper.herald import Herald
+from verso_keeper.counts import Recounter
 from verso_keeper.migrator import Migrator
+from verso_keeper.periodic import Rounds
 from verso_keeper.prober import Prober
 from verso_keeper.reaper import Reaper
-from verso_keeper.recounter import Recounter
-from verso_keeper.rounds import Rounds
+from verso_keeper.result_sweeper import ResultSweeper
 from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
-from verso_keeper.sweeper import Sweeper
+from verso_keeper.wakeup import WakeupSender
+from verso_keeper.webhooks import WebhookSender
+from verso_ledger import Ledger, await_ledger, server
+from verso_ledger.sync_client import connect
 
 _EVERY_S = 1.0
 _STOP_S = 5.0
@@ -75,7 +75,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
     with ExitStack() as stack:
         ledger = Ledger(connect(settings.redis_url, timeout_s=5.0, retries=1))
         stack.callback(ledger.close)
-        bells = Bells(settings.broker_url)
+        bells = WakeupSender(settings.broker_url)
         stack.callback(bells.close)
         if settings.metrics_port:
             _serve_metrics(settings, stack)
@@ -90,8 +90,8 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         )
         migrator = Migrator(ledger, clock=time.time)
         recounter = Recounter(ledger)
-        sweeper = Sweeper(ResultFiles(settings.results), ledger.known_jobs)
-        herald = Herald(ledger, allowed=networks(settings.webhook_allow))
+        sweeper = ResultSweeper(ResultFiles(settings.results), ledger.known_jobs)
+        herald = WebhookSender(ledger, allowed=networks(settings.webhook_allow))
         stack.callback(herald.close)
 
         def touch() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
+from verso_ledger import Backlog, Depth, Health, Scrub, Server
 
 
 class Counts(Protocol):
@@ -23,13 +23,13 @@ class Counts(Protocol):
         """Count what waits outside the queues."""
 
     def health(self) -> Health:
-        """Give the signs of life."""
+        """Return the signs of life."""
 
     def scrub(self) -> Scrub:
         """Tell where the scrub stands."""
 
     def collections(self) -> dict[str, Collection]:
-        """Give all collections by name."""
+        """Return all collections by name."""
 
 
 class LedgerCollector(Collector):

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Accepted, JobRecord, NewJob
-from verso_core.migration import FAILED_LISTED, Migration, Stage
+from verso_core.jobs.migration import FAILED_LISTED, Migration, Stage
+from verso_ledger import Accepted, JobRecord, NewJob
 
 TENANT = "verso"
 SPEND_S = 4.0
@@ -42,7 +42,7 @@ class Book(Protocol):
     """What the migrator needs of the ledger."""
 
     def migrations(self) -> dict[str, Migration]:
-        """Give every migration that is remembered."""
+        """Return every migration that is remembered."""
 
     def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Move one on from ``seen``; tell whether it was this call that did."""
@@ -51,10 +51,10 @@ class Book(Protocol):
         """Take a job in."""
 
     def job(self, job_id: str) -> JobRecord:
-        """Give what is known of a job."""
+        """Return what is known of a job."""
 
     def result(self, job_id: str) -> bytes | None:
-        """Give the result of a job's one slice."""
+        """Return the result of a job's one slice."""
 
 
 class Migrator:

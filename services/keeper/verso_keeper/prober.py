@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_core.ledger import Accepted, Health, NewJob
+from verso_ledger import Accepted, Health, NewJob
 
 TENANT = "verso"
 _TEXT = b"Is anybody there?"
@@ -19,7 +19,7 @@ class Jobs(Protocol):
     """What the prober needs of the ledger."""
 
     def health(self) -> Health:
-        """Give the signs of life."""
+        """Return the signs of life."""
 
     def accept(self, job: NewJob) -> Accepted:
         """Take a job in."""

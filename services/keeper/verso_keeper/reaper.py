@@ -9,7 +9,7 @@ from typing import Protocol
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Queue
-from verso_core.ledger import Depth
+from verso_ledger import Depth
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Recent, Scrub
+from verso_ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Recent, Scrub
 
 TENANT = "verso"
 SPEND_S = 2.0
@@ -49,16 +49,16 @@ class Book(Protocol):
         """Take a job in."""
 
     def job(self, job_id: str) -> JobRecord:
-        """Give what is known of a job."""
+        """Return what is known of a job."""
 
     def result(self, job_id: str) -> bytes | None:
-        """Give the result of a job's one slice."""
+        """Return the result of a job's one slice."""
 
     def depths(self) -> dict[Queue, Depth]:
         """Count what waits and runs."""
 
     def collections(self) -> dict[str, Collection]:
-        """Give all collections by name."""
+        """Return all collections by name."""
 
 
 class Scrubber:
@@ -222,12 +222,12 @@ class Scrubber:
 
 
 def _ended(state: Scrub) -> dict[str, str | int | float | None]:
-    """Give the change that a job's end makes in any case."""
+    """Return the change that a job's end makes in any case."""
     return {"job": None, "walk": None} if state.of_recent else {"job": None}
 
 
 def _recent_read(state: Scrub, documents: int) -> dict[str, int]:
-    """Give the change that tells how many recent documents have been read, if the job's were."""
+    """Return the change that tells how many recent documents have been read, if the job's were."""
     if not state.of_recent or state.recent is None:
         return {}
     return {"recent_documents": state.recent.documents + documents}

@@ -23,14 +23,14 @@ from verso_client import Client, ScrubState
 from verso_core import backup
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
-from verso_core.ledger.guard import Guard
+from verso_ledger.epoch import Guard
 from verso_standalone.folder import DataFolder
 from verso_standalone.process import Process
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import Valkey, find_program, free_port
-from verso_worker.backup import COPY_TIMEOUT_S, take
-from verso_worker.mark import describe
-from verso_worker.vectors import EdgeVectors
+from verso_worker.jobs.ledger_watch import describe
+from verso_worker.stores.backup import COPY_TIMEOUT_S, take
+from verso_worker.stores.edge.client import EdgeVectors
 
 _AOF_FOLDER = "appendonlydir"
 _AOF_BASE = "appendonly.aof.1.base.rdb"
@@ -121,7 +121,7 @@ def read_back(
 
 
 def ledger_state(data: Path, *, trust: bool) -> tuple[str, bool]:
-    """Tell how a data folder's ledger stands, and whether it is halted; ``trust`` ends that.
+    """Return how a data folder's ledger stands, and whether it is halted; ``trust`` ends that.
 
     The ledger of a platform that does not run is started alone.
 

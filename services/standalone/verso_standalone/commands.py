@@ -165,7 +165,7 @@ def ledger(
         bool, typer.Option("--trust", help="Go on with a ledger that is halted, as it is.")
     ] = False,
 ) -> None:
-    """Tell whether the ledger holds all it has acknowledged; status 1 where it is halted."""
+    """Whether the ledger holds all it has acknowledged; status 1 where it is halted."""
     console = Console()
     with _told(console):
         said, halted = copies.ledger_state(data, trust=trust)

@@ -43,7 +43,7 @@ _VERIFY_TIMEOUT_S = 900.0
 
 # Texts are dropped as soon as their verify has passed: the demo shall show that it reads them back
 # from vector and patch, not from a text that is still waiting for its grace to end.
-_SETTINGS = {"VERSO_SETTLE_S": "0.2", "VERSO_RAW_GRACE_S": "0"}
+_SETTINGS = {"VERSO_VERIFY_DELAY_S": "0.2", "VERSO_RAW_TEXT_RETENTION_S": "0"}
 
 
 def run(

@@ -87,7 +87,7 @@ def _tell(console: Console, report: Report) -> None:
 
 
 def _threads() -> int:
-    """Give the cores this process may use."""
+    """Return the cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -61,14 +61,14 @@ class DataFolder:
         self.root.chmod(0o700)
 
     def log_path(self, process: str) -> Path:
-        """Give the log file of a process, after setting aside one that has grown too long."""
+        """Return the log file of a process, after setting aside one that has grown too long."""
         path = self.logs / f"{process}.log"
         if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
             path.replace(path.with_suffix(".log.1"))
         return path
 
     def secret(self) -> str:
-        """Give the password of this folder's Valkey, made up at the first call."""
+        """Return the password of this folder's Valkey, made up at the first call."""
         path = self.root / "secret"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -81,7 +81,7 @@ class DataFolder:
         return path.read_text(encoding="ascii").strip()
 
     def valkey_port(self) -> int | None:
-        """Give the port that this folder's Valkey was last started on; None before any start."""
+        """Return the port that this folder's Valkey was last started on; None before any start."""
         try:
             words = (self.valkey / "valkey.conf").read_text(encoding="utf-8").split()
         except FileNotFoundError:
@@ -89,7 +89,9 @@ class DataFolder:
         return int(words[words.index("port") + 1])
 
     def run_folder(self) -> Path:
-        """Give a folder for Unix sockets, below the data folder unless that has too long a path."""
+        """Return a folder for Unix sockets, below the data folder unless that has too long a
+        path.
+        """
         near = self.root / "run"
         if len(os.fsencode(near)) + 32 <= LONGEST_SOCKET_PATH:
             near.mkdir(mode=0o700, exist_ok=True)

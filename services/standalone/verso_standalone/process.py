@@ -103,7 +103,7 @@ class Process:
             self._thread.join()
 
     def last_words(self, lines: int = 12) -> str:
-        """Give the end of what the process has logged since it was first started here."""
+        """Return the end of what the process has logged since it was first started here."""
         try:
             with self.log_path.open("rb") as file:
                 file.seek(self._log_start)

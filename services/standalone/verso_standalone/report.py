@@ -123,7 +123,7 @@ class Report:
         return sum(run.rank is not None and run.rank <= 10 for run in self.searches)
 
     def views(self) -> list[View]:
-        """Give the three comparisons of the module's docstring."""
+        """Return the three comparisons of the module's docstring."""
         verso = self.bytes_vectors + self.bytes_entries
         float32 = self.chunks * self.dim * _FLOAT32_BYTES
         return [
@@ -135,7 +135,7 @@ class Report:
         ]
 
     def json(self) -> str:
-        """Give the report as one JSON object."""
+        """Return the report as one JSON object."""
         row = asdict(self)
         row["views"] = [{**asdict(view), "saved": round(view.saved, 4)} for view in self.views()]
         row["restore_tokens_per_s"] = round(self.restore_tokens_per_s, 1)

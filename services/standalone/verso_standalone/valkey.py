@@ -68,11 +68,11 @@ class Valkey:
         return [str(self.program), str(path)]
 
     def url(self, database: int) -> str:
-        """Give the address of one of its databases."""
+        """Return the address of one of its databases."""
         return f"redis://:{self.password}@{LOOPBACK}:{self.port}/{database}"
 
     def answers(self) -> bool:
-        """Tell whether the server has loaded its data and takes commands."""
+        """Whether the server has loaded its data and takes commands."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as wire:
                 wire.sendall(f"AUTH {self.password}\r\nPING\r\n".encode("ascii"))
@@ -106,7 +106,7 @@ def find_program() -> Path:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Give a TCP port that nobody listens on now."""
+    """Return a TCP port that nobody listens on now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

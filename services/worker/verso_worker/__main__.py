@@ -27,29 +27,29 @@ from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
-from verso_core.ledger import Ear, Ledger, await_ledger
-from verso_core.ledger.guard import Guard
-from verso_core.ledger.work import connect
 from verso_core.result_files import ResultFiles
+from verso_ledger import Ledger, WorkSubscriber, await_ledger
+from verso_ledger.epoch import Guard
+from verso_ledger.sync_client import connect
 from verso_worker.app import create_app
-from verso_worker.desk import Desk
-from verso_worker.filescrub import FileScrub
-from verso_worker.headshelf import HeadShelf
-from verso_worker.heart import Heart
-from verso_worker.hot import HotTexts
-from verso_worker.mark import Mark
+from verso_worker.jobs.dispatcher import Dispatcher
+from verso_worker.jobs.leases import LeaseRenewer
+from verso_worker.jobs.ledger_watch import HighWaterMark
 from verso_worker.metrics import Metrics
-from verso_worker.pipeline import DEFAULT_COLLECTION, Pipeline
-from verso_worker.ports import Vectors
-from verso_worker.releases import Releases
-from verso_worker.rollout import Follower
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.canary import ArtifactCanary
+from verso_worker.models.file_scrub import FileScrub
+from verso_worker.models.heads import HeadStore
+from verso_worker.models.rollout import RegistryWatcher
+from verso_worker.resource_metrics import Usage
+from verso_worker.rules.models import ModelOperations
+from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
+from verso_worker.rules.ports import Vectors
+from verso_worker.rules.text_cache import TextCache
 from verso_worker.settings import WorkerSettings
-from verso_worker.shelf import Shelf
-from verso_worker.terms import Bm25
-from verso_worker.trials import Trials
-from verso_worker.usage import Usage
-from verso_worker.vectors import EdgeVectors, shard_child
-from verso_worker.vectors_qdrant import QdrantVectors
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
+from verso_worker.stores.qdrant.store import QdrantVectors
 
 _IDLE_POLL_S = 5.0
 _QUEUES = tuple(queue for queue in Queue if queue.rung)
@@ -57,7 +57,7 @@ _log = logging.getLogger("verso_worker")
 
 
 @contextmanager
-def working(settings: WorkerSettings) -> Iterator[Desk]:
+def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
     """Start everything a worker needs, give its desk, and end it all in the opposite order."""
     registry = CollectorRegistry()
     owner = f"{settings.worker_name}-{uuid.uuid4().hex[:8]}"
@@ -69,8 +69,8 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         shelf = _shelf(settings, run, stack)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
-        heads = HeadShelf(settings.models, shelf, tell=metrics.compared)
-        follower = Follower(
+        heads = HeadStore(settings.models, shelf, tell=metrics.compared)
+        follower = RegistryWatcher(
             settings.models,
             shelf,
             metrics,
@@ -83,13 +83,13 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
             vectors=vectors,
             documents=ledger,
             lexicon=Bm25(),
-            releases=Releases(settings.models),
+            releases=ModelOperations(settings.models),
             heads=heads,
-            hot=HotTexts(settings.hot_text_mib << 20, tell=metrics.hot),
+            hot=TextCache(settings.text_cache_mib << 20, tell=metrics.hot),
         )
         pipeline = make(shelf)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
-        heart = Heart(
+        heart = LeaseRenewer(
             ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
         )
         heart.beat()
@@ -100,7 +100,7 @@ def working(settings: WorkerSettings) -> Iterator[Desk]:
         stack.callback(follower.stop)
         heads.start()
         stack.callback(heads.stop)
-        trials = Trials(shelf, metrics, make=make, withdraw=follower.withdraw)
+        trials = ArtifactCanary(shelf, metrics, make=make, withdraw=follower.withdraw)
         desk = _desk(
             settings,
             client,
@@ -124,8 +124,8 @@ def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
     return run
 
 
-def _shelf(settings: WorkerSettings, run: Path, stack: ExitStack) -> Shelf:
-    shelf = Shelf(
+def _shelf(settings: WorkerSettings, run: Path, stack: ExitStack) -> ArtifactStore:
+    shelf = ArtifactStore(
         settings.data / "artifacts",
         run,
         threads=settings.threads,
@@ -141,7 +141,7 @@ def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger
     ledger = Ledger(client)
     stack.callback(ledger.close)
     await_ledger(client, threading.Event())  # nobody waits for its end yet: a signal ends it all
-    mark = Mark(settings.data, Guard(client), unclean=ledger.scrub_recent)
+    mark = HighWaterMark(settings.data, Guard(client), unclean=ledger.scrub_recent)
     mark.look()
     mark.start()
     stack.callback(mark.stop)
@@ -166,12 +166,12 @@ def _desk(
     *,
     ledger: Ledger,
     pipeline: Pipeline,
-    heart: Heart,
+    heart: LeaseRenewer,
     metrics: Metrics,
     owner: str,
-    trials: Trials,
-) -> Desk:
-    return Desk(
+    trials: ArtifactCanary,
+) -> Dispatcher:
+    return Dispatcher(
         ledger,
         pipeline,
         heart,
@@ -183,15 +183,15 @@ def _desk(
             Queue.SCRUB: settings.scrub_slices,
         },
         lease_s=settings.lease_s,
-        settle_s=settings.settle_s,
-        raw_grace_s=settings.raw_grace_s,
+        verify_delay_s=settings.verify_delay_s,
+        raw_text_retention_s=settings.raw_text_retention_s,
         results=ResultFiles(
             settings.results,
             inline_bytes=settings.result_inline_bytes,
             floor_bytes=settings.free_floor_mib << 20,
         ),
-        ears={queue: Ear(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
-        linger_s=settings.linger_s,
+        ears={queue: WorkSubscriber(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
+        idle_listen_s=settings.idle_listen_s,
         trials=trials,
     )
 
@@ -227,7 +227,7 @@ def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
         child.stop()
 
 
-def _look_around(desk: Desk, over: threading.Event) -> None:
+def _look_around(desk: Dispatcher, over: threading.Event) -> None:
     """Claim from time to time without a bell, until the worker closes."""
     while not over.wait(_IDLE_POLL_S):
         for queue in _QUEUES:
@@ -251,7 +251,7 @@ def main() -> int:
     return 0
 
 
-def _leave(desk: Desk) -> None:
+def _leave(desk: Dispatcher) -> None:
     """End the process, whatever it is doing, and leave nothing of it to wait for.
 
     A thread cannot be stopped from outside, so this is no return from ``main``. The kernel ends the
@@ -267,7 +267,7 @@ def _leave(desk: Desk) -> None:
     os._exit(0)
 
 
-def _consume(settings: WorkerSettings, desk: Desk) -> None:
+def _consume(settings: WorkerSettings, desk: Dispatcher) -> None:
     over = threading.Event()
 
     def close(**_: Any) -> None:

@@ -15,7 +15,7 @@ from celery import Celery
 
 from verso_core.errors import Unavailable
 from verso_core.jobs import TASK_WORK, Queue
-from verso_worker.desk import Desk
+from verso_worker.jobs.dispatcher import Dispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ BROKER_OPTIONS: dict[str, Any] = {
 }
 
 
-def create_app(broker_url: str, desk: Desk) -> Celery:
+def create_app(broker_url: str, desk: Dispatcher) -> Celery:
     """Make the application whose one task rings a desk."""
     app = Celery("verso", broker=broker_url, set_as_current=False)
     app.conf.update(

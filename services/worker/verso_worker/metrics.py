@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from verso_core.jobs import Kind, Queue, Result
 from verso_core.record import Codec, Entry
-from verso_worker.ports import Write
+from verso_worker.rules.ports import Write
 
 # From a search of a few milliseconds to a bulk slice on one busy core.
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -120,13 +120,13 @@ class Metrics:
         for kind in _READS:
             self._corrupt.labels(kind)
         self._hot = Counter(
-            "verso_hot_texts",
+            "verso_text_cache_lookups",
             "Chunks that were asked for, by whether their text was read lately",
             ["status"],
             registry=registry,
         )
         self._hot_bytes = Gauge(
-            "verso_hot_text_bytes", "Memory of texts that were read lately", registry=registry
+            "verso_text_cache_bytes", "Memory of texts that were read lately", registry=registry
         )
         for status in ("hit", "miss"):
             self._hot.labels(status)

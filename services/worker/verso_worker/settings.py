@@ -66,13 +66,13 @@ class WorkerSettings(BaseSettings):
     interactive_slices: int = Field(default=4, ge=1, description="interactive ones at once")
     scrub_slices: int = Field(default=1, ge=1, description="slices verified at once")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
-    linger_s: float = Field(
+    idle_listen_s: float = Field(
         default=2.0, ge=0, description="how long an idle hand listens before it sleeps, seconds"
     )
-    settle_s: float = Field(
+    verify_delay_s: float = Field(
         default=1.0, ge=0, description="from commit to the independent verify, seconds"
     )
-    raw_grace_s: float = Field(
+    raw_text_retention_s: float = Field(
         default=900.0, ge=0, description="from a passed verify to the drop of the text, seconds"
     )
     free_floor_mib: int = Field(
@@ -80,7 +80,7 @@ class WorkerSettings(BaseSettings):
         ge=0,
         description="vectors and large results are not written below so much free disk",
     )
-    hot_text_mib: int = Field(
+    text_cache_mib: int = Field(
         default=32, ge=0, description="texts that were read lately and are kept in memory, MiB"
     )
     files_every_s: float = Field(

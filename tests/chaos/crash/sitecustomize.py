@@ -53,19 +53,19 @@ class Place:
     only: Callable[[Call, Any], bool] = _any
 
 
-_WORK = "verso_core.ledger.work"
-_UPKEEP = "verso_core.ledger.upkeep"
+_WORK = "verso_ledger.sync_client"
+_UPKEEP = "verso_ledger.maintenance"
 PLACES: Mapping[str, Place] = {
     # gateway
-    "a job is not accepted yet": Place("verso_core.ledger.front", "AsyncLedger.accept"),
+    "a job is not accepted yet": Place("verso_ledger.async_client", "AsyncLedger.accept"),
     "a job is accepted, unanswered": Place(
-        "verso_core.ledger.front", "AsyncLedger.accept", after=True
+        "verso_ledger.async_client", "AsyncLedger.accept", after=True
     ),
     # worker: a slice's way
     "a slice is claimed": Place(_WORK, "Ledger.claim", after=True, only=_with_result),
-    "vectors are not put yet": Place("verso_worker.vectors", "EdgeVectors.put"),
+    "vectors are not put yet": Place("verso_worker.stores.edge.client", "EdgeVectors.put"),
     "vectors are put, patches are not": Place(
-        "verso_worker.vectors", "EdgeVectors.put", after=True
+        "verso_worker.stores.edge.client", "EdgeVectors.put", after=True
     ),
     "patches are made, not committed": Place(_WORK, "Ledger.commit", only=_of_ingest),
     "patches are committed": Place(_WORK, "Ledger.commit", after=True, only=_of_ingest),
@@ -80,13 +80,13 @@ PLACES: Mapping[str, Place] = {
     "points are gone, garbage is not done": Place(_UPKEEP, "Upkeep.gc_done"),
     # the vector store's process
     "points are applied, not flushed": Place(
-        "verso_worker.shard_collection", "EdgeCollection.flush"
+        "verso_worker.stores.edge.collection", "EdgeCollection.flush"
     ),
     "points are flushed, unanswered": Place(
-        "verso_worker.shard_collection", "EdgeCollection.flush", after=True
+        "verso_worker.stores.edge.collection", "EdgeCollection.flush", after=True
     ),
     "a collection is deleted, its vectors are there": Place(
-        "verso_core.ledger.documents", "Documents.collection_delete", after=True
+        "verso_ledger.documents", "Documents.collection_delete", after=True
     ),
     # keeper
     "texts are about to be dropped": Place(_UPKEEP, "Upkeep.drop_due"),
@@ -94,7 +94,9 @@ PLACES: Mapping[str, Place] = {
     # publishing
     "a release is not written yet": Place("verso_core.registry", "_write"),
     "a release is written, not committed": Place("verso_core.registry", "_write", after=True),
-    "an artifact is loaded, not served": Place("verso_worker.shelf", "Shelf.load", after=True),
+    "an artifact is loaded, not served": Place(
+        "verso_worker.models.artifacts", "Shelf.load", after=True
+    ),
 }
 """Every place by the name a test gives it."""
 

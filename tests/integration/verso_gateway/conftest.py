@@ -40,9 +40,9 @@ from verso_core.jobs import (
     TextPolicy,
     read_slice,
 )
-from verso_core.ledger import Ledger
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
+from verso_ledger import Ledger
 
 DIM = 4
 _ABOUT = {"head": "h", "version": "0" * 16, "channel": "stable"}

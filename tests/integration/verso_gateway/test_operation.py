@@ -19,9 +19,9 @@ import pytest
 import redis
 from tests.integration.verso_gateway.conftest import Gateway, Hand, collection
 
-from verso_core.ledger import Damage, Ledger, Move
 from verso_gateway.auth import mint
 from verso_gateway.settings import Settings
+from verso_ledger import Damage, Ledger, Move
 
 EMBED = {"texts": ["a"]}
 

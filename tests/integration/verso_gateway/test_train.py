@@ -12,8 +12,8 @@ from tests.integration.verso_gateway.conftest import Hand
 
 from verso_core import questions
 from verso_core.jobs import Kind, Queue, read_slice
-from verso_core.ledger import Ledger
-from verso_core.training import Labelled, unpack_pairs, unpack_rows
+from verso_core.jobs.train import Labelled, unpack_pairs, unpack_rows
+from verso_ledger import Ledger
 
 ROWS = [{"text": f"text {n}", "label": "xy"[n % 2]} for n in range(10)]
 BODY = {"head": "mood", "source": {"rows": ROWS}, "recipe": {"classify": {"hidden": 8}}}

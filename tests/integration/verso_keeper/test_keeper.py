@@ -18,9 +18,9 @@ import pytest
 import redis
 
 from verso_core.jobs import Item, Kind, Queue, Status, cut
-from verso_core.ledger import Ledger, NewJob
-from verso_keeper.bells import Bells
 from verso_keeper.prober import TENANT
+from verso_keeper.wakeup import WakeupSender
+from verso_ledger import Ledger, NewJob
 
 
 def _until(fact: Callable[[], bool], *, timeout_s: float = 15.0) -> None:
@@ -68,7 +68,7 @@ def keeper(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 def test_bells_name_the_queue_and_stop_when_nobody_hears_them(valkey_url: str) -> None:
     broker = valkey_url.replace("/0", "/1")
-    bells = Bells(broker)
+    bells = WakeupSender(broker)
     assert bells.ring({Queue.BULK: 3, Queue.SCRUB: 0}) == [Queue.BULK]
     for _ in range(10):
         bells.ring({Queue.BULK: 3})

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from verso_core.jobs import Collection, Precision, Queue, Result, TextPolicy, read_slice
-from verso_core.ledger import Lease, Ledger
 from verso_keeper.scrubber import Scrubber
+from verso_ledger import Lease, Ledger
 
 BUCKETS = 6
 STRIDE = 2

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from verso_core.errors import Unavailable
-from verso_core.ledger.guard import Guard, Life
+from verso_ledger.epoch import Epoch, Guard
 from verso_standalone.backup import ledger_state
 from verso_standalone.folder import DataFolder
 from verso_standalone.process import Process
@@ -95,7 +95,7 @@ def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_
     data = valkey.folder.parent
     assert ledger_state(data, trust=True) == (ledger_state(data, trust=False)[0], False)
     with closing(Guard.from_url(valkey.url(0))) as guard:
-        guard.halt(Life("lost", "", 41))
+        guard.halt(Epoch("lost", "", 41))
     said, halted = ledger_state(data, trust=False)
     assert halted
     assert "had reached 41 of epoch lost" in said

@@ -14,10 +14,10 @@ from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.jobs import Precision
 from verso_core.record import Codec, Record
 from verso_training import collection
-from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.records import Recorder
-from verso_worker.space import Space
+from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.records.recorder import Recorder
+from verso_worker.records.space import Space
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 

@@ -27,10 +27,10 @@ from verso_core import heads, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.heads import Reads
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import AsyncLedger, Ear, Ledger, NewJob
-from verso_core.ledger.keys import key
+from verso_core.jobs.train import Labelled, pack_rows
 from verso_core.registry import Channel
-from verso_core.training import Labelled, pack_rows
+from verso_ledger import AsyncLedger, Ledger, NewJob, WorkSubscriber
+from verso_ledger.keys import key
 from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
 from verso_training.service.__main__ import _serve
@@ -83,7 +83,7 @@ class Bench:
         return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices, trace=trace)).job_id
 
     def ended(self, outcome: str) -> float | None:
-        """Give how many trainings are counted to have ended so."""
+        """Return how many trainings are counted to have ended so."""
         return self.figures.get_sample_value("verso_trainings_total", {"status": outcome})
 
     def error(self, job_id: str) -> str:
@@ -184,7 +184,7 @@ def test_a_trainer_that_lost_its_subscription_listens_again_and_does_not_spin(
             told: Any = client.info("commandstats")
             return int(told["cmdstat_evalsha"]["calls"])
 
-        ear = Ear(client, Queue.TRAIN)
+        ear = WorkSubscriber(client, Queue.TRAIN)
         thread = threading.Thread(target=_serve, args=(bench.trainer, ear, over))
         thread.start()
         try:

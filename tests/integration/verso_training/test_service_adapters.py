@@ -19,9 +19,9 @@ from verso_core import heads, questions, registry
 from verso_core.errors import HeadUnknown, QuestionTooLong, RequestInvalid
 from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Ledger, NewJob
+from verso_core.jobs.train import Scored, pack_pairs
 from verso_core.registry import Channel
-from verso_core.training import Scored, pack_pairs
+from verso_ledger import Ledger, NewJob
 from verso_training.config import RecipeInvalid
 from verso_training.service import job as training_job
 

@@ -18,10 +18,10 @@ from verso_core.jobs import Precision
 from verso_core.record import Codec
 from verso_training import collection, tuning, weights
 from verso_training.config import Budget
-from verso_worker.artifact import byte_codecs, cutter
 from verso_worker.engine.loading import load_service
-from verso_worker.neural import NeuralCodec
-from verso_worker.space import Space
+from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.records.neural import NeuralCodec
+from verso_worker.records.space import Space
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 WORDS = ("amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "heath", "inlet", "jetty")

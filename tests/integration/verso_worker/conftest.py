@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.desks import ARTIFACT, BUCKETS, Stores
+from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores
 
-from verso_core.ledger import Ledger
-from verso_core.ledger.work import connect
-from verso_worker.pipeline import Pipeline
-from verso_worker.shelf import Shelf
-from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_ledger import Ledger
+from verso_ledger.sync_client import connect
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
     """A shelf with the tiny artifact."""
     folder = tmp_path_factory.mktemp("shelf")
-    with closing(Shelf(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+    with closing(ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
         shelf.open(ARTIFACT)
         yield shelf
 
@@ -44,7 +44,7 @@ def vectors(_vectors: EdgeVectors) -> EdgeVectors:
 
 
 @pytest.fixture
-def stores(shelf: Shelf, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
+def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
     """A desk with a collection of each kind."""
     with closing(Ledger(connect(valkey_url))) as ledger:
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)

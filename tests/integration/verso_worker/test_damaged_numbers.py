@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.integration.verso_worker.desks import BUCKETS, Stores
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_core.ledger import NewJob
 from verso_core.record import Flag, bucket_of
+from verso_ledger import NewJob
 
 TEXT = b"open failed: no such file"
 LONG = random.Random(1).randbytes(2000)
@@ -88,7 +88,7 @@ def test_a_damaged_entry_of_a_later_write_is_left_to_that_ones_slice(stores: Sto
     store(stores, {"a": b"the later text"})
     alter_head(stores, "a", 8 * 12)
     assert stores.stored("a").damaged
-    stores.desk._workshop._settle_s = (
+    stores.desk._workshop._verify_delay_s = (
         0.05  # so that the older slice, which is first, does not come again at once
     )
     stores.desk.drain(Queue.SCRUB)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, VectorInvalid
-from verso_worker.child import Child
 from verso_worker.engine.operations import EngineClient
-from verso_worker.timings import Timings
+from verso_worker.ipc.child import Child
+from verso_worker.records.timings import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 TEXTS = [b"connection to worker at 10.0.4.2 was reset", b"\xff\xfe", b"", b"the patch is small"]

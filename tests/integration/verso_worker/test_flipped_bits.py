@@ -14,19 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.integration.verso_worker.desks import BUCKETS, Stores, counts
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Status
-from verso_core.ledger import Ledger
-from verso_core.ledger.work import connect
 from verso_core.record import Codec, Flag, bucket_of
-from verso_worker.pipeline import Pipeline
-from verso_worker.points import Point, packed
-from verso_worker.shelf import Shelf
-from verso_worker.space import Space
-from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_ledger import Ledger
+from verso_ledger.sync_client import connect
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.records.points import Point, packed
+from verso_worker.records.space import Space
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 TEXT = b"open failed: no such file"
 ABOUT = {"host": "node-7", "line": 41, "ratio": 0.25, "late": True}
@@ -58,12 +58,12 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 @pytest.fixture
-def stores(shelf: Shelf, folder: Folder, valkey_url: str) -> Iterator[Stores]:
+def stores(shelf: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
         yield opened(shelf, folder, ledger)
 
 
-def opened(shelf: Shelf, folder: Folder, ledger: Ledger) -> Stores:
+def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
     pipeline = Pipeline(shelf, folder.vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
     pipeline.create_collection({"name": "default"})
     return Stores(ledger, pipeline, folder.vectors)
@@ -158,7 +158,7 @@ def test_every_bit_of_a_points_payload(stores: Stores) -> None:
 
 
 def test_bits_of_vectors_in_the_engines_own_files(
-    stores: Stores, folder: Folder, shelf: Shelf
+    stores: Stores, folder: Folder, shelf: ArtifactStore
 ) -> None:
     """A byte codec's text is read, and its vector set right; a neural one is refused."""
     texts = {f"d{n}": b"%d: connection refused" % n for n in range(24)}
@@ -202,7 +202,7 @@ def find(folder: Path, row: bytes) -> tuple[Path, int]:
     return found[0]
 
 
-def code_neurally(stores: Stores, shelf: Shelf, name: str, text: bytes) -> None:
+def code_neurally(stores: Stores, shelf: ArtifactStore, name: str, text: bytes) -> None:
     """Put a neural record in the place of a document's own."""
     collection = stores.ledger.collection("default")
     [point] = stores.points(name)

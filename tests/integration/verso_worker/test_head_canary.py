@@ -14,10 +14,10 @@ from verso_core.errors import HeadUnknown
 from verso_core.heads import named
 from verso_core.jobs import Item, Kind, Slice
 from verso_core.registry import Channel
-from verso_worker.classify import Classify
-from verso_worker.headshelf import HeadShelf
-from verso_worker.shelf import Shelf
-from verso_worker.timings import Timings
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.heads import HeadStore
+from verso_worker.records.timings import Timings
+from verso_worker.rules.classify import Classify
 
 DATA = Path(__file__).parents[2] / "data"
 ARTIFACT = DATA / "artifact-tiny"
@@ -55,11 +55,11 @@ def swapped(models: Path, one: str, another: str) -> str:
 
 
 def classified(
-    models: Path, shelf: Shelf
+    models: Path, shelf: ArtifactStore
 ) -> tuple[list[dict[str, Any]], list[tuple[str, int, int]]]:
     """Classify the lines; give what was said, and what was told of canary and stable version."""
     told: list[tuple[str, int, int]] = []
-    served = HeadShelf(models, shelf, tell=lambda *row: told.append(row))
+    served = HeadStore(models, shelf, tell=lambda *row: told.append(row))
     params = {"heads": ["kinds"], "top_k": 1, "signals": False, "accept_error": None}
     work = Slice(Kind.CLASSIFY, params, tuple(Item({}, line) for line in LINES.values()))
     classify = Classify(cast(Any, None), cast(Any, None), served)  # texts need no stores
@@ -72,7 +72,7 @@ def best(found: list[dict[str, Any]]) -> list[str]:
 
 
 def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
-    shelf: Shelf, models: Path
+    shelf: ArtifactStore, models: Path
 ) -> None:
     found, told = classified(models, shelf)
     assert {one["channel"] for one in found} == {"canary"}
@@ -81,7 +81,7 @@ def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
 
 
 def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
-    shelf: Shelf, models: Path
+    shelf: ArtifactStore, models: Path
 ) -> None:
     (models / "heads/kinds" / STABLE.name / "head.onnx").write_bytes(b"no graph")
     found, told = classified(models, shelf)
@@ -89,21 +89,21 @@ def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
     assert told == []
 
 
-def test_without_a_canary_nothing_is_compared(shelf: Shelf, models: Path) -> None:
+def test_without_a_canary_nothing_is_compared(shelf: ArtifactStore, models: Path) -> None:
     registry.promote(models, head="kinds")
     found, told = classified(models, shelf)
     assert {one["channel"] for one in found} == {"stable"}
     assert told == []
 
 
-def test_who_starts_a_shelf_has_its_heads_loaded(shelf: Shelf, models: Path) -> None:
+def test_who_starts_a_shelf_has_its_heads_loaded(shelf: ArtifactStore, models: Path) -> None:
     version = swapped(models, "frame", "prose")
     registry.assign(models, Channel.STABLE, version, head="kinds")
     model = shelf.current()
     vectors = np.zeros((1, model.dim), np.float32)
     with pytest.raises(HeadUnknown):
         model.heads.classify_vectors("kinds", version, vectors=vectors)
-    served = HeadShelf(models, shelf)
+    served = HeadStore(models, shelf)
     served.start()
     try:
         assert len(model.heads.classify_vectors("kinds", version, vectors=vectors).logits) == 1

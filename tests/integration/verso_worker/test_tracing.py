@@ -21,17 +21,17 @@ from prometheus_client import CollectorRegistry
 
 from verso_core import tracing
 from verso_core.jobs import Queue
-from verso_core.ledger import Ledger
-from verso_core.ledger.work import connect
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
-from verso_worker.desk import Desk
-from verso_worker.heart import Heart
+from verso_ledger import Ledger
+from verso_ledger.sync_client import connect
+from verso_worker.jobs.dispatcher import Dispatcher
+from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.metrics import Metrics
-from verso_worker.pipeline import Pipeline
-from verso_worker.shelf import Shelf
-from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -57,7 +57,7 @@ class Collector(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Taking)
 
     def spans(self) -> set[tuple[str, str, str]]:
-        """Give what came: service, span, and the trace's id."""
+        """Return what came: service, span, and the trace's id."""
         return {
             (_service(resource.resource), span.name, span.trace_id.hex())
             for body in list(self.bodies)
@@ -100,10 +100,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def desk(valkey_url: str, tmp_path: Path) -> Iterator[Desk]:
+def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
     with ExitStack() as stack:
         ledger = stack.enter_context(closing(Ledger(connect(valkey_url))))
-        shelf = Shelf(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
+        shelf = ArtifactStore(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
         stack.callback(shelf.close)
         shelf.open(ARTIFACT)
         child = shard_child(tmp_path / "vectors", socket_path=tmp_path / "v.sock", floor_mib=1)
@@ -112,20 +112,20 @@ def desk(valkey_url: str, tmp_path: Path) -> Iterator[Desk]:
         vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
         pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
         pipeline.create_collection({"name": "default", "precision": "float16"})
-        yield Desk(
+        yield Dispatcher(
             ledger,
             pipeline,
-            Heart(ledger, owner="desk", lease_s=10.0),
+            LeaseRenewer(ledger, owner="desk", lease_s=10.0),
             Metrics(CollectorRegistry()),
             owner="desk",
             hands=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
             lease_s=10.0,
-            settle_s=0.0,
-            raw_grace_s=0.0,
+            verify_delay_s=0.0,
+            raw_text_retention_s=0.0,
         )
 
 
-async def _ask(url: str, desk: Desk, path: str, *bodies: object) -> None:
+async def _ask(url: str, desk: Dispatcher, path: str, *bodies: object) -> None:
     """Post all bodies at once, and let the desk work when the ledger has them."""
     app = create_app(Settings(redis_url=url, broker_url=url.removesuffix("/0") + "/1"))
     headers = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
@@ -155,7 +155,7 @@ def _below(span: ReadableSpan, spans: dict[int, ReadableSpan]) -> list[str]:
 
 
 def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
-    desk: Desk, exporter: InMemorySpanExporter, valkey_url: str
+    desk: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
 ) -> None:
     body = {"documents": [{"id": "one", "text": SECRET}]}
     asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
@@ -174,7 +174,7 @@ def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
 
 
 def test_a_trace_goes_on_inside_the_engine_and_the_vector_store(
-    collector: Collector, exporter: InMemorySpanExporter, desk: Desk, valkey_url: str
+    collector: Collector, exporter: InMemorySpanExporter, desk: Dispatcher, valkey_url: str
 ) -> None:
     """They are processes of their own, and send their spans themselves."""
     body = {"documents": [{"id": "one", "text": SECRET}]}
@@ -193,7 +193,7 @@ def test_a_trace_goes_on_inside_the_engine_and_the_vector_store(
 
 
 def test_embeds_that_run_together_are_told_in_each_ones_trace(
-    desk: Desk, exporter: InMemorySpanExporter, valkey_url: str
+    desk: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
 ) -> None:
     bodies = [{"texts": [SECRET, str(n)]} for n in range(3)]
     asyncio.run(_ask(valkey_url, desk, "/v1/embed", *bodies))

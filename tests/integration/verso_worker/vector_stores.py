@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from verso_core.jobs import Precision
-from verso_worker.child import Child
-from verso_worker.points import Point
-from verso_worker.ports import Vectors
-from verso_worker.space import Space, Stored, Vector
-from verso_worker.terms import Bm25
-from verso_worker.vectors import EdgeVectors, shard_child
-from verso_worker.vectors_qdrant import QdrantVectors
+from verso_worker.ipc.child import Child
+from verso_worker.records.points import Point
+from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.rules.ports import Vectors
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors, shard_child
+from verso_worker.stores.qdrant.store import QdrantVectors
 
 DIM = 384
 SCALE = 500.0

@@ -82,7 +82,7 @@ def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
 
 
 def added(*arguments: str) -> set[str]:
-    """Give the top-level commands that the plug-ins add for a command line."""
+    """Return the top-level commands that the plug-ins add for a command line."""
     app = typer.Typer()
 
     @app.command()

@@ -17,7 +17,7 @@ def job(number: int) -> dict[str, Any]:
 
 
 def carried_out(steps: Steps[Any], answers: list[dict[str, Any]]) -> tuple[Any, list[Call]]:
-    """Give what the steps come to when the platform answers so, and what they asked."""
+    """Return what the steps come to when the platform answers so, and what they asked."""
     calls: list[Call] = []
     try:
         call = next(steps)

@@ -36,7 +36,7 @@ _EDGE = 64
 
 
 def flips(size: int, *, each: int) -> Iterator[tuple[int, int]]:
-    """Give bytes and their bits: ``each`` of the header, the middle and the tail."""
+    """Yield bytes and their bits: ``each`` of the header, the middle and the tail."""
     rng = random.Random(size)
     for first, last in ((0, min(size, _EDGE)), (0, size), (max(0, size - _EDGE), size)):
         for _ in range(each):

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from verso_core.errors import RequestInvalid
-from verso_core.ledger import Event
 from verso_gateway import events
+from verso_ledger import Event
 
 
 async def _events(*statuses: str, pause_s: float = 0.0) -> AsyncIterator[Event]:

@@ -16,7 +16,7 @@ from tests import made_up
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
-from verso_core.training import unpack_pairs, unpack_rows
+from verso_core.jobs.train import unpack_pairs, unpack_rows
 from verso_gateway import bodies, examples
 from verso_gateway.examples import Examples
 from verso_gateway.labelled import CSV, Columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verso_core.errors import TrainingDataInvalid
-from verso_core.training import Labelled, Scored
+from verso_core.jobs.train import Labelled, Scored
 from verso_gateway.labelled import Columns, from_csv, from_lines, of_json, pair
 
 NAMES = ("text", "label")

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Precision, Queue, TextPolicy
-from verso_core.ledger import Backlog, Depth, Health, Scrub, Server
 from verso_keeper.collector import LedgerCollector
+from verso_ledger import Backlog, Depth, Health, Scrub, Server
 
 SERVER = Server(append_ok=False, memory_bytes=100, memory_limit_bytes=400, clients=5)
 

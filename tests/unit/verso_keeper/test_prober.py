@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from verso_core.jobs import Kind, Queue, read_slice
-from verso_core.ledger import Accepted, Health, NewJob
 from verso_keeper.prober import Prober
+from verso_ledger import Accepted, Health, NewJob
 
 
 class Jobs:

@@ -6,8 +6,8 @@ import pytest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Queue
-from verso_core.ledger import Depth
 from verso_keeper.reaper import Reaper
+from verso_ledger import Depth
 
 
 class Leases:

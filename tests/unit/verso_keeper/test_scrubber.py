@@ -20,7 +20,8 @@ from verso_core.jobs import (
     TextPolicy,
     read_slice,
 )
-from verso_core.ledger import (
+from verso_keeper.scrubber import Scrubber
+from verso_ledger import (
     Accepted,
     Damage,
     Depth,
@@ -32,7 +33,6 @@ from verso_core.ledger import (
     ScrubStage,
     Walked,
 )
-from verso_keeper.scrubber import Scrubber
 
 START = Scrub(
     turn=1,

@@ -10,7 +10,7 @@ import pytest
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import TASK_WORK, Queue
 from verso_worker.app import create_app
-from verso_worker.desk import Desk
+from verso_worker.jobs.dispatcher import Dispatcher
 
 
 class OneDesk:
@@ -29,7 +29,7 @@ class OneDesk:
 
 
 def ring(desk: OneDesk) -> None:
-    create_app("memory://", cast("Desk", desk)).tasks[TASK_WORK](Queue.BULK.value)
+    create_app("memory://", cast("Dispatcher", desk)).tasks[TASK_WORK](Queue.BULK.value)
 
 
 def test_a_bell_rings_its_queue() -> None:

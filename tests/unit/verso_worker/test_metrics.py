@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from verso_core.jobs import Kind, Result
 from verso_core.record import Codec, Entry, Record
 from verso_worker.metrics import Metrics
-from verso_worker.ports import Write
+from verso_worker.rules.ports import Write
 
 
 def test_what_is_written_is_counted_by_the_codec_that_won() -> None:

@@ -83,7 +83,7 @@ class Budget:
 
     @classmethod
     def of(cls, settings: ClassifyConfig | AnswerConfig | ScoreConfig, *, seed: int) -> Self:
-        """Give the budget that a head's settings name."""
+        """Return the budget that a head's settings name."""
         return cls(
             settings.minutes,
             settings.epochs,
@@ -237,7 +237,7 @@ class AdapterRun(Generic[_E]):
         return total / len(self._held_out)
 
     def _over(self) -> bool:
-        """Tell whether more epochs do not help."""
+        """Whether more epochs do not help."""
         return bool(self._held_out) and self._place.waited >= self.budget.patience
 
     def _batches(self) -> Iterator[tuple[list[_E], float]]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from verso_core.errors import TrainingDataInvalid
-from verso_core.training import Scored, check_pairs
+from verso_core.jobs.train import Scored, check_pairs
 from verso_training.heads import cards, graph, lora, pairs, selective
 from verso_training.heads.fitting import Budget
 from verso_training.heads.modules import CrossEncoder
@@ -37,7 +37,7 @@ def train_scorer(recipe: HeadRecipe, scored: Sequence[Scored], place: Workplace)
 
     Args:
         recipe: Its ``score`` settings count.
-        scored: Pairs as :func:`verso_core.training.check_pairs` lets them pass.
+        scored: Pairs as :func:`verso_core.jobs.train.check_pairs` lets them pass.
         place: Where.
 
     Raises:

@@ -43,7 +43,7 @@ class Start:
         return f"{self.head.name}/{self.head.version}"
 
     def restore(self, module: nn.Module) -> None:
-        """Give a module of the head's shape the head's weights.
+        """Return a module of the head's shape the head's weights.
 
         Raises:
             HeadInvalid: the graph lacks one of them, or has it in another shape.

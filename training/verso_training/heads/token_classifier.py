@@ -124,7 +124,7 @@ def _tokens(
 
 
 def _budget(recipe: HeadRecipe, lengths: Sequence[int]) -> Budget:
-    """Give a budget whose rate has risen after a tenth of the steps: few rows are few steps."""
+    """Return a budget whose rate has risen after a tenth of the steps: few rows are few steps."""
     budget = Budget.of(recipe.classify, seed=recipe.seed)
     batches = fitting.plan(lengths, tokens=budget.tokens_per_step, rng=random.Random(0))
     rise = math.ceil(0.1 * budget.epochs * len(batches))
@@ -132,7 +132,7 @@ def _budget(recipe: HeadRecipe, lengths: Sequence[int]) -> Budget:
 
 
 def _samples(texts: Sequence[TextTokens]) -> list[dict[str, np.ndarray]]:
-    """Give the inputs of the golden samples."""
+    """Return the inputs of the golden samples."""
     return [
         {
             "input_ids": np.array(text.ids, np.int64),

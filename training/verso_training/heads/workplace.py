@@ -59,7 +59,7 @@ class Workplace:
         return base
 
     def of(self, digest: str) -> Provenance:
-        """Give the provenance of a head that was trained on these rows."""
+        """Return the provenance of a head that was trained on these rows."""
         return replace(self.provenance, data_sha256=digest)
 
     def train(

@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, start_http_se
 from verso_core import telemetry, tracing
 from verso_core.errors import LedgerUnavailable, VersoError
 from verso_core.jobs import Queue
-from verso_core.ledger import Ear, Ledger
-from verso_core.ledger.work import connect
+from verso_ledger import Ledger, WorkSubscriber
+from verso_ledger.sync_client import connect
 from verso_training.service.desk import Trainer
 from verso_training.service.metrics import Metrics
 from verso_training.service.settings import TrainerSettings
@@ -58,7 +58,7 @@ def main() -> int:
         signal.signal(name, stop)
     _log.info("training")
     with _metrics(settings.metrics_port, registry):
-        _serve(trainer, Ear(client, Queue.TRAIN), over)
+        _serve(trainer, WorkSubscriber(client, Queue.TRAIN), over)
     try:
         ledger.forget_trainer(owner)
     except VersoError as error:
@@ -83,7 +83,7 @@ def _metrics(port: int, registry: CollectorRegistry) -> Iterator[None]:
         server.server_close()
 
 
-def _serve(trainer: Trainer, ear: Ear, over: threading.Event) -> None:
+def _serve(trainer: Trainer, ear: WorkSubscriber, over: threading.Event) -> None:
     while not over.is_set():
         try:
             trainer.beat()

@@ -40,9 +40,9 @@ from verso_core.errors import (
 )
 from verso_core.heads import Portion, Reads
 from verso_core.jobs import Queue, Result, Slice, read_slice
-from verso_core.ledger import Commit, Lease, Ledger
 from verso_core.manifest import MANIFEST_NAME, Manifest
 from verso_core.registry import Channel
+from verso_ledger import Commit, Lease, Ledger
 from verso_training.service import harvest, process
 from verso_training.service.metrics import Metrics
 from verso_training.service.process import RESULT_NAME, Stopped
@@ -274,14 +274,14 @@ def _alive(draft: str) -> bool:
 
 
 def _reads_texts(recipe: Mapping[str, Any]) -> bool:
-    """Tell whether a training reads the records' texts, and not only their vectors."""
+    """Whether a training reads the records' texts, and not only their vectors."""
     table = recipe.get("classify")
     decoder = isinstance(table, dict) and table.get("decoder") is True
     return decoder or recipe.get("reads") == Reads.TOKENS
 
 
 def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
-    """Give which chunks a recipe wants; what is no such thing is refused with the recipe."""
+    """Return which chunks a recipe wants; what is no such thing is refused with the recipe."""
     table = recipe.get("classify")
     value = table.get("chunk") if isinstance(table, dict) else None
     return Portion(value) if value in list(Portion) else None

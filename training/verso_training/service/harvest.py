@@ -17,7 +17,7 @@ from verso_core import tracing
 from verso_core.errors import AttemptsExhausted, from_body
 from verso_core.heads import Portion
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
-from verso_core.ledger import Accepted, JobRecord, NewJob
+from verso_ledger import Accepted, JobRecord, NewJob
 from verso_training.service.process import Stopped
 
 TENANT = "verso"
@@ -35,10 +35,10 @@ class Book(Protocol):
         """Take a job in."""
 
     def job(self, job_id: str) -> JobRecord:
-        """Give what is known of a job."""
+        """Return what is known of a job."""
 
     def result(self, job_id: str, number: int = 0) -> bytes | None:
-        """Give the result frame of one slice."""
+        """Return the result frame of one slice."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Harvest:
 
     Attributes:
         data: Vectors of shape (rows, dim), float32, little endian; or texts and labels as
-            :func:`verso_core.training.pack_rows` writes them.
+            :func:`verso_core.jobs.train.pack_rows` writes them.
     """
 
     documents: list[str] = field(default_factory=list)

@@ -29,8 +29,8 @@ from verso_core.errors import (
     error_body,
 )
 from verso_core.heads import Head, Reads, Task
+from verso_core.jobs.train import Labelled, check_rows, unpack_pairs, unpack_rows
 from verso_core.registry import Channel
-from verso_core.training import Labelled, check_rows, unpack_pairs, unpack_rows
 from verso_training.config import RecipeInvalid
 from verso_training.heads.rows import Row, RowSplit, check
 from verso_training.service.desk import described
@@ -180,7 +180,7 @@ def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
 
 
 def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool) -> Start | None:
-    """Give the head that a training goes on from; None where there is none such.
+    """Return the head that a training goes on from; None where there is none such.
 
     A head never goes on from itself: rows that it was trained on would be measured on.
 

@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.head_jobs import AnswerRequest
 from verso_core.jobs import Item, Kind
+from verso_core.jobs.heads import AnswerRequest
 from verso_core.texts import text_bytes
-from verso_gateway import answers, bodies, openapi, results
+from verso_gateway import bodies, openapi, responses, results
 from verso_gateway.context import context_of
 from verso_gateway.head_views import AnswerView
-from verso_gateway.submit import Ended
+from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["heads"])
 
@@ -45,14 +45,14 @@ async def answer(request: Request) -> Response:
         "filter": None if checked.filter is None else checked.filter.model_dump(),
     }
     item = Item({"split": [len(text) for text in texts]}, b"".join(texts))
-    slices = answers.one_slice(Kind.ANSWER, params, [item])
-    order = answers.order_of(request, Kind.ANSWER, slices=slices)
-    return await answers.respond(request, await answers.repeatable(request, order), body=_body)
+    slices = responses.one_slice(Kind.ANSWER, params, [item])
+    order = responses.order_of(request, Kind.ANSWER, slices=slices)
+    return await responses.respond(request, await responses.repeatable(request, order), body=_body)
 
 
 def _body(ended: Ended) -> dict[str, Any]:
     return {
         "job_id": ended.record.job_id,
-        **answers.sole(Kind.ANSWER, ended),
+        **responses.sole(Kind.ANSWER, ended),
         "timings_ms": results.total_timings(ended.results),
     }

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import error_body
-from verso_core.head_jobs import ClassifyRequest
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_gateway import answers, bodies, openapi, views
+from verso_core.jobs.heads import ClassifyRequest
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.head_views import ClassifyView
 from verso_gateway.routes.embed import split_texts
@@ -62,9 +62,9 @@ async def classify(request: Request) -> Response:
     slices = list(cut(Kind.CLASSIFY, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
     few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
     queue = Queue.INTERACTIVE if few else Queue.BULK
-    order = answers.order_of(request, Kind.CLASSIFY, slices=slices, queue=queue)
-    return await answers.respond(
+    order = responses.order_of(request, Kind.CLASSIFY, slices=slices, queue=queue)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
+        await responses.repeatable(request, order),
         body=lambda ended: views.batch(Kind.CLASSIFY, ended),
     )

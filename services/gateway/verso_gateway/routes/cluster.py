@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.clusters import ClusterRequest
 from verso_core.jobs import Item, Kind, Queue
-from verso_gateway import answers, bodies, openapi
+from verso_core.jobs.cluster import ClusterRequest
+from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
 from verso_gateway.schemas import ClusterView
 
@@ -30,11 +30,11 @@ async def cluster(request: Request) -> Response:
     checked = bodies.validate(request, value, model=ClusterRequest)
     await context_of(request).catalogue.get(checked.collection)
     params = checked.model_dump(mode="json")
-    slices = answers.one_slice(Kind.CLUSTER, params, [Item({})])
-    order = answers.order_of(request, Kind.CLUSTER, slices=slices, queue=Queue.BULK)
-    return await answers.respond(
+    slices = responses.one_slice(Kind.CLUSTER, params, [Item({})])
+    order = responses.order_of(request, Kind.CLUSTER, slices=slices, queue=Queue.BULK)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
-        body=lambda ended: answers.sole(Kind.CLUSTER, ended),
+        await responses.repeatable(request, order),
+        body=lambda ended: responses.sole(Kind.CLUSTER, ended),
         wait_default_s=0.0,
     )

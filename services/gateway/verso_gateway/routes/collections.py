@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.jobs import CollectionRequest, Item, Kind
-from verso_gateway import answers, bodies, openapi, views
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
+from verso_gateway.job_service import Ended
 from verso_gateway.schemas import CollectionList, CollectionView, DocumentList, StatsView
-from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["collections"])
 
@@ -25,7 +25,7 @@ router = APIRouter(tags=["collections"])
 async def list_all(request: Request) -> Response:
     """List the collections by name."""
     found = await context_of(request).catalogue.list()
-    return answers.json_response({"collections": [views.collection(one) for one in found]})
+    return responses.json_response({"collections": [views.collection(one) for one in found]})
 
 
 @router.post(
@@ -41,12 +41,12 @@ async def create(request: Request) -> Response:
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=CollectionRequest)
     params = checked.model_dump(mode="json")
-    slices = answers.one_slice(Kind.COLLECTION_CREATE, params, [Item({})])
-    order = answers.order_of(request, Kind.COLLECTION_CREATE, slices=slices)
-    return await answers.respond(
+    slices = responses.one_slice(Kind.COLLECTION_CREATE, params, [Item({})])
+    order = responses.order_of(request, Kind.COLLECTION_CREATE, slices=slices)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
-        body=lambda ended: answers.sole(Kind.COLLECTION_CREATE, ended),
+        await responses.repeatable(request, order),
+        body=lambda ended: responses.sole(Kind.COLLECTION_CREATE, ended),
         status=201,
     )
 
@@ -82,7 +82,7 @@ async def documents(
     """
     page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
     rows = [views.document(row) for row in page.rows]
-    return answers.json_response({"documents": rows, "next_cursor": page.cursor})
+    return responses.json_response({"documents": rows, "next_cursor": page.cursor})
 
 
 @router.delete("/v1/collections/{name}", name="collection_delete", operation_id="deleteCollection")
@@ -96,9 +96,11 @@ async def delete(request: Request, name: str) -> Response:
 
 
 async def _about(request: Request, kind: Kind, name: str) -> Response:
-    slices = answers.one_slice(kind, {"name": name}, [Item({})])
+    slices = responses.one_slice(kind, {"name": name}, [Item({})])
 
     def body(ended: Ended) -> dict[str, Any]:
-        return {"name": name, **answers.sole(kind, ended)}
+        return {"name": name, **responses.sole(kind, ended)}
 
-    return await answers.respond(request, answers.order_of(request, kind, slices=slices), body=body)
+    return await responses.respond(
+        request, responses.order_of(request, kind, slices=slices), body=body
+    )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, error_body
 from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut
 from verso_core.texts import text_bytes
-from verso_gateway import answers, bodies, openapi, views
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.direct import DirectRoute
 from verso_gateway.schemas import BatchView
 
@@ -38,11 +38,11 @@ async def embed(request: Request) -> Response:
     texts, faults = split_texts(value.get("texts"))
     checked = bodies.validate(request, {**value, "texts": texts}, model=EmbedRequest)
     slices, queue = embed_slices(checked.texts, faults=faults)
-    order = answers.order_of(request, Kind.EMBED, slices=slices, queue=queue)
+    order = responses.order_of(request, Kind.EMBED, slices=slices, queue=queue)
     as_base64 = checked.encoding == "base64"
-    return await answers.respond(
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
+        await responses.repeatable(request, order),
         body=lambda ended: views.batch(Kind.EMBED, ended, vectors_base64=as_base64),
     )
 

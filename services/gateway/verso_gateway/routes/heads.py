@@ -10,9 +10,9 @@ from starlette.responses import Response
 from verso_core.errors import HeadUnknown
 from verso_core.jobs import Item, Kind
 from verso_core.registry import Channel
-from verso_gateway import answers, openapi
+from verso_gateway import openapi, responses
 from verso_gateway.head_views import HeadList, HeadReportView, HeadView
-from verso_gateway.submit import Ended
+from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["heads"])
 
@@ -24,7 +24,7 @@ MARKDOWN = "text/markdown"
 )
 async def list_all(request: Request) -> Response:
     """List the heads: what each channel serves, its labels, and how good it was measured to be."""
-    return await _heads(request, lambda ended: answers.sole(Kind.HEADS, ended))
+    return await _heads(request, lambda ended: responses.sole(Kind.HEADS, ended))
 
 
 @router.get(
@@ -37,7 +37,7 @@ async def describe(request: Request, name: str) -> Response:
     """Describe one head."""
 
     def body(ended: Ended) -> dict[str, Any]:
-        found: list[dict[str, Any]] = answers.sole(Kind.HEADS, ended)["heads"]
+        found: list[dict[str, Any]] = responses.sole(Kind.HEADS, ended)["heads"]
         for head in found:
             if head["name"] == name:
                 return head
@@ -53,14 +53,15 @@ async def describe(request: Request, name: str) -> Response:
     responses=openapi.responses(HeadReportView, also=[MARKDOWN]),
 )
 async def report(request: Request, name: str, channel: Channel = Channel.STABLE) -> Response:
-    """Give the report that a head was published with: its data, and how good it was measured to be.
+    """Return the report that a head was published with: its data, and how good it was measured to
+    be.
 
     For a head that classifies: every confidence signal side by side, risk against coverage, and
     what each accepted error rate came to on rows that were not trained on.
     ``Accept: text/markdown`` gives the page itself.
     """
-    slices = answers.one_slice(Kind.HEADS, {"report": name, "channel": channel}, [Item({})])
-    ended = await answers.finish(request, answers.order_of(request, Kind.HEADS, slices=slices))
+    slices = responses.one_slice(Kind.HEADS, {"report": name, "channel": channel}, [Item({})])
+    ended = await responses.finish(request, responses.order_of(request, Kind.HEADS, slices=slices))
     [result] = ended.results
     [item] = result.items
     text = result.blobs[item["blob"]]
@@ -68,10 +69,10 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
     if MARKDOWN in request.headers.get("accept", ""):
         return Response(text, media_type=MARKDOWN, headers=headers)
     view = {"head": name, "version": item["version"], "report": text.decode()}
-    return answers.json_response(view, headers=headers)
+    return responses.json_response(view, headers=headers)
 
 
-async def _heads(request: Request, body: answers.Body) -> Response:
-    slices = answers.one_slice(Kind.HEADS, {}, [Item({})])
-    order = answers.order_of(request, Kind.HEADS, slices=slices)
-    return await answers.respond(request, order, body=body)
+async def _heads(request: Request, body: responses.Body) -> Response:
+    slices = responses.one_slice(Kind.HEADS, {}, [Item({})])
+    order = responses.order_of(request, Kind.HEADS, slices=slices)
+    return await responses.respond(request, order, body=body)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from verso_core.errors import NotFound, NotReady
-from verso_gateway import answers, metrics, problems
+from verso_gateway import metrics, problems, responses
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["health"])
@@ -19,7 +19,7 @@ router = APIRouter(tags=["health"])
 @router.get("/healthz", name="healthz", operation_id="healthz")
 async def healthz() -> Response:
     """Say that the process is alive."""
-    return answers.json_response({"status": "ok"})
+    return responses.json_response({"status": "ok"})
 
 
 @router.get("/readyz", name="readyz", operation_id="readyz")
@@ -37,7 +37,7 @@ async def readyz(request: Request) -> Response:
     if beat_s is None or beat_s > beat_limit_s:
         seen = "never" if beat_s is None else f"{beat_s:.1f} s ago"
         raise NotReady(f"expected a worker's beat within {beat_limit_s:g} s, the last was {seen}")
-    return answers.json_response(
+    return responses.json_response(
         {
             "ready": True,
             "last_embed_age_s": round(age_s, 3),
@@ -48,7 +48,7 @@ async def readyz(request: Request) -> Response:
 
 @router.get("/metrics", name="metrics", operation_id="metrics")
 async def page(request: Request) -> Response:
-    """Give this process's figures to Prometheus."""
+    """Return this process's figures to Prometheus."""
     return Response(context_of(request).metrics.page(), media_type=metrics.CONTENT_TYPE)
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
-from verso_gateway import answers, bodies, openapi, views
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.limits import NDJSON
@@ -61,10 +61,10 @@ async def ingest(
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)
-    order = answers.order_of(request, Kind.INGEST, slices=upload.finish(), queue=Queue.BULK)
+    order = responses.order_of(request, Kind.INGEST, slices=upload.finish(), queue=Queue.BULK)
     if key is not None:
         order = replace(order, idempotency=(key, fingerprint.hex()))
-    return await answers.respond(
+    return await responses.respond(
         request, order, body=lambda ended: views.batch(Kind.INGEST, ended), wait_default_s=0.0
     )
 

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.result_files import is_reference
-from verso_gateway import answers, events, openapi, prefer, views
+from verso_gateway import events, openapi, prefer, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.pages import Page
 from verso_gateway.schemas import DeadLetterList, JobList, JobView, Replayed
@@ -42,7 +42,7 @@ async def listed(
         request.state.tenant, after=cursor, limit=limit, statuses=status or (), kinds=kind or ()
     )
     jobs = [views.job(record) for record in page.rows]
-    return answers.json_response({"jobs": jobs, "next_cursor": page.cursor})
+    return responses.json_response({"jobs": jobs, "next_cursor": page.cursor})
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def dead_letters(
     """List what crashed or failed too often, the newest first: why, and never the text."""
     page = await context_of(request).ledger.dead(request.state.tenant, after=cursor, limit=limit)
     letters = [views.dead_letter(letter) for letter in page.rows]
-    return answers.json_response({"dead_letters": letters, "next_cursor": page.cursor})
+    return responses.json_response({"dead_letters": letters, "next_cursor": page.cursor})
 
 
 @router.post(
@@ -74,7 +74,7 @@ async def replay_all(
     code: Annotated[str | None, Query(description="only those that died of this error")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="letters looked at")] = 1000,
 ) -> Response:
-    """Give dead jobs a new budget of attempts, the newest first."""
+    """Return dead jobs a new budget of attempts, the newest first."""
     context = context_of(request)
     page = await context.ledger.dead(request.state.tenant, limit=limit)
     chosen = dict.fromkeys(
@@ -86,7 +86,7 @@ async def replay_all(
         await context.ledger.replay(job_id)
     for queue in Queue:
         context.desk.ring(queue)
-    return answers.json_response({"jobs": list(chosen), "more": page.cursor is not None})
+    return responses.json_response({"jobs": list(chosen), "more": page.cursor is not None})
 
 
 @router.get(
@@ -126,7 +126,7 @@ async def get(
         parts = page.json(head, vectors_base64=base64)
         return StreamingResponse(parts, media_type="application/json", headers=headers)
     results = views.flat(record.kind, list(map(Result.unpack, held)), vectors_base64=base64)
-    return answers.json_response({**head, "results": results}, headers=headers)
+    return responses.json_response({**head, "results": results}, headers=headers)
 
 
 @router.get("/v1/jobs/{job_id}/events", name="job_events", operation_id="followJob")
@@ -155,19 +155,19 @@ async def cancel(request: Request, job_id: str) -> Response:
     ledger = context_of(request).ledger
     await _own(request, job_id)
     await ledger.cancel(job_id)
-    return answers.json_response(views.job(await ledger.job(job_id)))
+    return responses.json_response(views.job(await ledger.job(job_id)))
 
 
 @router.post("/v1/jobs/{job_id}/replay", name="job_replay", operation_id="replayJob")
 async def replay(request: Request, job_id: str) -> Response:
-    """Give a dead job a new budget of attempts."""
+    """Return a dead job a new budget of attempts."""
     context = context_of(request)
     await _own(request, job_id)
     await context.ledger.replay(job_id)
     for queue in (Queue.INTERACTIVE, Queue.BULK):
         context.desk.ring(queue)
     record = await context.ledger.job(job_id)
-    return answers.deferred(record, headers={"Verso-Job-Id": job_id})
+    return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 
 
 async def _own(request: Request, job_id: str) -> None:

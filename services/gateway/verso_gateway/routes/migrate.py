@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from verso_core.errors import MigrationRefused
 from verso_core.jobs import Item, Kind, MigrateRequest
-from verso_core.migration import Migration
-from verso_gateway import answers, bodies, openapi, views
+from verso_core.jobs.migration import Migration
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
+from verso_gateway.job_service import Ended
 from verso_gateway.schemas import MigrationView
-from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["collections"])
 
@@ -31,7 +31,7 @@ async def describe(request: Request, name: str) -> Response:
     state = await context.ledger.migration(name)
     if state is None:
         raise MigrationRefused(f"{name!r} has never been migrated")
-    return answers.json_response(views.migration(state))
+    return responses.json_response(views.migration(state))
 
 
 @router.post(
@@ -59,13 +59,13 @@ async def remove(request: Request, name: str) -> Response:
 async def _step(request: Request, name: str, step: str, *, header: dict[str, Any]) -> Response:
     context = context_of(request)
     await context.catalogue.get(name)
-    slices = answers.one_slice(Kind.MIGRATE, {"collection": name, "step": step}, [Item(header)])
+    slices = responses.one_slice(Kind.MIGRATE, {"collection": name, "step": step}, [Item(header)])
 
     def body(ended: Ended) -> dict[str, Any]:
-        found = answers.sole(Kind.MIGRATE, ended)
+        found = responses.sole(Kind.MIGRATE, ended)
         if not found:
             return {"collection": name, "stage": "given up"}
         return views.migration(Migration.model_validate(found))
 
-    order = answers.order_of(request, Kind.MIGRATE, slices=slices)
-    return await answers.respond(request, order, body=body)
+    order = responses.order_of(request, Kind.MIGRATE, slices=slices)
+    return await responses.respond(request, order, body=body)

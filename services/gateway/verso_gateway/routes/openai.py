@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from verso_core.errors import NotFound, RequestInvalid
 from verso_core.jobs import Kind
-from verso_gateway import answers, bodies, openapi, results
+from verso_gateway import bodies, openapi, responses, results
 from verso_gateway.context import context_of
+from verso_gateway.job_service import Ended
 from verso_gateway.routes.embed import embed_slices
-from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["openai"])
 
@@ -56,10 +56,10 @@ async def embeddings(request: Request) -> Response:
     if checked.dimensions is not None:
         await _check_dimensions(request, checked.dimensions)
     slices, queue = embed_slices(texts, faults={})
-    order = answers.order_of(request, Kind.EMBED, slices=slices, queue=queue)
-    ended = await answers.finish(request, await answers.repeatable(request, order))
+    order = responses.order_of(request, Kind.EMBED, slices=slices, queue=queue)
+    ended = await responses.finish(request, await responses.repeatable(request, order))
     timings = results.server_timing(results.total_timings(ended.results))
-    return answers.json_response(
+    return responses.json_response(
         _response(ended, model=checked.model, as_base64=checked.encoding_format == "base64"),
         headers={"Server-Timing": timings},
     )
@@ -70,7 +70,7 @@ async def models(request: Request) -> Response:
     """List the one model that serves embeddings, and what each worker serves."""
     serving = await context_of(request).ledger.serving()
     content = {"object": "list", "data": [await _model(request)], "serving": serving}
-    return answers.json_response(content)
+    return responses.json_response(content)
 
 
 @router.get("/v1/models/{model}", name="openai_model", operation_id="retrieveModel")
@@ -78,7 +78,7 @@ async def model(request: Request, model: str) -> Response:
     """Describe a model."""
     if model != MODEL:
         raise NotFound(f"expected the model {MODEL!r}")
-    return answers.json_response(await _model(request))
+    return responses.json_response(await _model(request))
 
 
 async def _model(request: Request) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _response(ended: Ended, *, model: str, as_base64: bool) -> dict[str, Any]:
     ]
     for item in items:
         if "error" in item:  # the protocol has no error of one input
-            raise answers.item_error(item)
+            raise responses.item_error(item)
     tokens = sum(item["tokens"] for item in items)
     return {
         "object": "list",

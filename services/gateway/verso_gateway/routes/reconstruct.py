@@ -8,7 +8,7 @@ from starlette.responses import Response
 from verso_core.errors import VersoError, error_body
 from verso_core.jobs import Item, Kind, Queue, ReconstructRequest
 from verso_core.texts import split_record_id
-from verso_gateway import answers, bodies, floats, openapi, views
+from verso_gateway import bodies, floats, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.schemas import BatchView
 
@@ -25,7 +25,7 @@ _INTERACTIVE_ITEMS = 64
     openapi_extra=openapi.body(ReconstructRequest),
 )
 async def reconstruct(request: Request) -> Response:
-    """Give texts back.
+    """Return texts back.
 
     By ``ids`` (documents or records): the exact bytes, checked, with ``exact: true``. By bare
     ``vectors``: the model's best guess, with ``exact: false``, its own confidence and the
@@ -41,11 +41,11 @@ async def reconstruct(request: Request) -> Response:
         items = [_bare(vector, options) for vector in checked.vectors or []]
     params = {"collection": None if checked.ids is None else checked.collection}
     queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
-    slices = answers.one_slice(Kind.RECONSTRUCT, params, items)
-    order = answers.order_of(request, Kind.RECONSTRUCT, slices=slices, queue=queue)
-    return await answers.respond(
+    slices = responses.one_slice(Kind.RECONSTRUCT, params, items)
+    order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices, queue=queue)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
+        await responses.repeatable(request, order),
         body=lambda ended: views.batch(Kind.RECONSTRUCT, ended),
     )
 

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Item, Kind, Name, Wire
-from verso_gateway import answers, bodies, openapi
+from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
+from verso_gateway.job_service import Ended
 from verso_gateway.schemas import RegistryView
-from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["models"])
 
@@ -66,14 +66,14 @@ async def _head(request: Request) -> str | None:
 async def _change(request: Request, change: str, head: str | None) -> Response:
     # A worker may end after the change and before its commit; whoever repeats it knows it by this.
     params: dict[str, Any] = {"change": change, "head": head, "token": uuid.uuid4().hex}
-    slices = answers.one_slice(Kind.MODELS, params, [Item({})])
-    order = answers.order_of(request, Kind.MODELS, slices=slices)
+    slices = responses.one_slice(Kind.MODELS, params, [Item({})])
+    order = responses.order_of(request, Kind.MODELS, slices=slices)
     if change != "show":
-        order = await answers.repeatable(request, order)
+        order = await responses.repeatable(request, order)
     serving = await context_of(request).ledger.serving()
 
     def body(ended: Ended) -> dict[str, Any]:
         workers = [{"worker": name, **state} for name, state in serving.items()]
-        return {**answers.sole(Kind.MODELS, ended), "workers": workers}
+        return {**responses.sole(Kind.MODELS, ended), "workers": workers}
 
-    return answers.json_response(body(await answers.finish(request, order)))
+    return responses.json_response(body(await responses.finish(request, order)))

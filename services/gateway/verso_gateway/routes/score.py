@@ -12,12 +12,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.head_jobs import RerankRequest, ScoreRequest
 from verso_core.jobs import Item, Kind
+from verso_core.jobs.heads import RerankRequest, ScoreRequest
 from verso_core.texts import text_bytes
-from verso_gateway import answers, bodies, openapi, results
+from verso_gateway import bodies, openapi, responses, results
 from verso_gateway.head_views import RerankView, ScoreView
-from verso_gateway.submit import Ended, Order
+from verso_gateway.job_service import Ended, Order
 
 router = APIRouter(tags=["heads"])
 
@@ -48,7 +48,7 @@ async def score(request: Request) -> Response:
             "timings_ms": results.total_timings(ended.results),
         }
 
-    return await answers.respond(request, order, body=body)
+    return await responses.respond(request, order, body=body)
 
 
 @router.post(
@@ -81,7 +81,7 @@ async def rerank(request: Request) -> Response:
             "timings_ms": results.total_timings(ended.results),
         }
 
-    return await answers.respond(request, order, body=body)
+    return await responses.respond(request, order, body=body)
 
 
 async def _order(
@@ -91,13 +91,13 @@ async def _order(
     for first, second in pairs:
         left, right = text_bytes(first), text_bytes(second)
         items.append(Item({"split": len(left)}, left + right))
-    slices = answers.one_slice(Kind.SCORE, params, items)
-    order = answers.order_of(request, Kind.SCORE, slices=slices)
-    return await answers.repeatable(request, order)
+    slices = responses.one_slice(Kind.SCORE, params, items)
+    order = responses.order_of(request, Kind.SCORE, slices=slices)
+    return await responses.repeatable(request, order)
 
 
 def _items(ended: Ended) -> list[dict[str, Any]]:
-    """Give the scores of all pairs.
+    """Return the scores of all pairs.
 
     Raises:
         VersoError: one of them failed; these shapes have no error of one pair.
@@ -105,5 +105,5 @@ def _items(ended: Ended) -> list[dict[str, Any]]:
     items = [item for result in ended.results for item in results.render(Kind.SCORE, result)]
     for item in items:
         if "error" in item:
-            raise answers.item_error(item)
+            raise responses.item_error(item)
     return items

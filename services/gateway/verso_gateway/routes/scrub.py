@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_gateway import answers, openapi, views
+from verso_gateway import openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.schemas import ScrubView
 
@@ -40,4 +40,4 @@ async def _state(request: Request, *, status: int) -> Response:
     ledger = context_of(request).ledger
     state = await ledger.scrub()
     content = views.scrub(state, await ledger.collections())
-    return answers.json_response(content, status=status)
+    return responses.json_response(content, status=status)

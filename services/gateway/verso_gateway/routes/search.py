@@ -10,10 +10,10 @@ from starlette.responses import Response
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Item, Kind, SearchMode, SearchRequest
 from verso_core.texts import split_record_id, text_bytes
-from verso_gateway import answers, bodies, floats, openapi, results
+from verso_gateway import bodies, floats, openapi, responses, results
 from verso_gateway.context import context_of
+from verso_gateway.job_service import Ended
 from verso_gateway.schemas import SearchView
-from verso_gateway.submit import Ended
 
 router = APIRouter(tags=["search"])
 
@@ -54,17 +54,17 @@ async def search(request: Request) -> Response:
         "rerank_from": checked.rerank_from,
         "rerank_share": checked.rerank_share,
     }
-    slices = answers.one_slice(Kind.SEARCH, params, [item])
-    order = answers.order_of(request, Kind.SEARCH, slices=slices)
-    return await answers.respond(
+    slices = responses.one_slice(Kind.SEARCH, params, [item])
+    order = responses.order_of(request, Kind.SEARCH, slices=slices)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
+        await responses.repeatable(request, order),
         body=lambda ended: _body(ended, collection=checked.collection),
     )
 
 
 def _mode(checked: SearchRequest, collection: Collection) -> SearchMode:
-    """Tell what is compared: what was asked for, else what the collection is made for.
+    """Return what is compared: what was asked for, else what the collection is made for.
 
     Raises:
         RequestInvalid: words were asked for where there are none to compare.
@@ -95,6 +95,6 @@ def _body(ended: Ended, *, collection: str) -> dict[str, Any]:
     return {
         "job_id": ended.record.job_id,
         "collection": collection,
-        "hits": answers.sole(Kind.SEARCH, ended)["hits"],
+        "hits": responses.sole(Kind.SEARCH, ended)["hits"],
         "timings_ms": results.total_timings(ended.results),
     }

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
 from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue
-from verso_core.training import MAX_ROWS_BYTES, TrainRequest
-from verso_gateway import answers, bodies, examples, openapi, views
+from verso_core.jobs.train import MAX_ROWS_BYTES, TrainRequest
+from verso_gateway import bodies, examples, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.examples import Examples
 from verso_gateway.labelled import CSV, Columns
@@ -66,11 +66,11 @@ async def train(
         item = Item({"rows": found.count}, found.packed)
     await _trainer(request)
     params = checked.model_dump(mode="json", exclude={"source": {"rows", "squad", "pairs"}})
-    slices = answers.one_slice(Kind.TRAIN, params, [item])
-    order = answers.order_of(request, Kind.TRAIN, slices=slices, queue=Queue.TRAIN)
-    return await answers.respond(
+    slices = responses.one_slice(Kind.TRAIN, params, [item])
+    order = responses.order_of(request, Kind.TRAIN, slices=slices, queue=Queue.TRAIN)
+    return await responses.respond(
         request,
-        await answers.repeatable(request, order),
+        await responses.repeatable(request, order),
         body=lambda ended: views.batch(Kind.TRAIN, ended),
         wait_default_s=0.0,
     )

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.ledger import Webhook
 from verso_core.webhooks import target_of
-from verso_gateway import answers, bodies, openapi
+from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
 from verso_gateway.schemas import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
+from verso_ledger import Webhook
 
 router = APIRouter(tags=["webhooks"])
 
@@ -31,7 +31,7 @@ async def create(request: Request) -> Response:
     context = context_of(request)
     target_of(asked.url, context.settings.webhook_networks)
     made = await context.ledger.webhooks.add(request.state.tenant, asked.url)
-    return answers.json_response(_view(made, secret=True), status=201)
+    return responses.json_response(_view(made, secret=True), status=201)
 
 
 @router.get(
@@ -43,7 +43,7 @@ async def create(request: Request) -> Response:
 async def listed(request: Request) -> Response:
     """List the caller's webhooks, without their secrets."""
     found = await context_of(request).ledger.webhooks.all(request.state.tenant)
-    return answers.json_response({"webhooks": [_view(hook) for hook in found]})
+    return responses.json_response({"webhooks": [_view(hook) for hook in found]})
 
 
 @router.delete(
@@ -65,9 +65,9 @@ async def delete(request: Request, webhook_id: str) -> Response:
     responses=openapi.responses(WebhookView),
 )
 async def rotate(request: Request, webhook_id: str) -> Response:
-    """Give a webhook a new secret; for a day messages are signed with the old one as well."""
+    """Return a webhook a new secret; for a day messages are signed with the old one as well."""
     hook = await context_of(request).ledger.webhooks.rotate(request.state.tenant, webhook_id)
-    return answers.json_response(_view(hook, secret=True))
+    return responses.json_response(_view(hook, secret=True))
 
 
 @router.post(
@@ -79,7 +79,7 @@ async def rotate(request: Request, webhook_id: str) -> Response:
 async def replay(request: Request, webhook_id: str) -> Response:
     """Send messages again that were given up; they keep their ids."""
     count = await context_of(request).ledger.webhooks.replay(request.state.tenant, webhook_id)
-    return answers.json_response({"messages": count})
+    return responses.json_response({"messages": count})
 
 
 def _view(hook: Webhook, *, secret: bool = False) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Request:
             self._complete.set()
 
     def finish(self, index: int, result: Any) -> None:
-        """Give the result of one text, once."""
+        """Return the result of one text, once."""
         self._results[index] = result
         with self._lock:
             self._missing -= 1

@@ -29,7 +29,7 @@ class Coder:
         self._tables = tables
 
     def run(self, batch: Sequence[Codable]) -> list[bytes]:
-        """Give each record's payload."""
+        """Return each record's payload."""
         codec = self._decoder.codec
         memory = self._decoder.memory(np.stack([work.vector for work in batch]))
         scores = self._decoder.score([work.tokens for work in batch], memory)

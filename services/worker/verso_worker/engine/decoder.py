@@ -48,7 +48,7 @@ class Memory:
         return len(self.bias)
 
     def rows(self, index: Sequence[int]) -> Memory:
-        """Give some rows, in the order of `index`."""
+        """Return some rows, in the order of `index`."""
         where = list(index)
         return Memory(self.bias[where], self.slots[:, where])
 
@@ -230,7 +230,7 @@ class Cache:
         self._binding = None
 
     def _lay_out(self, length: int) -> tuple[Floats, Floats]:
-        """Give an empty past and its mask. Shape: (2L, capacity, G, P, H) and (capacity, P)."""
+        """Return an empty past and its mask. Shape: (2L, capacity, G, P, H) and (capacity, P)."""
         self._stores.reverse()
         shape = (*self._shape, length, self._head_dim)
         past = self._stores[0][: int(np.prod(shape))].reshape(shape)

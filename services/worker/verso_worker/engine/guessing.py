@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from verso_core.errors import RequestInvalid
 from verso_worker.engine.decoder import Cache, Decoder, Scores
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.records import Guess
+from verso_worker.records.recorder import Guess
 
 BEAM_MAX = 16
 
@@ -47,7 +47,7 @@ class Guesser:
         self._turn = threading.Lock()
 
     def guess(self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int) -> list[Guess]:
-        """Give the likeliest text found for each vector.
+        """Return the likeliest text found for each vector.
 
         Args:
             vectors: stored, widened. Shape: (n, D), float32.
@@ -99,7 +99,7 @@ class Guesser:
 def _grown(
     live: Sequence[_Beginning], logs: NDArray[np.float32], *, count: int
 ) -> list[tuple[int, int, _Beginning]]:
-    """Give the likeliest ways to go on, best first: from which row, with which token, to what."""
+    """Return the likeliest ways to go on, best first: from which row, with which token, to what."""
     total = logs + np.array([[sum(text.logs)] for text in live], np.float32)
     flat = total.reshape(-1)
     best = np.argpartition(flat, -count)[-count:]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_worker.engine.outputs import Classified, Found, Span
-from verso_worker.wire import Client, Handler
+from verso_worker.ipc.rpc import Client, Handler
 
 if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime
     from verso_worker.engine.heads import Heads
@@ -39,12 +39,12 @@ class Probing(Protocol):
     """The part of the service that compares texts with what the decoder expects."""
 
     def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
-        """Give right first guesses and tokens of each text; (0, 0) where it cannot be read."""
+        """Return right first guesses and tokens of each text; (0, 0) where it cannot be read."""
         ...
 
 
 def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
-    """Give the handlers of all operations of heads."""
+    """Return the handlers of all operations of heads."""
 
     def load(header: dict[str, Any], _: list[bytes]) -> Message:
         head = heads.load(Path(header["folder"]))

@@ -169,7 +169,7 @@ class Heads:
             loaded.close()
 
     def versions(self) -> list[tuple[str, str]]:
-        """Give name and version of every loaded head."""
+        """Return name and version of every loaded head."""
         return sorted(self._loaded)
 
     def classify_vectors(

@@ -69,7 +69,7 @@ class Lane(Generic[Work, Result]):
         return self._pool.put(works, costs).wait()
 
     def figures(self) -> dict[str, float]:
-        """Give what was done so far, and how many texts wait."""
+        """Return what was done so far, and how many texts wait."""
         return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:

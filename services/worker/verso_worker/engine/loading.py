@@ -20,13 +20,13 @@ import onnxruntime as ort
 from verso_core.errors import ArtifactInvalid, PatchCorrupt, VersoError
 from verso_core.manifest import Artifact
 from verso_core.record import Codec
-from verso_worker.artifact import Golden, byte_codecs, golden_samples, rank_tables
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder
 from verso_worker.engine.precision import Precision, halved
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.records.artifact import Golden, byte_codecs, golden_samples, rank_tables
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ def _checked(artifact: Artifact, *, threads: int, device: Device, precision: Pre
 def describe(
     artifact: Artifact, *, threads: int, device: Device, precision: Precision
 ) -> dict[str, Any]:
-    """Give what the engine says of itself.
+    """Return what the engine says of itself.
 
     Args:
         artifact: what it serves.

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from verso_core.errors import VectorInvalid
 from verso_worker.engine.head_operations import HeadCalls
-from verso_worker.records import Encoded, Guess
-from verso_worker.timings import Timings
-from verso_worker.wire import Client, Handler
+from verso_worker.ipc.rpc import Client, Handler
+from verso_worker.records.recorder import Encoded, Guess
+from verso_worker.records.timings import Timings
 
 CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""
@@ -42,13 +42,13 @@ class Model(Protocol):
     """What the handlers serve."""
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings) -> Encoded:
-        """Give vectors."""
+        """Return vectors."""
         ...
 
     def code(
         self, texts: Sequence[bytes], vectors: NDArray[np.float32], *, timings: Timings
     ) -> list[bytes | None]:
-        """Give payloads."""
+        """Return payloads."""
         ...
 
     def read(
@@ -60,22 +60,22 @@ class Model(Protocol):
         drafts: Sequence[bytes] | None,
         timings: Timings,
     ) -> list[bytes | None]:
-        """Give texts."""
+        """Return texts."""
         ...
 
     def guess(
         self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int, timings: Timings
     ) -> list[Guess]:
-        """Give guesses."""
+        """Return guesses."""
         ...
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Give what each lane has done."""
+        """Return what each lane has done."""
         ...
 
 
 def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
-    """Give the handlers of all operations; `info` is what ``info`` answers."""
+    """Return the handlers of all operations; `info` is what ``info`` answers."""
 
     def encode(_: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
         timings = Timings()
@@ -144,16 +144,16 @@ class EngineClient(HeadCalls):
         return self._client.idle_s
 
     def info(self) -> dict[str, Any]:
-        """Give what the engine serves: artifact, space and codec ids, device, versions."""
+        """Return what the engine serves: artifact, space and codec ids, device, versions."""
         return self._client.call("info")[0]
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Give what each lane has done since the engine was started."""
+        """Return what each lane has done since the engine was started."""
         lanes: dict[str, dict[str, float]] = self._gauge.call("figures")[0]["lanes"]
         return lanes
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
-        """Give each text's vector; what passes the encoder's window is not seen."""
+        """Return each text's vector; what passes the encoder's window is not seen."""
         header, [vectors] = self._client.call("encode", {}, texts)
         _add(timings, header)
         return Encoded(_vectors(vectors, count=len(texts)), header["tokens"])

@@ -20,7 +20,8 @@ class Precision(StrEnum):
 
 
 def halved(graph: bytes, name: str) -> bytes:
-    """Give the same graph computing in float16, inputs and outputs as before; the same every time.
+    """Return the same graph computing in float16, inputs and outputs as before; the same every
+    time.
 
     Weights that are stored as int8 stay so and are widened to float16. What float16 cannot hold
     becomes the nearest number that it can: the mask's -3.4e38 becomes -65504.

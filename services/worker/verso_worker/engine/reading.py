@@ -85,7 +85,7 @@ class Reader:
         return texts
 
     def figures(self) -> dict[str, float]:
-        """Give what was done so far, and how many records wait; a batch is one step."""
+        """Return what was done so far, and how many records wait; a batch is one step."""
         return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class Reader:
         return tokens
 
     def _end(self, row: int, length: int, *, ended: bool) -> None:
-        """Give the result of a row of `length` tokens and free its place."""
+        """Return the result of a row of `length` tokens and free its place."""
         item = self._items[row]
         text = None
         # A payload that goes on behind its end token is none that the coder wrote.

@@ -21,8 +21,8 @@ from verso_worker.engine.precision import Precision
 from verso_worker.engine.probing import Prober
 from verso_worker.engine.reading import Reader
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.records import Encoded, Guess
-from verso_worker.timings import Timings
+from verso_worker.records.recorder import Encoded, Guess
+from verso_worker.records.timings import Timings
 
 ENCODE_BUDGET = 512
 """Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""
@@ -107,7 +107,7 @@ class Service:
         return self._encoder.precision
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
-        """Give each text's vector; what passes the encoder's window is not seen.
+        """Return each text's vector; what passes the encoder's window is not seen.
 
         Raises:
             EngineUnavailable: a batch failed.
@@ -214,7 +214,7 @@ class Service:
         disturbed: bool,
         timings: Timings,
     ) -> list[bool]:
-        """Tell which payloads give exactly their drafts; each comes with its vector between."""
+        """Return which payloads give exactly their drafts; each comes with its vector between."""
         with timings.phase("tokenize"):
             tokens = self._vocabulary.tokenise([draft for _, _, draft in believed])
         works = [
@@ -270,7 +270,7 @@ class Service:
         return probed
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Give what each lane has done since the start, by the lane's name."""
+        """Return what each lane has done since the start, by the lane's name."""
         return {
             "encode": self._encode.figures(),
             "code": self._code.figures(),
@@ -297,6 +297,6 @@ class Service:
 
 
 def _usable(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Tell which rows the decoder may see. Shape: (n, D) -> (n,), bool."""
+    """Return which rows the decoder may see. Shape: (n, D) -> (n,), bool."""
     usable: NDArray[np.bool_] = np.all(np.abs(vectors) <= VECTOR_MAX, axis=1)  # NaN <= is False
     return usable

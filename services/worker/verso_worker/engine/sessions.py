@@ -85,7 +85,7 @@ class Load:
 
     @contextmanager
     def run(self) -> Iterator[bool]:
-        """Count a run from here on; gives whether it is alone."""
+        """Count a run from here on; yields whether it is alone."""
         with self._lock:
             self._running += 1
             alone = self._running == 1

@@ -44,7 +44,7 @@ class Tally:
             self._failed += texts
 
     def figures(self) -> dict[str, float]:
-        """Give the counts by name; ``busy_s`` in seconds."""
+        """Return the counts by name; ``busy_s`` in seconds."""
         with self._lock:
             return {
                 "batches": self._batches,

@@ -42,7 +42,7 @@ class BaseWeights:
         self._held: dict[Weight, ort.OrtValue] = {}
 
     def take(self, wanted: Mapping[str, Weight]) -> dict[str, ort.OrtValue]:
-        """Give weights by the names that a head's graph has for them.
+        """Return weights by the names that a head's graph has for them.
 
         Raises:
             HeadInvalid: the encoder has no such tensor.

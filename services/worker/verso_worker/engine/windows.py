@@ -53,7 +53,7 @@ class Windows:
         self._first, self._between = (self._special(name) for name in ("[CLS]", "[SEP]"))
 
     def single(self, texts: Sequence[bytes], *, max_tokens: int) -> list[Row]:
-        """Give each text's beginning."""
+        """Return each text's beginning."""
         rows = []
         for ids in self._ids(texts, max_tokens=max_tokens):
             kept = [self._first, *ids[: max_tokens - 2], self._between]
@@ -63,7 +63,7 @@ class Windows:
     def pairs(
         self, first: Sequence[bytes], second: Sequence[bytes], *, max_tokens: int
     ) -> list[Row]:
-        """Give pairs; of one that does not fit the longer text is cut first."""
+        """Return pairs; of one that does not fit the longer text is cut first."""
         rows = []
         left = self._ids(first, max_tokens=max_tokens)
         right = self._ids(second, max_tokens=max_tokens)
@@ -74,7 +74,7 @@ class Windows:
         return rows
 
     def windows(self, question: bytes, context: str, *, max_tokens: int, stride: int) -> list[Row]:
-        """Give the windows of a context, all with the question in front.
+        """Return the windows of a context, all with the question in front.
 
         Raises:
             QuestionTooLong: the question leaves no room for the context.
@@ -101,7 +101,7 @@ class Windows:
         return Row(ids, types, first=len(a) + 2, offsets=tuple(offsets))
 
     def _ids(self, texts: Sequence[bytes], *, max_tokens: int) -> list[list[int]]:
-        """Give tokens without special ones; what is not UTF-8 is read as U+FFFD."""
+        """Return tokens without special ones; what is not UTF-8 is read as U+FFFD."""
         limit = _BYTES_PER_TOKEN * max_tokens
         strings = [text[:limit].decode("utf-8", errors="replace") for text in texts]
         encoded = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from verso_core.jobs import Result
-from verso_core.training import Labelled, pack_rows, unpack_rows
+from verso_core.jobs.train import Labelled, pack_rows, unpack_rows
 from verso_training.service.harvest import _joined
 
 

@@ -7,7 +7,7 @@ from transformers import BertConfig, BertModel
 
 @pytest.fixture
 def bert() -> BertModel:
-    """Give one of two layers without dropout, nothing of which is trained."""
+    """Return one of two layers without dropout, nothing of which is trained."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=30,

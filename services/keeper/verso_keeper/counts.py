@@ -1,0 +1,74 @@
+"""Counts anew what each collection holds, in slices: once for each pass of the scrub.
+
+The ledger's counts follow every write by themselves. What they cannot follow is rot in the store,
+and workers of an older version beside newer ones; and a ledger that an older version filled has
+none. So once a pass of the scrub has ended, and what it could mend is mended, all entries are
+counted again and the counts compared. A slice takes the ledger a few milliseconds; a round goes on
+for no longer than a small part of its second, so that callers notice nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Protocol
+
+from verso_core.errors import CollectionUnknown
+from verso_core.jobs import Collection
+from verso_ledger import Counting, Scrub
+
+SPEND_S = 0.1
+"""How long one round counts, about."""
+_log = logging.getLogger(__name__)
+
+
+class Book(Protocol):
+    """What the recounter needs of the ledger."""
+
+    def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+
+    def collections(self) -> dict[str, Collection]:
+        """Return all collections by name."""
+
+    def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
+        """Count a part of what a collection holds, if any is to be counted."""
+
+
+class Recounter:
+    """Brings counts forward, one collection after the other.
+
+    Args:
+        ledger: holds entries and counts.
+    """
+
+    def __init__(self, ledger: Book) -> None:
+        self._ledger = ledger
+        self._counted: dict[str, int] = {}
+
+    def step(self) -> None:
+        """Do one round.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        scrub = self._ledger.scrub()
+        ended = scrub.number - scrub.running
+        until = time.monotonic() + SPEND_S
+        names = {collection.name for collection in self._ledger.collections().values()}
+        self._counted = {name: n for name, n in self._counted.items() if name in names}
+        for name in sorted(names):
+            while self._counted.get(name) != ended:
+                if time.monotonic() >= until:
+                    return
+                self._count(name, ended)
+
+    def _count(self, name: str, ended: int) -> None:
+        try:
+            came_to = self._ledger.count(name, scrubbed=ended)
+        except CollectionUnknown:
+            came_to = Counting.MOVED
+        if came_to is Counting.MENDED:
+            _log.warning("the counts of a collection were wrong", extra={"collection": name})
+        if came_to is not Counting.MORE:
+            self._counted[name] = ended

@@ -1,0 +1,1 @@
+"""Calls between the worker and its child processes."""

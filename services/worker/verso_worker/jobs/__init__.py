@@ -1,0 +1,1 @@
+"""Take slices from the ledger, run them, and commit their results."""

@@ -1,0 +1,367 @@
+"""The artifacts a worker can serve: the current one, and every older one its records still need.
+
+Artifacts are data: without the decoder that wrote it a patch is noise. So the first thing a worker
+does with an artifact is to copy it into the data folder, under its id, where it stays until nothing
+refers to it; a new release of the default artifact then never makes an old record unreadable.
+
+Each artifact runs in an engine process of its own. The current one is started with the worker, the
+others when the first record of theirs is to be read. A swap has no gap:
+
+1. :meth:`ArtifactStore.load` starts a fresh engine; it runs the golden samples, which also warms
+it up.
+   Until it is ready, and if it never is, everything goes on as before.
+2. :meth:`ArtifactStore.serve` lets the next call go to it.
+3. :meth:`ArtifactStore.tidy` ends an engine that nothing serves any more once its last call is a
+while ago:
+   ONNX Runtime gives memory back to nobody but the kernel, and only with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable
+from verso_core.jobs import Collection
+from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
+from verso_core.registry import Channel, channel_of
+from verso_worker.engine.operations import EngineClient
+from verso_worker.ipc.child import Child
+from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.records.recorder import Recorder
+from verso_worker.resource_metrics import KEPT, Running
+from verso_worker.rules.ports import Model, Models
+
+IDLE_S = 20.0
+"""An engine that is not served ends when nobody has called it, or asked for it, for so long."""
+
+_READY_TIMEOUT_S = 120.0
+_HANG_S = 120.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    """An artifact with its engine process."""
+
+    artifact: str
+    model: Model
+    child: Child
+    client: EngineClient
+    asked: float = field(default_factory=time.monotonic)
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since someone last asked for the model or called its engine."""
+        return min(self.client.idle_s, time.monotonic() - self.asked)
+
+    def end(self) -> None:
+        """End the engine; the calls in hand are finished first."""
+        self.child.stop()
+        self.client.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """Codecs that the channels serve."""
+
+    stable: str
+    canary: str | None = None
+    share: float = 0.0
+
+
+class ArtifactStore:
+    """Holds a worker's artifacts; implements :class:`verso_worker.rules.ports.Models`.
+
+    Args:
+        keep: folder where artifacts are kept by id.
+        run: folder of the engines' sockets.
+        threads: threads of one graph run.
+        device: ``cpu`` or ``cuda``.
+        precision: of the encoder, ``float32`` or ``float16``.
+        idle_s: when an engine that is not served ends, seconds.
+    """
+
+    def __init__(
+        self,
+        keep: Path,
+        run: Path,
+        *,
+        threads: int,
+        device: str,
+        precision: str = "float32",
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._keep = keep
+        self._run = run
+        self._threads = threads
+        self._device = device
+        self._precision = precision
+        self._idle_s = idle_s
+        self._lock = threading.Lock()
+        self._starts: dict[str, threading.Lock] = {}
+        self._numbers = itertools.count()
+        self._running: dict[str, _Running] = {}
+        self._served: _Served | None = None
+
+    def open(self, folder: Path) -> Model:
+        """Load an artifact and make it the current one.
+
+        Raises:
+            ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
+        """
+        model = self.load(folder)
+        self.serve(model.codec)
+        return model
+
+    def load(self, folder: Path) -> Model:
+        """Verify an artifact, keep a copy and start its engine; what is served stays as it is.
+
+        Raises:
+            ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
+            EngineUnavailable: its engine ended or was not ready in time.
+        """
+        artifact = self._kept(load(folder))
+        return self._start(artifact.manifest.codec.id, artifact)
+
+    def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
+        """Let the next calls go to these codecs, which must be loaded.
+
+        Args:
+            stable: codec of the current artifact.
+            canary: codec that a share of the jobs writes with.
+            share: part of all jobs, in [0, 1].
+        """
+        with self._lock:
+            for codec in (stable, canary):
+                if codec is not None and codec not in self._running:
+                    raise EngineUnavailable(f"the artifact with codec {codec} is not loaded")
+            self._served = _Served(stable, canary, share)
+
+    def current(self) -> Model:
+        """Return the artifact that new collections use."""
+        return self.get(self._now().stable)
+
+    def canary(self, job_id: str) -> Models | None:
+        """Return the artifacts as a job of the canary's share sees them; None for any other job."""
+        served = self._now()
+        if served.canary is None or channel_of(job_id, served.share) is Channel.STABLE:
+            return None
+        return _Trial(self, served.canary)
+
+    def writing(self, collection: Collection) -> Model:
+        """Return the artifact that writes into a collection.
+
+        The current one where it shares the collection's space; otherwise the one that wrote last.
+        """
+        model = self.current()
+        return model if model.space == collection.space else self.get(collection.artifacts[-1])
+
+    def get(self, codec: str) -> Model:
+        """Return the artifact with this codec id, starting its engine where it does not run yet.
+
+        Raises:
+            EngineUnavailable: no artifact with this codec is kept here.
+        """
+        with self._lock:
+            running = self._running.get(codec)
+            if running is not None:
+                running.asked = time.monotonic()
+                return running.model
+        return self._start(codec)
+
+    def running(self) -> tuple[str, ...]:
+        """Return the codecs whose engines run."""
+        with self._lock:
+            return tuple(self._running)
+
+    def engines(self) -> dict[str, Running]:
+        """Return the engines that run, by codec id, as a scrape sees them."""
+        with self._lock:
+            served, found = self._served, dict(self._running)
+        return {
+            codec: Running(
+                running.artifact, _channel(codec, served), running.child.pid, running.child.restarts
+            )
+            for codec, running in found.items()
+        }
+
+    def figures(self, codec: str) -> dict[str, dict[str, float]]:
+        """Return what each lane of a running engine has done.
+
+        Raises:
+            EngineUnavailable: it has ended, or does not answer.
+        """
+        with self._lock:
+            running = self._running.get(codec)
+        if running is None:
+            raise EngineUnavailable(f"no engine with codec {codec} runs")
+        return running.client.figures()
+
+    def tidy(self) -> int:
+        """End the engines that are neither served nor used; give how many ended."""
+        with self._lock:
+            served = self._served
+            kept = () if served is None else (served.stable, served.canary)
+            old = [
+                codec
+                for codec, running in self._running.items()
+                if codec not in kept and running.idle_s >= self._idle_s
+            ]
+            ended = [self._running.pop(codec) for codec in old]
+        for running in ended:
+            running.end()
+        return len(ended)
+
+    def close(self) -> None:
+        """End all engines."""
+        with self._lock:
+            ended = list(self._running.values())
+            self._running.clear()
+            self._served = None
+        for running in ended:
+            running.end()
+
+    def _now(self) -> _Served:
+        if self._served is None:
+            raise EngineUnavailable("no artifact has been opened yet")
+        return self._served
+
+    def _find(self, codec: str) -> Path:
+        for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
+            try:
+                found = read(path.parent)
+            except ArtifactInvalid as error:  # the scrub of files tells of it
+                _log.error("%s is passed over: %s", path, error.detail)
+                continue
+            if found.codec.id == codec:
+                return path.parent
+        raise EngineUnavailable(f"the artifact with codec {codec} is not in {self._keep}")
+
+    def _kept(self, artifact: Artifact) -> Artifact:
+        """Copy an artifact into the data folder, whole or not at all, and give the copy.
+
+        A copy that is there already is used, unless it is damaged: then it is replaced.
+        """
+        place = self._keep / artifact.id
+        draft = self._keep / f".{artifact.id}.{socket.gethostname()}.{os.getpid()}"
+        if place.is_dir():
+            try:
+                return load(place)
+            except ArtifactInvalid as error:
+                _log.error("the copy of an artifact is damaged and made anew: %s", error.detail)
+            shutil.rmtree(draft, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):  # another worker on the folder was first
+                place.rename(draft)
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            _copy(artifact, draft)
+        except OSError as exc:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise DiskFull(f"{self._keep} does not take an artifact: {exc.strerror}") from exc
+        try:
+            draft.rename(place)
+        except OSError:
+            # Another worker on the same folder was first; its copy has the same hashes.
+            shutil.rmtree(draft)
+        return load(place)
+
+    def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
+        """Start an engine, once however many ask; what runs already is not held up meanwhile."""
+        with self._lock:
+            starting = self._starts.setdefault(codec, threading.Lock())
+        with starting:
+            with self._lock:
+                if (running := self._running.get(codec)) is not None:
+                    running.asked = time.monotonic()
+                    return running.model
+            running = self._launch(artifact or load(self._find(codec)))
+            with self._lock:
+                self._running[codec] = running
+            return running.model
+
+    def _launch(self, artifact: Artifact) -> _Running:
+        codec = artifact.manifest.codec.id
+        # A number, since one that ends removes its socket when the next of its codec may listen.
+        socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
+        engine = Child(
+            f"engine-{codec}",
+            [
+                *(sys.executable, "-m", "verso_worker.engine"),
+                *("--socket", str(socket)),
+                *("--artifact", str(artifact.folder)),
+                *("--threads", str(self._threads)),
+                *("--device", self._device),
+                *("--encoder-precision", self._precision),
+            ],
+            socket_path=socket,
+            ready_timeout_s=_READY_TIMEOUT_S,
+            hang_s=_HANG_S,
+        )
+        client = EngineClient(socket)
+        model = _model(artifact, client)
+        engine.start()
+        return _Running(artifact.id, model, engine, client)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The artifacts of a job that tries the canary: it writes with it where the space is the same.
+
+    Implements :class:`verso_worker.rules.ports.Models`.
+    """
+
+    shelf: ArtifactStore
+    codec: str
+
+    def current(self) -> Model:
+        """Return the canary."""
+        return self.shelf.get(self.codec)
+
+    def writing(self, collection: Collection) -> Model:
+        """Return the canary, or what usually writes where the collection's space is another."""
+        model = self.current()
+        return model if model.space == collection.space else self.shelf.writing(collection)
+
+    def get(self, codec: str) -> Model:
+        """Return the artifact with this codec id."""
+        return self.shelf.get(codec)
+
+
+def _channel(codec: str, served: _Served | None) -> str:
+    """Name what an engine is there for: a channel, or old records only."""
+    if served is not None and codec == served.stable:
+        return Channel.STABLE
+    return Channel.CANARY if served is not None and codec == served.canary else KEPT
+
+
+def _copy(artifact: Artifact, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
+    for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
+        with (folder / name).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _model(artifact: Artifact, engine: EngineClient) -> Model:
+    manifest, cuts = artifact.manifest, cutter(artifact)
+    return Model(
+        codec=manifest.codec.id,
+        space=manifest.space.id,
+        dim=manifest.space.dim,
+        int8_scale=manifest.space.int8_scale,
+        cutter=cuts,
+        recorder=Recorder(engine, byte_codecs(artifact), cuts),
+        heads=engine,
+    )

@@ -1,0 +1,300 @@
+"""Which version of each head serves: the registry's choice, checked, and the last good one else.
+
+The registry is read again whenever its file changed, so a version that was published, promoted or
+taken back serves from the next job on, without a restart. A version that cannot be served is told
+in :meth:`HeadStore.states` and in the log, and what served before goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verso_core import heads, registry
+from verso_core.errors import ArtifactInvalid, EngineUnavailable, HeadInvalid, HeadUnknown
+from verso_core.heads import CARD, SIGNALS, Head, Task
+from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, channel_of
+from verso_worker.models.canary import verdict
+from verso_worker.records.confidence import Statistics
+from verso_worker.rules.head_ports import ServedHead
+from verso_worker.rules.ports import Models
+
+_EVERY_S = 1.0
+_FIRST_S = 30.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A version whose files are what they claim to be."""
+
+    head: Head
+    folder: Path
+    statistics: Statistics | None
+
+
+class HeadStore:
+    """Holds a worker's heads; implements :class:`verso_worker.rules.head_ports.Heads`.
+
+    Args:
+        folder: the models folder: of the registry, with the heads' folders below.
+        models: the artifacts whose encoders the heads read.
+        tell: is told of a head on how many subjects its canary agreed with the stable version, and
+            on how many it differed.
+    """
+
+    def __init__(
+        self, folder: Path, models: Models, *, tell: Callable[[str, int, int], None] | None = None
+    ) -> None:
+        self._folder = folder
+        self._models = models
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._registry = Registry()
+        self._checked: dict[tuple[str, str], _Checked] = {}
+        self._faults: dict[tuple[str, str], str] = {}
+        self._good: dict[str, str] = {}
+        self._records: dict[tuple[str, str], Counter[bool]] = {}
+        self._over = threading.Event()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
+
+    def start(self) -> None:
+        """Load what the registry names, and what it comes to name, in a thread.
+
+        This gives back when what it names now is loaded, which takes as much of a processor as a
+        hundred embeds: who takes work up after it has the processor for that. It waits half a
+        minute at most, since other work needs no head.
+        """
+        self._thread.start()
+        self._begun.wait(_FIRST_S)
+
+    def stop(self) -> None:
+        """Load no more heads ahead of their first job."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
+        """Return the version of a head that does a job; where ``job`` is None, the stable one.
+
+        Raises:
+            HeadUnknown: there is none of this name, or it does another task.
+            HeadInvalid: its folder is not one, and no earlier version was served.
+        """
+        rollout = self._read().rollout(name)
+        channel = Channel.STABLE
+        if job is not None and rollout.canary is not None:
+            channel = channel_of(job, rollout.share)
+        checked, channel = self._choose(name, rollout, channel)
+        if checked.head.task is not task:
+            raise HeadUnknown(f"expected a head to {task}; {name} does {checked.head.task}")
+        model = self._models.current()
+        if model.space != checked.head.space:
+            raise HeadInvalid(
+                f"head {name}: expected one of space {model.space}, got {checked.head.space}"
+            )
+        return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
+
+    def canary(self, name: str, job: str) -> str | None:
+        """Return the version of a canary that shall do a job; None where none shall."""
+        rollout = self._read().rollout(name)
+        version = rollout.canary
+        if version is None or (name, version) in self._faults:
+            return None
+        return version if channel_of(job, rollout.share) is Channel.CANARY else None
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        """Note a job that a canary did, or failed; one that fails too many is not used again.
+
+        It is told as one that cannot be served, and so withdrawn by whoever follows the registry.
+        """
+        with self._lock:
+            record = self._records.setdefault((name, version), Counter())
+            record[error is None] += 1
+            passed, failed = record[True], record[False]
+        if error is not None and (reason := verdict(passed, failed, error)) is not None:
+            self._blame(name, version, reason)
+
+    def rival(self, canary: ServedHead) -> ServedHead | None:
+        """Return the stable version of a head whose canary does a job, if it can be asked as well.
+
+        None where there is nothing to compare: no stable version, one that cannot be served, or one
+        that reads something else.
+        """
+        name = canary.head.name
+        if self._tell is None or canary.channel is not Channel.CANARY:
+            return None
+        try:
+            rollout = self._read().rollout(name)
+            if rollout.stable is None:
+                return None
+            stable, _ = self._choose(name, rollout, Channel.STABLE)
+        except ArtifactInvalid:
+            return None
+        head = stable.head
+        alike = ("task", "reads", "chunk", "space")
+        if any(getattr(head, one) != getattr(canary.head, one) for one in alike):
+            return None
+        return ServedHead(head, stable.folder, Channel.STABLE, canary.model, stable.statistics)
+
+    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
+        """Note on how many subjects a canary and its rival said the same."""
+        if self._tell is not None:
+            self._tell(canary.head.name, agreed, differed)
+
+    def refresh(self) -> None:
+        """Load what the registry names, so that the first job of a new version does not wait."""
+        for name, rollout in self._read().heads.items():
+            for channel in Channel:
+                version = rollout.serves(channel)
+                if version is None or (name, version) in self._faults:
+                    continue
+                try:
+                    checked = self._check(name, version)
+                    if checked.head.space == self._models.current().space:
+                        self._models.current().heads.head_load(checked.folder)
+                except ArtifactInvalid as error:
+                    self._blame(name, version, error.detail)
+                except EngineUnavailable as error:
+                    _log.warning("head %s waits for the engine: %s", name, error.detail)
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe all heads, by name: what each channel serves and what it can do."""
+        found = []
+        for name, rollout in sorted(self._read().heads.items()):
+            state: dict[str, Any] = {"name": name, "share": rollout.share}
+            for channel in Channel:
+                version = rollout.serves(channel)
+                state[channel.value] = None if version is None else self._about(name, version)
+            found.append(state)
+        return found
+
+    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
+        """Return the version that a channel serves, and its card: Markdown, UTF-8.
+
+        Raises:
+            HeadUnknown: the channel serves none of this name.
+            HeadInvalid: its folder is not one.
+        """
+        version = self._read().rollout(name).serves(channel)
+        if version is None:
+            raise HeadUnknown(f"no {channel} version of head {name!r}")
+        folder = registry.head_folder(self._folder, name, version)
+        return version, heads.load(folder).data[CARD]
+
+    def _follow(self) -> None:
+        seen: Registry | None = None
+        while not self._over.is_set():
+            if (now := self._read()) is not seen:
+                seen = now
+                try:
+                    self.refresh()
+                except Exception:  # noqa: BLE001 - a head is loaded with its first job then
+                    _log.exception("heads are not loaded ahead")
+            self._begun.set()
+            self._over.wait(_EVERY_S)
+
+    def _about(self, name: str, version: str) -> dict[str, Any]:
+        try:
+            head = self._check(name, version).head
+        except ArtifactInvalid as error:
+            return {"version": version, "error": {"code": error.code, "detail": error.detail}}
+        about = head.model_dump(
+            mode="json",
+            include={
+                "version",
+                "created",
+                "task",
+                "reads",
+                "space",
+                "labels",
+                "none_label",
+                "chunk",
+            },
+        )
+        calibration = head.calibration
+        about["metrics"] = dict(head.metrics)
+        about["accept_by"] = calibration.accept_by.value
+        about["accept_errors"] = sorted(calibration.conformal, key=float)
+        about["data"] = list(head.lineage.data)
+        about["licence"] = head.lineage.licence
+        if (fault := self._faults.get((name, version))) is not None:
+            about["error"] = {"code": HeadInvalid.code, "detail": fault}
+        return about
+
+    def _choose(self, name: str, rollout: Rollout, channel: Channel) -> tuple[_Checked, Channel]:
+        """Check the channel's version; where it fails, the other ones that may serve."""
+        first: ArtifactInvalid | None = None
+        for tried, version in (
+            (channel, rollout.serves(channel)),
+            (Channel.STABLE, rollout.stable),
+            (Channel.STABLE, self._good.get(name)),
+        ):
+            if version is None:
+                continue
+            try:
+                if (fault := self._faults.get((name, version))) is not None:
+                    raise HeadInvalid(fault)
+                checked = self._check(name, version)
+                self._load(checked)
+            except ArtifactInvalid as error:
+                self._blame(name, version, error.detail)
+                first = first or error
+                continue
+            if tried is Channel.STABLE:
+                self._good[name] = version
+            return checked, tried
+        raise first or HeadUnknown(f"no {channel} version of head {name!r}")
+
+    def _check(self, name: str, version: str) -> _Checked:
+        key = (name, version)
+        with self._lock:
+            if key not in self._checked:
+                loaded = heads.load(registry.head_folder(self._folder, name, version))
+                if (loaded.head.name, loaded.head.version) != key:
+                    got = f"{loaded.head.name} {loaded.head.version}"
+                    raise HeadInvalid(f"expected head {name} {version}, got {got}")
+                data = loaded.data.get(SIGNALS)
+                statistics = None if data is None else Statistics.read(data)
+                self._checked[key] = _Checked(loaded.head, loaded.folder, statistics)
+            return self._checked[key]
+
+    def _load(self, checked: _Checked) -> None:
+        """Let the engine check a version that has never served, while another one may still."""
+        head = checked.head
+        if self._good.get(head.name) == head.version:
+            return
+        model = self._models.current()
+        if head.space == model.space:
+            model.heads.head_load(checked.folder)
+
+    def _blame(self, name: str, version: str, detail: str) -> None:
+        if (name, version) not in self._faults:
+            self._faults[name, version] = detail
+            _log.error("head %s %s cannot be served: %s", name, version, detail)
+
+    def _read(self) -> Registry:
+        """Read the registry where its file has changed; one that cannot be read changes nothing."""
+        path = self._folder / REGISTRY_NAME
+        try:
+            status = path.stat()
+        except OSError:
+            return self._registry
+        stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if stamp != self._stamp:
+            try:
+                found = registry.read(self._folder)
+            except ArtifactInvalid as error:
+                _log.error("the registry cannot be read: %s", error.detail)
+                return self._registry
+            with self._lock:
+                self._registry, self._stamp = found, stamp
+                self._faults.clear()  # a folder may have been mended
+        return self._registry

@@ -1,0 +1,273 @@
+"""Follow the registry: take up what is published, while serving, and leave what fails alone.
+
+1. The registry file is looked at once a second; nothing else happens until it changes.
+2. An artifact that a channel newly names is loaded in an engine of its own. Only one that has
+   passed its golden samples is served; the others are refused, with a reason that everybody can
+   read, and what served before goes on.
+3. A canary that is refused, or that fails at work (:mod:`verso_worker.models.canary`), is withdrawn
+   from the registry, so that no other worker takes it up.
+4. Engines that nothing needs any more are ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from verso_core import registry
+from verso_core.errors import ArtifactInvalid, ErrorBody, VersoError, error_body
+from verso_core.registry import Channel, Registry, Rollout
+from verso_worker.metrics import Metrics
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.ports import Model
+
+_EVERY_S = 1.0
+_TELL_S = 10.0
+_RETRY_S = 10.0
+_TOLD = ("version", "task", "space", "error")
+_log = logging.getLogger(__name__)
+
+
+class Heads(Protocol):
+    """The heads of a worker, which follow the registry by themselves."""
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe them: ``name`` and for each channel its ``version`` and maybe ``error``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """An artifact that is served, and the name it was published under."""
+
+    name: str
+    model: Model
+
+    def public(self) -> dict[str, str]:
+        return {"name": self.name, "space": self.model.space, "codec": self.model.codec}
+
+
+class RegistryWatcher:
+    """Keeps a worker's shelf in step with a models folder.
+
+    Args:
+        models: folder with the registry.
+        shelf: what is served.
+        metrics: what is counted.
+        tell: is given what is served now, whenever it changes and from time to time.
+        heads: whose canaries are withdrawn where they cannot be served; None where there are none.
+    """
+
+    def __init__(
+        self,
+        models: Path,
+        shelf: ArtifactStore,
+        metrics: Metrics,
+        *,
+        tell: Callable[[dict[str, Any]], None],
+        heads: Heads | None = None,
+    ) -> None:
+        self._models = models
+        self._shelf = shelf
+        self._metrics = metrics
+        self._tell = tell
+        self._heads = heads
+        self._seen: tuple[int, ...] | None = None
+        self._again_at: float | None = None
+        self._told_at = 0.0
+        self._swaps = 0
+        self._registry = Registry()
+        self._taken: dict[Channel, _Taken] = {}
+        self._refused: dict[Channel, tuple[str, ErrorBody]] = {}
+        self._failed: tuple[str, str] | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
+
+    def open(self) -> None:
+        """Take up the stable artifact, or the one before it where that cannot be served.
+
+        Raises:
+            VersoError: there is no registry, or neither can be served.
+        """
+        self._seen = self._stamp()
+        self._follow()
+
+    def start(self) -> None:
+        """Follow from now on, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow no longer."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def step(self) -> None:
+        """Take up what changed, end what nobody needs, and tell about it when it is time."""
+        stamp, now = self._stamp(), time.monotonic()
+        changed = stamp != self._seen or (self._again_at is not None and now >= self._again_at)
+        if changed:
+            self._seen, self._again_at = stamp, None
+            self._follow()
+        self._judge_heads()
+        if self._failed is not None:
+            changed = True
+            self._take_back(*self._failed)
+        self._shelf.tidy()
+        self._metrics.engines.set(len(self._shelf.running()))
+        if changed or now - self._told_at >= _TELL_S:
+            self._told_at = now
+            self._tell(self.state())
+
+    def withdraw(self, codec: str, reason: str) -> None:
+        """Ask that this canary is taken back because it failed at work; any thread may."""
+        self._failed = (codec, reason)
+
+    def state(self) -> dict[str, Any]:
+        """Describe what is served, what was refused and why."""
+        known = self._registry.artifact
+        return {
+            "artifact": {
+                "stable": self._public(Channel.STABLE),
+                "canary": self._public(Channel.CANARY),
+                "refused": [
+                    {"channel": channel, "name": name, "error": error}
+                    for channel, (name, error) in self._refused.items()
+                ],
+                **_about(known),
+            },
+            "heads": [] if self._heads is None else [_brief(s) for s in self._heads.states()],
+            "engines": len(self._shelf.running()),
+            "swaps": self._swaps,
+        }
+
+    def _run(self) -> None:
+        while not self._over.wait(_EVERY_S):
+            try:
+                self.step()
+            except VersoError as error:
+                _log.warning("the registry is not followed: %s", error.detail)
+            except Exception:  # noqa: BLE001 - whatever it is, what serves goes on serving
+                _log.exception("the registry is not followed")
+
+    def _follow(self) -> None:
+        """Serve what the registry names, as far as it can be served.
+
+        Raises:
+            VersoError: the registry cannot be read, or nothing serves yet and nothing can.
+        """
+        self._registry = registry.read(self._models)
+        self._refused.clear()
+        wanted = self._registry.artifact
+        error = self._try(Channel.STABLE, wanted.stable)
+        if error is not None and Channel.STABLE not in self._taken:
+            # A worker that starts while the stable one is broken serves what was stable before.
+            if self._try(Channel.STABLE, wanted.previous) is not None or wanted.previous is None:
+                raise error
+            self._refused[Channel.STABLE] = (str(wanted.stable), error_body(error))
+        if wanted.canary is None:
+            self._taken.pop(Channel.CANARY, None)
+        else:
+            self._try(Channel.CANARY, wanted.canary)
+        self._serve()
+
+    def _judge_heads(self) -> None:
+        """Take back the canaries of heads that cannot be served."""
+        if self._heads is None or not any(r.canary for r in self._registry.heads.values()):
+            return
+        for state in self._heads.states():
+            canary = state[Channel.CANARY] or {}
+            if (error := canary.get("error")) is not None:
+                self._withdraw(canary["version"], error["detail"], head=state["name"])
+
+    def _try(self, channel: Channel, name: str | None) -> VersoError | None:
+        try:
+            self._take(channel, registry.artifact_folder(self._models, name))
+        except VersoError as error:
+            self._refuse(channel, str(name), error)
+            return error
+        return None
+
+    def _take_back(self, codec: str, reason: str) -> None:
+        self._failed = None
+        canary = self._taken.get(Channel.CANARY)
+        if canary is not None and canary.model.codec == codec:
+            _log.error("canary %s is withdrawn: %s", canary.name, reason)
+            del self._taken[Channel.CANARY]
+            self._serve()
+            self._withdraw(canary.name, reason)
+
+    def _take(self, channel: Channel, folder: Path) -> None:
+        """Load what a channel names, unless it serves it already.
+
+        Raises:
+            VersoError: it cannot be served.
+        """
+        model = self._shelf.load(folder)
+        stable = self._taken.get(Channel.STABLE)
+        if channel is Channel.CANARY and stable is not None and model.space != stable.model.space:
+            raise ArtifactInvalid(
+                f"expected a canary of space {stable.model.space}, got {model.space}: what is "
+                "stored there must be migrated first"
+            )
+        before = self._taken.get(channel)
+        self._taken[channel] = _Taken(folder.name, model)
+        if before is None or before.model.codec != model.codec:
+            self._swaps += 1
+            self._metrics.swap("taken_up")
+            _log.info("%s artifact is %s, codec %s", channel, folder.name, model.codec)
+
+    def _refuse(self, channel: Channel, name: str, error: VersoError) -> None:
+        _log.error("%s artifact %s is refused: %s", channel, name, error.detail)
+        self._metrics.swap("refused")
+        self._refused[channel] = (name, error_body(error))
+        if error.retryable:
+            self._again_at = time.monotonic() + _RETRY_S
+        elif channel is Channel.CANARY:
+            self._taken.pop(Channel.CANARY, None)
+            self._withdraw(name, error.detail)
+
+    def _withdraw(self, name: str, reason: str, *, head: str | None = None) -> None:
+        self._metrics.swap("withdrawn")
+        try:
+            self._registry = registry.withdraw(self._models, name, head=head, reason=reason)
+        except (VersoError, OSError) as error:
+            # A folder that only others may write: this worker at least does not serve it.
+            _log.warning("the registry still names %s: %s", name, error)
+
+    def _serve(self) -> None:
+        canary = self._taken.get(Channel.CANARY)
+        self._shelf.serve(
+            self._taken[Channel.STABLE].model.codec,
+            canary=None if canary is None else canary.model.codec,
+            share=self._registry.canary_share,
+        )
+
+    def _public(self, channel: Channel) -> dict[str, str] | None:
+        taken = self._taken.get(channel)
+        return None if taken is None else taken.public()
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            found = (self._models / registry.REGISTRY_NAME).stat()
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _about(rollout: Rollout) -> dict[str, Any]:
+    """Return what the registry says beside the channels."""
+    return rollout.model_dump(mode="json", include={"share", "previous", "withdrawn"})
+
+
+def _brief(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a head's versions and errors, without all that is known of them."""
+    return {"name": state["name"]} | {
+        channel.value: {k: v for k, v in (state[channel] or {}).items() if k in _TOLD} or None
+        for channel in Channel
+    }

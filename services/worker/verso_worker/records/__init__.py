@@ -1,0 +1,1 @@
+"""Texts as records: chunks, vectors, patches, points."""

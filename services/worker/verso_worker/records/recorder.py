@@ -1,0 +1,271 @@
+"""Texts to records and back: the rules that make a stored chunk readable for ever.
+
+Writing a chunk, whose vector has been rounded to what the store will give back:
+
+1. Every codec that can, codes the chunk: against the *stored* vector, as reading will.
+2. The smallest payload is decoded: a neural one with its logits disturbed by as much as any other
+   machine may differ, in another batch. If one byte differs the next larger codec is tried. RAW is
+   always there, so a chunk is never refused because a model is poor at it.
+3. The record carries the hash of the stored vector and a keyed checksum of the chunk's bytes.
+
+Reading checks both, and raises RecordCorrupt rather than give a wrong text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_core.errors import PatchCorrupt, RecordCorrupt, VersoError
+from verso_core.record import Codec, Record, checksum, vector_hash
+from verso_worker.records.neural import Decoder, NeuralCodec, Segmenter, Vector
+
+Stored = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Vectors of a batch of texts. Shapes: (texts, dim) float32, unit length; (texts,) tokens."""
+
+    vectors: Vector
+    tokens: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What the decoder makes of a vector alone.
+
+    ``text`` may end inside a UTF-8 character where it stopped at the token limit;
+    ``log_probability`` is the mean over its tokens, <= 0; ``confidence`` the mean probability of
+    its tokens, in [0, 1], not calibrated.
+    """
+
+    text: bytes
+    log_probability: float
+    confidence: float
+
+
+class Engine(Decoder, Protocol):
+    """The model's graphs, wherever they run. Vectors: (texts, dim) float32, widened from store."""
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """Return each text's vector; what passes the encoder's window is not seen."""
+        ...
+
+    def guess(self, vectors: Vector, *, beam: int, max_tokens: int) -> list[Guess]:
+        """Decode each vector with no patch at all."""
+        ...
+
+
+class ByteCodec(Protocol):
+    """A codec that needs no vector."""
+
+    def encode(self, text: bytes) -> bytes:
+        """Code any bytes."""
+        ...
+
+    def decode(self, payload: bytes) -> bytes:
+        """Return the bytes back; raises PatchCorrupt where the payload is none of this codec's."""
+        ...
+
+
+class Precision(Protocol):
+    """How the vectors of one space are rounded, stored and widened again."""
+
+    def round(self, vectors: Vector) -> Stored:
+        """Round unit vectors to what the store keeps. Shape: (texts, dim)."""
+        ...
+
+    def widen(self, stored: Stored) -> Vector:
+        """Return the float32 vectors that stored ones stand for. Shape: (texts, dim)."""
+        ...
+
+    def raw(self, stored: Stored) -> bytes:
+        """Return one stored vector's bytes, little endian. Shape of ``stored``: (dim,)."""
+        ...
+
+
+class _Raw:
+    def encode(self, text: bytes) -> bytes:
+        return text
+
+    def decode(self, payload: bytes) -> bytes:
+        return payload
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Writes and reads the records of one artifact.
+
+    Args:
+        engine: the artifact's graphs.
+        codecs: its byte codecs; RAW need not be among them.
+        segmenter: cuts chunks for its decoder.
+    """
+
+    engine: Engine
+    codecs: Mapping[Codec, ByteCodec]
+    segmenter: Segmenter
+
+    @property
+    def neural(self) -> NeuralCodec:
+        """The codec that reads vectors."""
+        return NeuralCodec(self.engine, self.segmenter)
+
+    def write(
+        self,
+        chunks: Sequence[bytes],
+        stored: Stored,
+        *,
+        precision: Precision,
+        slot: int,
+        key: bytes,
+        plain: bool = False,
+    ) -> list[Record]:
+        """Make a verified record of each chunk.
+
+        Args:
+            chunks: the chunks' bytes.
+            stored: their vectors as the store will give them back. Shape: (chunks, dim).
+            precision: how they are widened.
+            slot: the artifact's slot in the collection.
+            key: the collection's checksum key.
+            plain: use neither the decoder nor the n-gram model: for a chunk whose record was
+                found unreadable.
+        """
+        widened = precision.widen(stored)
+        offers = self._offers(chunks, widened, plain=plain)
+        chosen = self._verified(chunks, widened, offers)
+        return [
+            Record(
+                codec=codec,
+                slot=slot,
+                vector_hash=vector_hash(precision.raw(row)),
+                checksum=checksum(chunk, key=key),
+                payload=payload,
+            )
+            for chunk, row, (codec, payload) in zip(chunks, stored, chosen, strict=True)
+        ]
+
+    def _offers(
+        self, chunks: Sequence[bytes], vectors: Vector, *, plain: bool
+    ) -> list[list[tuple[Codec, bytes]]]:
+        """Code each chunk with every codec, smallest payload first."""
+        neural = [None] * len(chunks) if plain else self.neural.code(chunks, vectors)
+        offers = []
+        for chunk, offer in zip(chunks, neural, strict=True):
+            own = [(Codec.RAW, chunk)]
+            own += [
+                (codec, coder.encode(chunk))
+                for codec, coder in self.codecs.items()
+                if not (plain and codec in (Codec.NGRAM, Codec.MIXTURE))
+            ]
+            if offer is not None:
+                own.append(offer)
+            # Of two equally small ones the cheaper to read comes first.
+            offers.append(sorted(own, key=lambda offer: (len(offer[1]), offer[0])))
+        return offers
+
+    def _verified(
+        self, chunks: Sequence[bytes], vectors: Vector, offers: list[list[tuple[Codec, bytes]]]
+    ) -> list[tuple[Codec, bytes]]:
+        """Return each chunk's smallest offer that decodes to it under disturbance."""
+        best = [0] * len(chunks)
+        open_rows = list(range(len(chunks)))
+        while open_rows:
+            tried = [offers[row][best[row]] for row in open_rows]
+            expected = [chunks[row] for row in open_rows]
+            texts = self._decode(tried, vectors[open_rows], drafts=expected)
+            wrong = []
+            for row, text in zip(open_rows, texts, strict=True):
+                if text != chunks[row]:
+                    best[row] += 1
+                    wrong.append(row)
+            open_rows = wrong
+        return [own[index] for own, index in zip(offers, best, strict=True)]
+
+    def _decode(
+        self, offers: Sequence[tuple[Codec, bytes]], vectors: Vector, *, drafts: Sequence[bytes]
+    ) -> list[bytes | None]:
+        texts: list[bytes | None] = [None] * len(offers)
+        neural = [row for row, (codec, _) in enumerate(offers) if codec.reads_vector]
+        if neural:
+            # The chunk itself is the draft: what an ingest needs to know is whether the payload
+            # says it, token by token and under disturbance. The independent verify has no draft.
+            found = self.neural.read(
+                [offers[row] for row in neural],
+                vectors[neural],
+                disturbed=True,
+                drafts=[drafts[row] for row in neural],
+            )
+            for row, text in zip(neural, found, strict=True):
+                texts[row] = text
+        for row, (codec, payload) in enumerate(offers):
+            if not codec.reads_vector:
+                texts[row] = self._decode_bytes(codec, payload)
+        return texts
+
+    def _decode_bytes(self, codec: Codec, payload: bytes) -> bytes | None:
+        coder = _Raw() if codec is Codec.RAW else self.codecs.get(codec)
+        if coder is None:  # damaged: this artifact never wrote such a payload
+            return None
+        try:
+            return coder.decode(payload)
+        except PatchCorrupt:
+            return None
+
+    def read(
+        self,
+        records: Sequence[Record],
+        stored: Sequence[Stored | None],
+        *,
+        precision: Precision,
+        key: bytes,
+    ) -> list[bytes | VersoError]:
+        """Return each record's chunk, or the error that keeps it from being read.
+
+        Args:
+            records: records of this artifact.
+            stored: their vectors as the store gives them. Shape: (dim,). Only neural records need
+                one; None where the store has none.
+            precision: how they are widened.
+            key: the collection's checksum key.
+        """
+        texts: list[bytes | None] = [
+            None if record.codec.reads_vector else self._decode_bytes(record.codec, record.payload)
+            for record in records
+        ]
+        rows = []
+        vectors = []
+        for row, (record, vector) in enumerate(zip(records, stored, strict=True)):
+            if not record.codec.reads_vector or vector is None:
+                continue
+            if vector_hash(precision.raw(vector)) == record.vector_hash:
+                rows.append(row)
+                vectors.append(vector)
+        if rows:
+            widened = precision.widen(np.stack(vectors))
+            offers = [(records[row].codec, records[row].payload) for row in rows]
+            for place, text in enumerate(self.neural.read(offers, widened)):
+                row = rows[place]
+                if not _matches(text, records[row], key=key):
+                    # A decode alone, in the smallest batch, is the canonical one: tried last.
+                    one = slice(place, place + 1)
+                    [text] = self.neural.read(offers[one], widened[one])
+                texts[row] = text
+        return [
+            text
+            if text is not None and _matches(text, record, key=key)
+            else RecordCorrupt(
+                f"the {record.codec.name.lower()} record does not give its text back"
+            )
+            for text, record in zip(texts, records, strict=True)
+        ]
+
+
+def _matches(text: bytes | None, record: Record, *, key: bytes) -> bool:
+    return text is not None and checksum(text, key=key) == record.checksum

@@ -1,0 +1,169 @@
+"""How the vectors of one space are rounded, kept and widened again.
+
+Three forms of one vector:
+
+- *unit*: float32 of length 1, as the encoder gives it;
+- *stored*: what the collection keeps and every patch is coded against, float16 values or int8
+  codes. Its bytes (:meth:`Space.raw`) are what records hash and backups copy;
+- *values*: the float32 numbers a Qdrant engine is handed and hands back. A float16 value is itself.
+  Qdrant's 8-bit type is unsigned, so an int8 code c is handed over as c + 128 under Euclidean
+  distance, which a shift of all vectors leaves as it is.
+
+Rounding is a fixed point: ``round(widen(stored)) == stored``. Without it a vector would change each
+time it is copied from store to store, and the patch coded against it would no longer read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from verso_core.errors import VectorInvalid
+from verso_core.jobs import Collection, Precision
+
+CODE_MAX = 127
+"""Largest int8 code; -128 is not used, so that the codes are symmetric."""
+
+_SHIFT = CODE_MAX + 1
+
+Vector = NDArray[np.float32]
+Stored = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Precision, dimension and scale of a collection's vectors.
+
+    Args:
+        precision: float16, or int8 with one scale for the whole space.
+        dim: numbers in a vector, > 0.
+        int8_scale: code = clip(rint(v * scale), -127, 127), > 0; unused by float16.
+    """
+
+    precision: Precision
+    dim: int
+    int8_scale: float
+
+    @classmethod
+    def of(cls, collection: Collection) -> Space:
+        """Return the space of a collection."""
+        return cls(collection.precision, collection.dim, collection.int8_scale)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a stored vector's numbers, little endian."""
+        return np.dtype("<f2" if self.precision is Precision.FLOAT16 else "i1")
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one stored vector."""
+        return self.dim * self.dtype.itemsize
+
+    def round(self, vectors: Vector) -> Stored:
+        """Round unit vectors to what the collection keeps. Shape: (texts, dim), in and out.
+
+        Raises:
+            VectorInvalid: wrong dimension, or a number that is not finite.
+        """
+        rows = self._rows(vectors).astype(np.float32, copy=False)
+        if not np.isfinite(rows).all():
+            raise VectorInvalid("expected finite numbers in a vector, got NaN or infinity")
+        if self.precision is Precision.FLOAT16:
+            return rows.astype(self.dtype)
+        scaled = np.rint(rows * np.float32(self.int8_scale))
+        return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX), self.dtype)
+
+    def widen(self, stored: Stored) -> Vector:
+        """Return the float32 vectors that stored ones stand for. Shape: (texts, dim), in and
+        out.
+        """
+        rows = stored.astype(np.float32)
+        if self.precision is Precision.FLOAT16:
+            return rows
+        return np.divide(rows, np.float32(self.int8_scale))
+
+    def raw(self, stored: Stored) -> bytes:
+        """Return stored vectors' bytes, little endian. Shape: (dim,) or (texts, dim)."""
+        return np.ascontiguousarray(stored, self.dtype).tobytes()
+
+    def from_raw(self, data: bytes) -> Stored:
+        """Read one vector's bytes. Shape: (dim,).
+
+        Raises:
+            VectorInvalid: the number of bytes is not that of one vector.
+        """
+        if len(data) != self.size_bytes:
+            raise VectorInvalid(f"expected a vector of {self.size_bytes} bytes, got {len(data)}")
+        return np.frombuffer(data, self.dtype)
+
+    def check(self, stored: Stored) -> Stored:
+        """Check stored vectors before anything is done with them. Shape: (texts, dim), in and out.
+
+        Raises:
+            VectorInvalid: wrong type or dimension, a number that is not finite, or the code -128.
+        """
+        if stored.dtype != self.dtype:
+            raise VectorInvalid(f"expected {self.dtype.name} numbers, got {stored.dtype.name}")
+        rows = self._rows(stored)
+        if self.precision is Precision.FLOAT16:
+            if not np.isfinite(rows).all():
+                raise VectorInvalid("expected finite numbers in a vector, got NaN or infinity")
+        elif (rows < -CODE_MAX).any():
+            raise VectorInvalid(f"expected codes in -{CODE_MAX}..{CODE_MAX}, got {-_SHIFT}")
+        return rows
+
+    def values(self, stored: Stored) -> Vector:
+        """Return what the engine is handed for stored vectors. Shape: (texts, dim), in and out."""
+        rows = stored.astype(np.float32)
+        return rows if self.precision is Precision.FLOAT16 else rows + np.float32(_SHIFT)
+
+    def from_values(self, values: ArrayLike) -> Stored:
+        """Undo :meth:`values`, exactly. Shape: (texts, dim), in and out."""
+        rows = np.asarray(values, np.float32).reshape(-1, self.dim)
+        if self.precision is Precision.INT8:
+            rows = rows - np.float32(_SHIFT)
+        return rows.astype(self.dtype)
+
+    def unit(self, query: Vector) -> Vector:
+        """Bring a query to length 1, so that scores are cosines. Shape: (dim,), in and out.
+
+        Raises:
+            VectorInvalid: wrong dimension, NaN, infinity, or no direction at all (all zeros).
+        """
+        row = np.asarray(query, np.float64)
+        if row.shape != (self.dim,):
+            raise VectorInvalid(f"expected dim {self.dim}, got {row.size}")
+        length = float(np.linalg.norm(row))
+        if not np.isfinite(length) or length == 0.0:
+            raise VectorInvalid("expected a finite query vector that is not all zeros")
+        return np.divide(row, length).astype(np.float32)
+
+    def query_values(self, unit: Vector) -> Vector:
+        """Return what the engine is asked with for a unit query. Shape: (dim,), in and out."""
+        if self.precision is Precision.FLOAT16:
+            return unit
+        return np.asarray(self.values(self.round(unit[None]))[0])
+
+    def cosines(self, unit: Vector, stored: Stored) -> Vector:
+        """Score stored vectors against a unit query in float32. Shape: (texts,).
+
+        The engine ranks 8-bit codes against a query rounded to 8 bits; scoring its candidates once
+        more with the query as it came costs microseconds and wins back that half of the loss.
+        """
+        return np.asarray(self.widen(stored) @ unit, np.float32)
+
+    def _rows(self, vectors: Stored) -> Stored:
+        if vectors.ndim != 2 or vectors.shape[1] != self.dim:
+            raise VectorInvalid(f"expected shape (texts, {self.dim}), got {vectors.shape}")
+        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a collection was made with: its space, and whether it keeps terms beside vectors."""
+
+    space: Space
+    terms: bool = False

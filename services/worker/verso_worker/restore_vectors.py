@@ -1,0 +1,89 @@
+"""Bring a backup to a Qdrant server: ``python -m verso_worker.restore_vectors DIR``.
+
+For a platform on many machines, whose Redis or Valkey has been started with the backup's
+``ledger.rdb`` and whose gateways, workers and keepers are not running yet. On one machine
+``verso restore`` does all of it. It may be repeated until it has ended well.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from verso_core import telemetry
+from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
+from verso_core.errors import BackupInvalid, VersoError
+from verso_ledger.epoch import Guard
+from verso_worker.settings import WorkerSettings
+from verso_worker.stores import points_file
+from verso_worker.stores.qdrant.store import QdrantVectors
+
+_log = logging.getLogger(__name__)
+
+
+def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) -> Backup:
+    """Restore vectors and artifacts, and let the ledger begin a new epoch.
+
+    Args:
+        folder: the backup.
+        redis_url: a ledger that holds the backup's ``ledger.rdb``.
+        vectors: where the points go; collections that exist are filled up.
+        data: the workers' data folder.
+
+    Raises:
+        BackupInvalid: the backup is altered, is one of an embedded store, or is not this ledger's.
+    """
+    backup = check(folder)
+    with closing(Guard.from_url(redis_url)) as guard:
+        life = guard.life()
+        if backup.epoch not in (life.epoch, life.before) or life.seq < backup.seq:
+            raise BackupInvalid("expected a ledger that was started with this backup's ledger.rdb")
+        for name in backup.collections:
+            settings, pages = points_file.read(folder / VECTORS_NAME / name)
+            space = settings.space
+            vectors.create(
+                name,
+                dim=space.dim,
+                precision=space.precision,
+                int8_scale=space.int8_scale,
+                terms=settings.terms,
+            )
+            for page in pages:
+                vectors.put(name, page)
+        for name in KEPT_NAMES:
+            if (folder / name).is_dir():
+                shutil.copytree(folder / name, data / name, dirs_exist_ok=True)
+        if life.epoch == backup.epoch:
+            guard.begin_epoch()
+    return backup
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Restore to the stores that this worker's settings name."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if len(given) != 1:
+        print("usage: python -m verso_worker.restore_vectors DIR", file=sys.stderr)  # noqa: T201
+        return 2
+    settings = WorkerSettings()
+    telemetry.configure("restore", level=settings.log_level)
+    try:
+        if settings.qdrant_url is None:
+            raise BackupInvalid("expected VERSO_QDRANT_URL; on one machine use verso restore")
+        store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        with closing(store):
+            made = fill(
+                Path(given[0]), redis_url=settings.redis_url, vectors=store, data=settings.data
+            )
+    except VersoError as error:
+        _log.error("not restored: %s", error.detail, extra={"code": error.code})
+        return 1
+    _log.info("restored", extra={"count": len(made.collections)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

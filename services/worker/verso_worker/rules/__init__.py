@@ -1,0 +1,1 @@
+"""What the product does with each kind of job, behind protocols."""

@@ -1,0 +1,252 @@
+"""Group a collection's records: by their vectors, or as log lines by their templates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.errors import PatchCorrupt, RequestInvalid
+from verso_core.jobs import Collection, Result, Slice
+from verso_core.jobs.cluster import MAX_RECORDS, ClusterRequest, Method
+from verso_core.record import Entry, Flag, point_ids
+from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.rules.grouping import by_pairs
+from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
+from verso_worker.rules.grouping.statements import joined
+from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.ports import Documents, OnProgress, Vectors
+from verso_worker.rules.reader import Chunk, Reader
+
+if TYPE_CHECKING:
+    from verso_worker.rules.grouping.neighbours import Ask
+
+PAIRS = 10_000
+"""Most records of which every pair is compared; of more a graph of near ones is made."""
+
+_PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A live record, and its document's time where it has one."""
+
+    chunk: Chunk
+    time: float | None
+
+    @property
+    def name(self) -> str:
+        """The record's id."""
+        return f"{self.chunk.document}#{self.chunk.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Records that belong together; ``shown`` are indices into ``members``."""
+
+    members: list[_Member]
+    shown: list[int]
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Groups records."""
+
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+    pairs: int = PAIRS
+
+    def run(self, work: Slice, collection: Collection, *, tell: OnProgress) -> Result:
+        """Group the records of a collection, and describe the largest groups.
+
+        ``tell`` is told how far the grouping of a large collection is.
+
+        Raises:
+            RequestInvalid: the collection has more records than MAX_RECORDS.
+            Cancelled: by ``tell``.
+        """
+        asked = ClusterRequest.model_validate(work.params)
+        chunks = list(self._live(collection))
+        if asked.method is Method.TEMPLATES:
+            groups, alone, unread = self._by_template(collection, chunks, asked)
+        else:
+            groups, alone, unread = self._by_vector(collection, chunks, asked, tell)
+        groups.sort(key=lambda group: -len(group.members))
+        result = Result([])
+        described = [
+            self._describe(collection, one, asked, result) for one in groups[: asked.limit]
+        ]
+        result.items.append(
+            {
+                "ok": True,
+                "records": len(chunks),
+                "clusters": len(groups),
+                "alone": alone,
+                "unread": unread,
+                "groups": described,
+            }
+        )
+        return result
+
+    def _live(self, collection: Collection) -> Iterator[Chunk]:
+        seen = count(1)
+        for document, data in self.documents.entries(collection.name):
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                continue
+            if entry.flags & Flag.DELETED:
+                continue
+            for index in range(len(entry.records)):
+                if next(seen) > MAX_RECORDS:
+                    raise RequestInvalid(
+                        f"expected at most {MAX_RECORDS} records in {collection.name}, got more"
+                    )
+                yield Chunk(document, entry, index)
+
+    def _members(self, collection: Collection, chunks: Sequence[Chunk]) -> list[_Member]:
+        points = [_point(collection, chunk) for chunk in chunks]
+        payloads = self.vectors.payloads(collection.name, points)
+        return [
+            _Member(chunk, payloads.get(point, {}).get("t"))
+            for chunk, point in zip(chunks, points, strict=True)
+        ]
+
+    def _by_vector(
+        self,
+        collection: Collection,
+        chunks: Sequence[Chunk],
+        asked: ClusterRequest,
+        tell: OnProgress,
+    ) -> tuple[list[_Group], int, int]:
+        space = Space.of(collection)
+        members, points, stored = self._stored(collection, chunks, space)
+        if len(members) <= self.pairs:
+            labels = _of_pairs(space.widen(stored), asked)
+        else:
+            numbers = {point: number for number, point in enumerate(points)}
+
+            def ask(rows: Stored, limit: int) -> list[list[int]]:
+                found = self.vectors.neighbours(collection.name, rows, limit=limit)
+                return [[numbers.get(one, -1) for one in near] for near in found]
+
+            labels = _of_graph(space, stored, ask, asked=asked, tell=tell)
+        own: dict[int, list[int]] = defaultdict(list)
+        for place, label in enumerate(labels.tolist()):
+            own[label].append(place)
+        alone = len(own.pop(ALONE, []))
+        groups = [
+            _Group(
+                [members[n] for n in places],
+                central(space.widen(stored[places]), count=asked.representatives),
+            )
+            for places in own.values()
+        ]
+        return groups, alone, len(chunks) - len(members)
+
+    def _stored(
+        self, collection: Collection, chunks: Sequence[Chunk], space: Space
+    ) -> tuple[list[_Member], list[UUID], Stored]:
+        """Return the records whose vectors are there, with their points. Shape: (records, dim)."""
+        members: list[_Member] = []
+        points: list[UUID] = []
+        pages = [np.empty((0, space.dim), space.dtype)]
+        for page in _pages(chunks):
+            wanted = [_point(collection, chunk) for chunk in page]
+            stored = self.vectors.get(collection.name, wanted)
+            there = [n for n, point in enumerate(wanted) if point in stored]
+            pages += [stored[wanted[n]][None] for n in there]
+            points += [wanted[n] for n in there]
+            members += self._members(collection, [page[n] for n in there])
+        return members, points, np.concatenate(pages)
+
+    def _by_template(
+        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
+    ) -> tuple[list[_Group], int, int]:
+        miner = Miner()
+        read: list[tuple[_Member, int]] = []
+        for page in _pages(chunks):
+            texts = self.reader.chunks(collection, page)
+            for member, text in zip(self._members(collection, page), texts, strict=True):
+                if isinstance(text, bytes):
+                    read.append((member, miner.add(text.decode("utf-8", "replace"))))
+        found = miner.templates()
+
+        def encode(texts: Sequence[str]) -> Vector:
+            engine = self.reader.models.writing(collection).recorder.engine
+            return engine.encode([text.encode() for text in texts]).vectors
+
+        statement = joined(list(dict.fromkeys(found)), encode)
+        templates = [statement[template] for template in found]
+        own: dict[str, list[_Member]] = defaultdict(list)
+        for member, shape in read:
+            own[templates[shape]].append(member)
+        shown = list(range(asked.representatives))
+        groups = [
+            _Group(members, [n for n in shown if n < len(members)], template)
+            for template, members in own.items()
+        ]
+        return groups, 0, len(chunks) - len(read)
+
+    def _describe(
+        self, collection: Collection, group: _Group, asked: ClusterRequest, result: Result
+    ) -> dict[str, Any]:
+        times = [member.time for member in group.members if member.time is not None]
+        chosen = [group.members[n] for n in group.shown]
+        texts = self.reader.chunks(collection, [member.chunk for member in chosen])
+        first = min(times, default=None)
+        return {
+            "size": len(group.members),
+            "template": group.template,
+            "first_seen": first,
+            "last_seen": max(times, default=None),
+            "new": None if asked.since is None or first is None else first >= asked.since,
+            "representatives": [
+                {
+                    "id": member.name,
+                    "time": member.time,
+                    "blob": result.add_blob(text) if isinstance(text, bytes) else None,
+                }
+                for member, text in zip(chosen, texts, strict=True)
+            ],
+        }
+
+
+def _of_pairs(vectors: Vector, asked: ClusterRequest) -> Labels:
+    if asked.method is Method.HDBSCAN:
+        return by_pairs.by_stability(
+            vectors, min_size=asked.min_size, min_samples=asked.min_samples
+        )
+    return by_pairs.by_density(vectors, eps=asked.eps, min_samples=asked.min_samples)
+
+
+def _of_graph(
+    space: Space, stored: Stored, ask: Ask, *, asked: ClusterRequest, tell: OnProgress
+) -> Labels:
+    # Imported here: scipy takes a while, and few workers are ever asked for this.
+    from verso_worker.rules.grouping.by_graph import by_density, by_stability
+    from verso_worker.rules.grouping.neighbours import NEAREST, Nodes, graph_of
+
+    nearest = max(NEAREST, asked.min_samples)
+    graph = graph_of(Nodes.of(space, stored), ask, nearest=nearest, tell=tell)
+    if asked.method is Method.HDBSCAN:
+        return by_stability(
+            graph, min_size=asked.min_size, min_samples=asked.min_samples, tell=tell
+        )
+    return by_density(graph, eps=asked.eps, min_samples=asked.min_samples, tell=tell)
+
+
+def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    for start in range(0, len(chunks), _PAGE):
+        yield chunks[start : start + _PAGE]
+
+
+def _point(collection: Collection, chunk: Chunk) -> UUID:
+    return point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]

@@ -1,0 +1,133 @@
+"""Make, delete and describe collections."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from verso_core.errors import CollectionExists, CollectionUnknown
+from verso_core.jobs import Collection, CollectionRequest, Result, SearchMode
+from verso_worker.rules.ports import Documents, Models, Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """The collections of this platform.
+
+    Args:
+        models: the loaded artifacts.
+        vectors: the vector store.
+        documents: entries and collections.
+        buckets: number of buckets of a new collection.
+    """
+
+    models: Models
+    vectors: Vectors
+    documents: Documents
+    buckets: int
+
+    def create(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Make a collection in the current artifact's space, or find the same one made before.
+
+        Raises:
+            CollectionExists: there is one of this name with other settings.
+        """
+        request = CollectionRequest.model_validate(params)
+        known = self.documents.collections().get(request.name)
+        if known is not None:
+            return _same(known, request)
+        model = self.models.current()
+        wanted = Collection(
+            name=request.name,
+            precision=request.precision,
+            text_policy=request.text_policy,
+            space=model.space,
+            dim=model.dim,
+            int8_scale=model.int8_scale,
+            artifacts=(model.codec,),
+            buckets=self.buckets,
+            checksum_key=secrets.token_hex(16),
+            created=datetime.now(UTC),
+            search=request.search,
+        )
+        return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
+
+    def delete(self, name: str, *, by: int) -> Result:
+        """Delete a collection with all its documents and vectors, and what its migration left.
+
+        Args:
+            name: the collection, as users know it.
+            by: number of the slice that asks for it. What a worker that died had done of the same
+                slice is done: it deletes no later collection of this name.
+
+        Raises:
+            CollectionUnknown: there is none of this name, or it is younger than the slice.
+            CollectionBusy: a backup is being taken.
+        """
+        result = Result([{"ok": True, "name": name}])
+        if self.documents.collection_deleted(name, by=by):
+            return result
+        collection = self.documents.collections().get(name)
+        if collection is None:
+            raise CollectionUnknown(f"no collection {name!r}")
+        # Pointers first: a crash in between leaves vectors, which the ledger knows for garbage, and
+        # never pointers to nothing.
+        for own in self.documents.collection_delete(collection.name, by=by):
+            self.vectors.drop(own)
+        return result
+
+    def clear(self, name: str) -> None:
+        """Drop the vectors of an own name that stands for no collection any more."""
+        try:
+            self.documents.collection(name)
+        except CollectionUnknown:
+            self.vectors.drop(name)
+
+    def _make_room(self, collection: Collection) -> None:
+        self.vectors.create(
+            collection.name,
+            dim=collection.dim,
+            precision=collection.precision,
+            int8_scale=collection.int8_scale,
+            terms=collection.search is SearchMode.HYBRID,
+        )
+
+    def stats(self, collection: Collection) -> Result:
+        """Return what a collection holds, in its stores."""
+        held = self.documents.holdings(collection.name)
+        sizes = self.vectors.sizes(collection.name)
+        item = public(collection) | {
+            "ok": True,
+            "documents": held.documents,
+            "chunks": held.chunks,
+            "bytes_text": held.bytes_text,
+            "bytes_entries": held.bytes_entries,
+            "verified": held.verified,
+            "unreadable": held.unreadable,
+            "bytes_patches": sum(share.size_bytes for share in held.codecs.values()),
+            "bytes_vectors": sizes.vectors,
+            "bytes_terms": sizes.terms,
+            "points": sizes.points,
+            "codecs": {
+                codec.name.lower(): {"records": share.records, "bytes": share.size_bytes}
+                for codec, share in held.codecs.items()
+            },
+        }
+        return Result([item])
+
+
+def public(collection: Collection) -> dict[str, Any]:
+    """Describe a collection to its users; the checksum key is not for them."""
+    return collection.model_dump(mode="json", exclude={"checksum_key"})
+
+
+def _same(known: Collection, request: CollectionRequest) -> dict[str, Any]:
+    asked = (request.precision, request.text_policy, request.search)
+    if (known.precision, known.text_policy, known.search) != asked:
+        raise CollectionExists(
+            f"{request.name!r} exists with precision {known.precision}, text policy "
+            f"{known.text_policy}, search {known.search}"
+        )
+    return public(known) | {"name": request.name}

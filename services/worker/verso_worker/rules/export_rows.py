@@ -1,0 +1,150 @@
+"""Return stored records with a label from their metadata: what a head is trained on.
+
+For a head that reads vectors nothing is decoded: the rows are the vectors it will read, as stored
+and widened. A document of several chunks gives a row for each that speaks for it; ``mean`` and
+nothing said are all. For a head that reads tokens a row is a document's text, rebuilt as far as
+such a head reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.errors import PatchCorrupt
+from verso_core.heads import Portion
+from verso_core.jobs import Collection, Item, Result, Slice, train
+from verso_core.record import Entry, Flag, point_ids
+from verso_worker.records.space import Space
+from verso_worker.rules.ports import Documents, Vectors
+from verso_worker.rules.reader import Chunk, Reader
+
+_PAGE = 256
+_CHUNKS = 16
+"""Of a text that is rebuilt: far more than the 512 tokens that a head reads at most."""
+Page = Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row: its document, its label, and its part of the blob."""
+
+    document: str
+    label: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRows:
+    """Reads rows of collections."""
+
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+
+    def run(self, work: Slice, collection: Collection) -> Result:
+        """Return the rows in ranges of buckets.
+
+        Each item names ``first`` and ``count`` buckets and the ``most`` rows wanted; its result
+        has ``ids``, ``labels`` (strings) and a blob. That is, with ``texts``, what
+        :func:`verso_core.jobs.train.pack_rows` writes, and else of shape (rows, dim), float32,
+        little endian. A record that cannot be read is left out.
+        """
+        result = Result([])
+        key, texts = str(work.params["label_key"]), bool(work.params.get("texts"))
+        portion = Portion(work.params.get("chunk") or Portion.MEAN)
+        if texts:  # every chunk of a document carries its metadata: the first speaks for all
+            portion = Portion.FIRST
+        for item in work.items:
+            rows: list[_Row] = []
+            most = int(item.header["most"])
+            for page in self._pages(collection, item):
+                marked = self._marked(collection, page, key=key, portion=portion)
+                wanted = dict([*marked.items()][: most - len(rows)])
+                if texts:
+                    rows += self._texts(collection, page, wanted)
+                else:
+                    rows += self._vectors(collection, wanted)
+                if len(rows) >= most:
+                    break
+            blob = result.add_blob(b"".join(row.data for row in rows))
+            ids, labels = [row.document for row in rows], [row.label for row in rows]
+            result.items.append({"ok": True, "ids": ids, "labels": labels, "blob": blob})
+        return result
+
+    def _pages(self, collection: Collection, item: Item) -> Iterator[Page]:
+        """Yield the live documents of the item's buckets, some at a time."""
+        page: dict[str, Entry] = {}
+        first, count = int(item.header["first"]), int(item.header["count"])
+        for document, data in self.documents.entries(collection.name, first=first, count=count):
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                continue
+            if not entry.flags & Flag.DELETED:
+                page[document] = entry
+            if len(page) >= _PAGE:
+                yield page
+                page = {}
+        if page:
+            yield page
+
+    def _marked(
+        self, collection: Collection, page: Page, *, key: str, portion: Portion
+    ) -> dict[UUID, tuple[str, str]]:
+        """Return document and label by point, of the points that carry a label."""
+        points = {
+            point: document
+            for document, entry in page.items()
+            for point in portion.chosen(point_ids(collection.name, document, entry))
+        }
+        payloads = self.vectors.payloads(collection.name, list(points)) if points else {}
+        return {
+            point: (document, _label(metadata[key]))
+            for point, document in points.items()
+            if key in (metadata := payloads.get(point, {}).get("m", {}))
+        }
+
+    def _vectors(
+        self, collection: Collection, marked: Mapping[UUID, tuple[str, str]]
+    ) -> list[_Row]:
+        found = self.vectors.get(collection.name, list(marked)) if marked else {}
+        known = [point for point in marked if point in found]
+        if not known:
+            return []
+        rows = Space.of(collection).widen(np.stack([found[point] for point in known]))
+        return [
+            _Row(*marked[point], row.astype("<f4").tobytes())
+            for point, row in zip(known, rows, strict=True)
+        ]
+
+    def _texts(
+        self, collection: Collection, page: Page, marked: Mapping[UUID, tuple[str, str]]
+    ) -> list[_Row]:
+        chunks = [
+            Chunk(document, page[document], index)
+            for document, _ in marked.values()
+            for index in range(_read(page[document]))
+        ]
+        read = iter(self.reader.chunks(collection, chunks))
+        rows = []
+        for document, label in marked.values():
+            parts = [next(read) for _ in range(_read(page[document]))]
+            sound = [part for part in parts if isinstance(part, bytes)]
+            text = b"".join(sound).decode(errors="replace")
+            if len(sound) == len(parts) and text:
+                row = train.Labelled(text, label)
+                rows.append(_Row(document, label, train.pack_rows([row])))
+        return rows
+
+
+def _read(entry: Entry) -> int:
+    return min(_CHUNKS, len(entry.records))
+
+
+def _label(value: object) -> str:
+    """Return a metadata value as a label: the way JSON writes it, a string as it is."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

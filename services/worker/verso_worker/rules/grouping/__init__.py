@@ -1,0 +1,1 @@
+"""Group vectors and log lines."""

@@ -1,0 +1,161 @@
+"""Log lines by the statement that wrote them: a template for each, its parameters masked.
+
+1. What is a parameter whatever the program, is masked: numbers, addresses, identifiers, paths,
+   names of days and months, every word with a digit in it. Lines that then are the same are one,
+   which settles nearly all lines of a real log by a look-up.
+2. The rest is grouped as Drain does (He et al. 2017): a line belongs to the most similar template
+   of as many tokens that begins with the same one, if enough tokens agree; where they differ the
+   template gets a parameter.
+3. Drain takes every differing word for a parameter, so `Started` and `Stopped` become one. So each
+   group is split again, by the position with the fewest different words, as long as there is one
+   with at most ``WORDS`` of them and all are plain words. (IPLoM, Makanju et al. 2009, splits by
+   positions of few values as well, but before it knows which lines are alike.)
+4. Templates that differ in how many parameters follow one another are joined: a list of names has
+   as many tokens as names.
+
+Nothing is trained. Memory and steps 2 to 4 grow with the distinct masked lines, not with the lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+PARAMETER = "<*>"
+
+SIMILAR = 0.6
+"""Share of tokens that must agree for a line to join a template."""
+
+WORDS = 3
+"""Most different plain words at one place that are told apart; more are values of a parameter."""
+
+_MASK = re.compile(
+    r"""
+    (?<![A-Za-z0-9])(?:
+        [A-Za-z][A-Za-z0-9+.-]*://[^\s,;)\]}'"]+                    # URL
+      | /(?:[\w.+@~%$-]+/)*[\w.+@~%$-]*\w(?!\w)                     # absolute path
+      | [0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}        # UUID
+      | 0[xX][0-9a-fA-F]+
+      | [0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){3,}                       # hardware address
+      | [-+]?\d+(?:[.,:/-]\d+)*                                     # number, date, time, address
+      | (?=[a-f]*\d)[0-9a-f]{6,} | (?=[A-F]*\d)[0-9A-F]{6,}         # hexadecimal word
+    )(?![A-Za-z0-9])
+    | (?:[\w-]+\.)+[A-Za-z]{2,}:\d+                                 # host and port
+    | (?<![\w.-])(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)
+      (?![\w.-])
+    """,
+    re.VERBOSE,
+)
+_DIGIT = re.compile(r"\d")
+_PLAIN = re.compile(r"[^\w\s]?[^\W\d_]+|[^\W\d_]+[^\w\s]?")
+
+Tokens = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A distinct masked line, and the group of similar ones that it joined."""
+
+    tokens: Tokens
+    group: int
+
+
+class Miner:
+    """Finds templates: lines are added one by one, then :meth:`templates` says what they were.
+
+    Args:
+        similar: share of tokens that must agree, in [0, 1].
+        words: most different plain words at one place that are told apart.
+    """
+
+    def __init__(self, *, similar: float = SIMILAR, words: int = WORDS) -> None:
+        self._similar = similar
+        self._words = words
+        self._known: dict[str, int] = {}
+        self._shapes: list[_Shape] = []
+        self._by_tokens: dict[Tokens, int] = {}
+        self._groups: list[Tokens] = []
+        self._leaves: dict[tuple[int, str], list[int]] = defaultdict(list)
+
+    def add(self, line: str) -> int:
+        """Take a line and give the number of its shape, an index into what templates gives."""
+        masked = _MASK.sub(PARAMETER, line)
+        shape = self._known.get(masked)
+        if shape is None:
+            shape = self._known[masked] = self._shape(masked)
+        return shape
+
+    def templates(self) -> list[str]:
+        """Return the template of each shape; shapes of one statement have the same template."""
+        members: dict[int, list[int]] = defaultdict(list)
+        for number, shape in enumerate(self._shapes):
+            members[shape.group].append(number)
+        found = [""] * len(self._shapes)
+        for group in members.values():
+            for part in self._parts(group):
+                template = " ".join(_joined([self._shapes[n].tokens for n in part]))
+                for number in part:
+                    found[number] = template
+        return found
+
+    def _shape(self, masked: str) -> int:
+        tokens = tuple(PARAMETER if _DIGIT.search(t) else t for t in masked.split())
+        shape = self._by_tokens.get(tokens)
+        if shape is None:
+            shape = self._by_tokens[tokens] = len(self._shapes)
+            self._shapes.append(_Shape(tokens, self._group(tokens)))
+        return shape
+
+    def _group(self, tokens: Tokens) -> int:
+        """Find the group that a shape joins, or make one."""
+        first = tokens[0] if tokens else ""
+        leaf = self._leaves[len(tokens), PARAMETER if PARAMETER in first else first]
+        best, agreed = -1, -1
+        for group in leaf:
+            same = sum(a == b for a, b in zip(self._groups[group], tokens, strict=True))
+            if same > agreed:
+                best, agreed = group, same
+        if best >= 0 and agreed >= self._similar * len(tokens):
+            self._groups[best] = _merged(self._groups[best], tokens)
+            return best
+        leaf.append(len(self._groups))
+        self._groups.append(tokens)
+        return len(self._groups) - 1
+
+    def _parts(self, group: Sequence[int]) -> Iterator[list[int]]:
+        """Split a group by plain words, as long as a position has few of them."""
+        waiting = [list(group)]
+        while waiting:
+            part = waiting.pop()
+            place = self._telling(part)
+            if place is None:
+                yield part
+                continue
+            by_word: dict[str, list[int]] = defaultdict(list)
+            for number in part:
+                by_word[self._shapes[number].tokens[place]].append(number)
+            waiting += by_word.values()
+
+    def _telling(self, part: Sequence[int]) -> int | None:
+        """Return the place with the fewest different words, if they are few and plain."""
+        best, fewest = None, self._words + 1
+        for place, column in enumerate(zip(*(self._shapes[n].tokens for n in part), strict=True)):
+            different = set(column)
+            if 1 < len(different) < fewest and all(_PLAIN.fullmatch(w) for w in different):
+                best, fewest = place, len(different)
+        return best
+
+
+def _merged(template: Tokens, tokens: Tokens) -> Tokens:
+    return tuple(a if a == b else PARAMETER for a, b in zip(template, tokens, strict=True))
+
+
+def _joined(shapes: Sequence[Tokens]) -> list[str]:
+    """Return the template of shapes, a run of parameters as one."""
+    template = shapes[0]
+    for tokens in shapes[1:]:
+        template = _merged(template, tokens)
+    return [b for a, b in pairwise(("", *template)) if not a == b == PARAMETER]

@@ -1,0 +1,400 @@
+"""Move a collection to another artifact, document by document, while it is searched and written to.
+
+In the **same space** only the codec changes: each document is coded again by the new one, read back
+from the stores, and swapped in under the sequence number it had, if nobody wrote it meanwhile.
+
+Into **another space** a second collection is filled. A step compares a range of buckets of both:
+what the source has in another state than the target is read by the artifact that wrote it, encoded
+and coded by the new one, put, read back from the stores and compared; what the source has no more
+goes. A document keeps its sequence number, so writes that wait are ordered as they were. Passes
+repeat until the two agree; the keeper seals the source for the last one and switches the name.
+
+Whatever is killed, the next step compares again and goes on: a step has no state of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from verso_core.errors import (
+    ArtifactInvalid,
+    CollectionExists,
+    CollectionUnknown,
+    EngineUnavailable,
+    MigrationRefused,
+    PatchCorrupt,
+    VersoError,
+)
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, SearchMode
+from verso_core.jobs.migration import FAILED_LISTED, Migration, Stage
+from verso_core.record import Entry, Flag, point_ids
+from verso_worker.rules.ingest import Ingest, agrees, header_of
+from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
+from verso_worker.rules.reader import Chunk, Reader, join
+from verso_worker.rules.scrub import next_page
+
+CURRENT = "current"
+"""Names the artifact that new collections use."""
+
+_PREFIX = "migrated-"
+_COUNTED = ("documents", "copied", "removed", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A document as it was read: the header of an item that would store it again, entry, text."""
+
+    header: dict[str, Any]
+    entry: Entry
+    text: bytes
+
+
+class Book(Documents, Protocol):
+    """What a migration needs of the ledger besides the documents."""
+
+    def migration(self, collection: str) -> Migration | None:
+        """Return a collection's newest migration."""
+
+    def migration_begin(
+        self,
+        state: Migration,
+        *,
+        seen: Migration | None,
+        target: Collection | None,
+        room: str = ...,
+    ) -> bool:
+        """Begin one where the newest is still ``seen``; ``room`` is that of the target."""
+
+    def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
+        """Move one on from ``seen``, or forget it."""
+
+    def migration_drop(self, name: str, *, buckets: int) -> None:
+        """Remove one side of a migration by its own name."""
+
+    def graft(
+        self,
+        state: Migration,
+        document: str,
+        *,
+        seq: int | None,
+        entry: bytes | None,
+        text: bytes | None,
+    ) -> bool:
+        """Bring a document of the target to where its source is, if that has this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migrate:
+    """Begins migrations, does their steps, and removes what they left."""
+
+    models: Models
+    vectors: Vectors
+    book: Book
+    reader: Reader
+    ingest: Ingest
+
+    def begin(self, name: str, artifact: str) -> Migration:
+        """Begin a migration to an artifact, or find the one under way.
+
+        Args:
+            name: the collection, as users know it.
+            artifact: ``current``, a codec id, or an artifact id.
+
+        Raises:
+            ArtifactInvalid: no such artifact is served here.
+            MigrationRefused: another migration of it is under way, or it needs none.
+        """
+        seen = self.book.migration(name)
+        source = self._named(name)
+        model = self._model(artifact)
+        if seen is not None and seen.stage is not Stage.DONE:
+            return self._again(seen, model)
+        if seen is not None and not seen.old_removed and not seen.in_place:
+            raise MigrationRefused(f"the old vectors of {name!r} are still kept; remove them first")
+        in_place = source.space == model.space
+        if in_place and source.artifacts == (model.codec,):
+            raise MigrationRefused(f"{name!r} is all of codec {model.codec} already")
+        target, room = (None, "") if in_place else self._target(source, model)
+        state = Migration(
+            collection=name,
+            source=source.name,
+            target=source.name if target is None else target.name,
+            codec=model.codec,
+            stage=Stage.RECODE if target is None else Stage.COPY,
+            buckets=source.buckets,
+            started=time.time(),
+        )
+        if not self.book.migration_begin(state, seen=seen, target=target, room=room):
+            if target is not None:
+                self.vectors.drop(target.name)
+            raise MigrationRefused(f"the collection {name!r} has just been changed; ask again")
+        return state
+
+    def step(self, name: str, *, first: int, count: int, spend_s: float) -> dict[str, Any]:
+        """Bring buckets from ``first`` on to where they should be, and give what was done.
+
+        Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent; ``buckets`` says
+        how many it came through, at least one.
+
+        Raises:
+            MigrationRefused: no migration of this collection is under way.
+            VersoError: something that it needs is away; trying again may help.
+        """
+        state = self.book.migration(name)
+        if state is None or not state.running:
+            raise MigrationRefused(f"no migration of {name!r} is under way")
+        source, target = self.book.collection(state.source), self.book.collection(state.target)
+        model = self.models.get(state.codec)
+        done: Counter[str] = Counter()
+        unread: list[str] = []
+        end, at, page = time.monotonic() + spend_s, first, 1
+        last = min(first + count, source.buckets)
+        while at < last and (at == first or time.monotonic() < end):
+            part, before = range(at, min(at + page, last)), done["documents"]
+            if state.in_place:
+                self._recode(source, model, part=part, done=done, unread=unread)
+            else:
+                self._copy(state, (source, target), model, part=part, done=done, unread=unread)
+            page = next_page(page, width=len(part), documents=done["documents"] - before)
+            at = part.stop
+        counts = {what: done[what] for what in _COUNTED}
+        return counts | {"buckets": max(1, at - first), "ids": unread[:FAILED_LISTED]}
+
+    def remove(self, name: str) -> Migration | None:
+        """Remove what a migration left: the old side once it is done, the new one before.
+
+        Raises:
+            MigrationRefused: there is nothing to remove.
+            CollectionBusy: a backup is being taken.
+        """
+        state = self.book.migration(name)
+        if state is None or state.old_removed:
+            raise MigrationRefused(f"no migration of {name!r} has left anything")
+        done = state.stage is Stage.DONE
+        after = state.model_copy(update={"old_removed": True}) if done else None
+        if not state.in_place:
+            left = state.source if done else state.target
+            self.book.migration_drop(left, buckets=state.buckets)
+            self.vectors.drop(left)
+        if not self.book.migration_move(state, after, also="none" if done else "open"):
+            raise MigrationRefused(f"the migration of {name!r} has just moved on; ask again")
+        return after
+
+    def _again(self, seen: Migration, model: Model) -> Migration:
+        """Let a migration that is under way, or blocked, go on."""
+        if seen.codec != model.codec:
+            raise MigrationRefused(f"{seen.collection!r} is being migrated to codec {seen.codec}")
+        if seen.running:
+            return seen
+        stage = Stage.RECODE if seen.in_place else Stage.COPY
+        fresh = {"stage": stage, "number": 1, "bucket": 0, "moved": 0, "failed": 0, "unread": ()}
+        state = seen.model_copy(update=fresh | {"started": time.time(), "ended": None})
+        if not self.book.migration_move(seen, state):
+            raise MigrationRefused(f"the migration of {seen.collection!r} has just moved on")
+        return state
+
+    def _named(self, name: str) -> Collection:
+        found = self.book.collections().get(name)
+        if found is None:
+            raise CollectionUnknown(f"no collection {name!r}")
+        return found
+
+    def _model(self, artifact: str) -> Model:
+        if artifact == CURRENT:
+            return self.models.current()
+        try:
+            return self.models.get(artifact.rpartition("-")[2])
+        except EngineUnavailable as exc:
+            raise ArtifactInvalid(f"artifact {artifact!r} cannot be served: {exc.detail}") from exc
+
+    def _target(self, source: Collection, model: Model) -> tuple[Collection, str]:
+        """Make room for the empty collection that a migration fills; give both."""
+        made = source.model_copy(
+            update={
+                "name": _PREFIX + secrets.token_hex(8),
+                "space": model.space,
+                "dim": model.dim,
+                "int8_scale": model.int8_scale,
+                "artifacts": (model.codec,),
+                "checksum_key": secrets.token_hex(16),
+                "created": datetime.now(UTC),
+            }
+        )
+        room = self.book.collection_room(made.name)
+        try:
+            self.vectors.create(
+                made.name,
+                dim=made.dim,
+                precision=made.precision,
+                int8_scale=made.int8_scale,
+                terms=made.search is SearchMode.HYBRID,
+            )
+        except CollectionExists as exc:
+            raise MigrationRefused("a collection of this very name exists; ask again") from exc
+        return made, room
+
+    def _copy(
+        self,
+        state: Migration,
+        sides: tuple[Collection, Collection],
+        model: Model,
+        *,
+        part: range,
+        done: Counter[str],
+        unread: list[str],
+    ) -> None:
+        source, target = sides
+        there = dict(self.book.entries(target.name, first=part.start, count=len(part)))
+        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
+        done["documents"] += len(here)
+        for document in there.keys() - here.keys():
+            done["removed"] += self.book.graft(state, document, seq=None, entry=None, text=None)
+        behind = [name for name in here if _seq(here[name]) != _seq(there.get(name))]
+        for batch in _batches(behind, here):
+            texts = self._texts(source, batch, done=done, unread=unread)
+            for write, seq in self._coded(target, model, texts):
+                done["copied"] += self.book.graft(
+                    state, write.document, seq=seq, entry=write.entry, text=write.text
+                )
+
+    def _recode(
+        self,
+        source: Collection,
+        model: Model,
+        *,
+        part: range,
+        done: Counter[str],
+        unread: list[str],
+    ) -> None:
+        slot = self.book.collection_artifact(source.name, model.codec)
+        source = self.book.collection(source.name)
+        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
+        done["documents"] += len(here)
+        behind = [name for name in here if _slots(here[name]) - {slot}]
+        for batch in _batches(behind, here):
+            texts = self._texts(source, batch, done=done, unread=unread)
+            for write, _ in self._coded(source, model, texts):
+                verified = Entry.unpack(here[write.document]).flags & Flag.VERIFIED
+                entry = _flagged(write.entry, verified)
+                done["copied"] += self.book.repair(
+                    source.name,
+                    write.document,
+                    old=here[write.document],
+                    entry=entry,
+                    text=write.text,
+                )
+
+    def _texts(
+        self,
+        source: Collection,
+        batch: Sequence[str],
+        *,
+        done: Counter[str],
+        unread: list[str],
+    ) -> dict[str, Text]:
+        """Read documents by the artifacts that wrote them; note those that cannot be read.
+
+        Nor can one be moved whose entry is damaged, or of which no point carries the metadata that
+        its entry tells of: under a new hash it would pass for what was stored.
+        """
+        texts = self.reader.texts(source, batch)
+        headers = self._headers(source, texts)
+        found: dict[str, Text] = {}
+        for name, text in texts.items():
+            if isinstance(text, tuple) and name in headers and not text[0].damaged:
+                found[name] = Text(headers[name], *text)
+            elif isinstance(text, tuple):
+                done["failed"] += 1
+                unread.append(name)
+            elif text.retryable:
+                raise text
+            elif not isinstance(text, CollectionUnknown) and text.code != "document_unknown":
+                done["failed"] += 1
+                unread.append(name)
+        return found
+
+    def _headers(
+        self, source: Collection, texts: Mapping[str, tuple[Entry, bytes] | VersoError]
+    ) -> dict[str, dict[str, Any]]:
+        """Return what points carry of each document's metadata and time, where that can be told."""
+        key = bytes.fromhex(source.checksum_key)
+        entries = {name: text[0] for name, text in texts.items() if isinstance(text, tuple)}
+        points = {name: point_ids(source.name, name, entry) for name, entry in entries.items()}
+        every = [point for own in points.values() for point in own]
+        payloads = self.vectors.payloads(source.name, every) if every else {}
+        found = {}
+        for name, entry in entries.items():
+            told = [payloads[point] for point in points[name] if point in payloads]
+            right = [payload for payload in told if agrees(payload, entry, key=key)]
+            if right or not entry.about:
+                found[name] = header_of(name, right[0] if right else {})
+        return found
+
+    def _coded(
+        self, target: Collection, model: Model, texts: dict[str, Text]
+    ) -> Iterator[tuple[Write, int]]:
+        """Store texts by a model, and give each write that the stores have given back."""
+        items = {
+            name: (Item(text.header, text.text), text.entry.seq) for name, text in texts.items()
+        }
+        for write in self.ingest.place(list(items.values()), target, model=model):
+            item, seq = items[write.document]
+            proved = self._proved(target, write, item.blob or b"")
+            if proved is None:
+                [plain] = self.ingest.place([(item, seq)], target, model=model, plain=True)
+                proved = self._proved(target, plain, item.blob or b"")
+            if proved is None:
+                raise EngineUnavailable("a migrated document does not read back")
+            yield proved, seq
+
+    def _proved(self, target: Collection, write: Write, text: bytes) -> Write | None:
+        """Decode what was stored, from the stores; None where another text comes out."""
+        entry = Entry.unpack(write.entry)
+        parts = self.reader.chunks(
+            target, [Chunk(write.document, entry, n) for n in range(len(entry.records))]
+        )
+        if join(entry, parts) != text:
+            return None
+        return Write(write.document, _flagged(write.entry, Flag.VERIFIED), write.text)
+
+
+def describe(state: Migration | None) -> dict[str, Any]:
+    """Describe a migration in a result."""
+    return {} if state is None else state.model_dump(mode="json")
+
+
+def _flagged(entry: bytes, flags: Flag) -> bytes:
+    return replace(Entry.unpack(entry), flags=flags).pack()
+
+
+def _seq(data: bytes | None) -> int | None:
+    try:
+        return None if data is None else Entry.unpack(data).seq
+    except PatchCorrupt:
+        return -1
+
+
+def _slots(data: bytes) -> set[int]:
+    try:
+        return {record.slot for record in Entry.unpack(data).records}
+    except VersoError:
+        return {-1}
+
+
+def _batches(names: Sequence[str], entries: dict[str, bytes]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for name in names:
+        batch.append(name)
+        size += 4 * len(entries[name])  # a text is some four times its patch
+        if len(batch) >= SLICE_ITEMS or size >= SLICE_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

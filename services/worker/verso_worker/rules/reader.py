@@ -1,0 +1,172 @@
+"""Read stored chunks back: entries from the ledger, vectors from their store, texts from both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
+from verso_core.jobs import Collection, TextPolicy
+from verso_core.record import Entry, Flag, point_ids
+from verso_worker.records.space import Space
+from verso_worker.rules.ports import Documents, Models, Vectors
+from verso_worker.rules.text_cache import TextCache, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk that is to be read: its document, the document's live entry, its index there.
+
+    Of a damaged entry ``fault`` says what is wrong, which is then what reading the chunk gives.
+    """
+
+    document: str
+    entry: Entry
+    index: int
+    fault: VersoError | None = None
+
+
+NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
+"""Stands for an entry that is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Gives the exact bytes of stored documents and chunks, or the error that prevents it.
+
+    ``hot`` may have texts that were read lately; without it every read is of the stores.
+    """
+
+    models: Models
+    vectors: Vectors
+    documents: Documents
+    hot: TextCache | None = None
+
+    def live(self, collection: Collection, ids: Iterable[str]) -> dict[str, Entry | VersoError]:
+        """Return the entries of the documents that exist and are not deleted."""
+        found: dict[str, Entry | VersoError] = {}
+        wanted = list(dict.fromkeys(ids))
+        for document, data in self.documents.entry(collection.name, wanted).items():
+            try:
+                entry = Entry.unpack(data)
+            except VersoError as error:
+                found[document] = error
+                continue
+            if not entry.flags & Flag.DELETED:
+                found[document] = entry
+        return found
+
+    def chunks(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
+        """Read chunks, in one batch for each artifact that wrote them, and give them in order."""
+        if self.hot is None:
+            return self._read(collection, wanted)
+        names = [
+            None
+            if chunk.fault is not None
+            else name_of(collection, chunk.entry.records[chunk.index])
+            for chunk in wanted
+        ]
+        found = self.hot.find([name for name in names if name is not None])
+        cold = [row for row, name in enumerate(names) if name is None or name not in found]
+        read = dict(zip(cold, self._read(collection, [wanted[row] for row in cold]), strict=True))
+        fresh = ((names[row], text) for row, text in read.items())
+        self.hot.keep(
+            {name: text for name, text in fresh if name is not None and isinstance(text, bytes)}
+        )
+        return [read[row] if row in read else found[name or b""] for row, name in enumerate(names)]
+
+    def _read(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
+        texts: list[bytes | VersoError] = [RecordCorrupt("not read")] * len(wanted)
+        by_slot: dict[int, list[int]] = {}
+        for row, chunk in enumerate(wanted):
+            if chunk.fault is not None:
+                texts[row] = chunk.fault
+            else:
+                by_slot.setdefault(chunk.entry.records[chunk.index].slot, []).append(row)
+        for slot, rows in by_slot.items():
+            found = self._written_by(collection, slot, [wanted[row] for row in rows])
+            for row, text in zip(rows, found, strict=True):
+                texts[row] = text
+        return texts
+
+    def _written_by(
+        self, collection: Collection, slot: int, wanted: Sequence[Chunk]
+    ) -> list[bytes | VersoError]:
+        """Read chunks that were written by the artifact in one slot of the collection."""
+        if slot >= len(collection.artifacts):
+            fault = f"expected an artifact slot < {len(collection.artifacts)}, got {slot}"
+            return [RecordCorrupt(fault)] * len(wanted)
+        records = [chunk.entry.records[chunk.index] for chunk in wanted]
+        points = [
+            point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
+            if record.codec.reads_vector
+            else None
+            for chunk, record in zip(wanted, records, strict=True)
+        ]
+        named = [point for point in points if point is not None]
+        vectors = self.vectors.get(collection.name, named) if named else {}
+        return self.models.get(collection.artifacts[slot]).recorder.read(
+            records,
+            [None if point is None else vectors.get(point) for point in points],
+            precision=Space.of(collection),
+            key=bytes.fromhex(collection.checksum_key),
+        )
+
+    def texts(
+        self, collection: Collection, ids: Sequence[str], *, mend: bool = True
+    ) -> dict[str, tuple[Entry, bytes] | VersoError]:
+        """Read whole documents.
+
+        A collection that keeps texts as well gives a kept one where its records fail, unless
+        ``mend`` is false: a verify must judge the records alone.
+        """
+        live = self.live(collection, ids)
+        wanted = [
+            Chunk(document, entry, index)
+            for document, entry in live.items()
+            if isinstance(entry, Entry)
+            for index in range(len(entry.records))
+        ]
+        parts: dict[str, list[bytes | VersoError]] = {}
+        for chunk, text in zip(wanted, self.chunks(collection, wanted), strict=True):
+            parts.setdefault(chunk.document, []).append(text)
+        found: dict[str, tuple[Entry, bytes] | VersoError] = {}
+        for document in dict.fromkeys(ids):
+            entry = live.get(document)
+            if entry is None:
+                found[document] = DocumentUnknown(f"no document {document!r} in {collection.name}")
+            elif isinstance(entry, VersoError):
+                found[document] = entry
+            else:
+                text = join(entry, parts.get(document, []))
+                found[document] = text if isinstance(text, VersoError) else (entry, text)
+        if mend and collection.text_policy is TextPolicy.BOTH:
+            self._mend(collection, found, live)
+        return found
+
+    def _mend(
+        self,
+        collection: Collection,
+        found: dict[str, tuple[Entry, bytes] | VersoError],
+        live: dict[str, Entry | VersoError],
+    ) -> None:
+        broken = [document for document, text in found.items() if isinstance(text, RecordCorrupt)]
+        if not broken:
+            return
+        for document, text in self.documents.texts(collection.name, broken).items():
+            entry = live[document]
+            if isinstance(entry, Entry) and len(text) == entry.size_bytes:
+                found[document] = (entry, text)
+
+
+def join(entry: Entry, parts: Sequence[bytes | VersoError]) -> bytes | VersoError:
+    """Return an entry's whole text from its chunks, or what is wrong with it."""
+    texts = []
+    for part in parts:
+        if isinstance(part, VersoError):
+            return part
+        texts.append(part)
+    text = b"".join(texts)
+    if len(text) != entry.size_bytes:
+        return RecordCorrupt(f"expected {entry.size_bytes} bytes of text, got {len(text)}")
+    return text

@@ -1,0 +1,388 @@
+"""Read stored documents again, from the stores alone, and mend what can be proved right.
+
+For each document of a range of buckets:
+
+1. Its entry is parsed and its CRC compared, every record is decoded, checksums and the text's size
+   are compared.
+2. Every point that a record names is read: its vector must have the record's hash, its payload must
+   name the document and the chunk and carry the metadata and time whose hash the entry holds, its
+   terms, where they are kept, must be those of the chunk's text. Otherwise a search would miss the
+   chunk, rank it wrongly or say something untrue of it.
+3. A collection with text policy ``both`` must hold the text that the records say.
+
+A document in which something is wrong is looked up once more: one that was written again meanwhile
+is no longer what was judged, and its own verify looks after it. Then:
+
+- **repaired** where the text is known. It is known when the records say it, or when the kept text
+  has the entry's size and cuts into chunks with just the records' checksums. Lost and altered
+  points are put again if encoding gives the bytes that the record's hash names; otherwise the
+  document is written again by a codec that asks no model, decoded once from the stores, and swapped
+  in under the sequence number it had.
+- **damaged** otherwise. Nothing of it is changed: reading it says ``record_corrupt``.
+
+Metadata and time lie only in the payloads of a document's points. One payload that agrees with the
+entry's hash mends the others; where none does the document is damaged. When all points are gone
+they are put again, so that searches find the text; unless the entry says that there was no metadata
+they carry the mark that it is lost, and the document counts as damaged until it is written again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from verso_core.errors import PatchCorrupt, VersoError
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, TextPolicy
+from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
+from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
+from verso_worker.records.space import Space
+from verso_worker.rules.ingest import Ingest, agrees, header_of
+from verso_worker.rules.orphans import OrphanCollector
+from verso_worker.rules.ports import Documents, Models, Vectors
+from verso_worker.rules.reader import Chunk, Reader, join
+
+LISTED = 100
+"""Most damaged documents that one result names."""
+_PAGE_BUCKETS = 128
+COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
+"""What a result counts: documents, of which each is one of the next three, bytes of text, and
+orphans removed."""
+
+Stored = tuple[str, bytes]
+"""A document's id and its entry as it is stored."""
+Discard = Callable[[str, str, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What the stores hold of one document.
+
+    ``chunks`` are what its records say, ``text`` all of it where they say all; ``bad`` the indices
+    of points that are missing or wrong; ``payload`` what one of its points rightly carries, None
+    where none does; ``altered`` whether points are there but none is right; ``kept`` the text kept
+    beside, ``keeps`` whether there should be one.
+    """
+
+    document: str
+    data: bytes
+    entry: Entry | None
+    chunks: list[bytes | VersoError]
+    text: bytes | None
+    bad: list[int]
+    payload: dict[str, Any] | None
+    altered: bool
+    kept: bytes | None
+    keeps: bool
+
+    @property
+    def lost(self) -> bool:
+        """Whether the document's metadata and time are nowhere any more."""
+        if self.payload is None:
+            return bool(self.chunks) and not self.bare
+        return LOST in self.payload
+
+    @property
+    def bare(self) -> bool:
+        """Whether the entry says that there was neither metadata nor time."""
+        return self.entry is not None and self.entry.about == b""
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything is as it was stored."""
+        same = not self.keeps or self.kept == self.text
+        whole = self.entry is not None and not self.entry.damaged
+        return whole and self.text is not None and not self.bad and not self.lost and same
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing proves what the document was.
+
+        A damaged entry's sequence number is proved by any good point, whose name is made of it.
+        """
+        if self.entry is None or self.altered:
+            return True
+        unproved = len(self.bad) == len(self.chunks) or bool(self.entry.flags & Flag.LONG)
+        return self.entry.damaged and unproved
+
+
+@dataclass(frozen=True, slots=True)
+class Scrub:
+    """Judges and mends the documents of a collection."""
+
+    models: Models
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+    ingest: Ingest
+    discard: Discard
+    sweep: OrphanCollector
+
+    def run(
+        self,
+        collection: Collection,
+        *,
+        first: int,
+        count: int,
+        spend_s: float,
+        since: int | None = None,
+    ) -> dict[str, Any]:
+        """Scrub buckets from ``first`` on, and give what was found.
+
+        With ``since`` only documents of a greater sequence number are looked at, and no orphans.
+
+        Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent or at a bucket
+        that cannot be judged now; ``buckets`` says how many it came through, at least one.
+
+        Raises:
+            VersoError: the first bucket cannot be judged now.
+        """
+        found: Counter[str] = Counter()
+        names: list[str] = []
+        end = time.monotonic() + spend_s
+        at, page = first, 1
+        last = min(first + count, collection.buckets)
+        while at < last and (at == first or time.monotonic() < end):
+            width = min(page, last - at)
+            try:
+                entries = self.documents.entries(collection.name, first=at, count=width)
+                if since is None:
+                    seen = self._judge(collection, entries, names=names)
+                    seen["orphans"] = self.sweep.run(collection, first=at, count=width)
+                else:
+                    recent = (row for row in entries if seq_of(row[1]) > since)
+                    seen = self._judge(collection, recent, names=names)
+            except VersoError:
+                if at == first:
+                    raise
+                break  # the next job begins here, and fails for these buckets alone
+            page = next_page(page, width=width, documents=seen["documents"])
+            found += seen
+            at += width
+        counts = {name: found[name] for name in COUNTED}
+        return counts | {"buckets": max(1, at - first), "ids": names}
+
+    def _judge(
+        self, collection: Collection, entries: Iterable[Stored], *, names: list[str]
+    ) -> Counter[str]:
+        found: Counter[str] = Counter()
+        damaged: list[str] = []
+        for batch in _batches(entries):
+            findings = self._look(collection, batch)
+            troubled = [one.document for one in findings if not one.sound]
+            now = self.documents.entry(collection.name, troubled) if troubled else {}
+            for one in findings:
+                status = "sound"
+                if not one.sound:
+                    if now.get(one.document) != one.data:
+                        continue  # written again or deleted since: not what was judged
+                    status = self._mend(collection, one)
+                found.update({"documents": 1, status: 1, "bytes": len(one.text or b"")})
+                if status == "damaged":
+                    damaged.append(one.document)
+        names += damaged[: LISTED - len(names)]
+        return found
+
+    def _look(self, collection: Collection, batch: Sequence[Stored]) -> list[_Finding]:
+        """Read everything that the stores hold of some documents."""
+        entries = [_parsed(data) for _, data in batch]
+        chunks = [
+            Chunk(document, entry, index)
+            for (document, _), entry in zip(batch, entries, strict=True)
+            if entry is not None
+            for index in range(len(entry.records))
+        ]
+        texts = iter(self.reader.chunks(collection, chunks))
+        points = [
+            [] if entry is None else point_ids(collection.name, document, entry)
+            for (document, _), entry in zip(batch, entries, strict=True)
+        ]
+        every = [point for own in points for point in own]
+        self.sweep.strike(collection, every)
+        vectors = self.vectors.get(collection.name, every) if every else {}
+        payloads = self.vectors.payloads(collection.name, every) if every else {}
+        terms = self.vectors.terms(collection.name, every) if every else {}
+        keeps = collection.text_policy is TextPolicy.BOTH
+        names = [document for document, _ in batch]
+        kept = self.documents.texts(collection.name, names) if keeps else {}
+        space = Space.of(collection)
+        key = bytes.fromhex(collection.checksum_key)
+        hashes = {point: vector_hash(space.raw(stored)) for point, stored in vectors.items()}
+        findings = []
+        for (document, data), entry, own in zip(batch, entries, points, strict=True):
+            records = () if entry is None else entry.records
+            said = [_judged(next(texts)) for _ in records]
+            words = self._terms(collection, said)
+            told = [payloads[point] for point in own if point in payloads]
+            right = [payload for payload in told if agrees(payload, entry, key=key)]
+            findings.append(
+                _Finding(
+                    document=document,
+                    data=data,
+                    entry=entry,
+                    chunks=said,
+                    text=_text(entry, said),
+                    bad=[
+                        n
+                        for n, point in enumerate(own)
+                        if hashes.get(point) != records[n].vector_hash
+                        or not _names(payloads.get(point), document, n)
+                        or not agrees(payloads[point], entry, key=key)
+                        or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
+                    ],
+                    payload=min(right, key=lambda payload: LOST in payload, default=None),
+                    altered=bool(told) and not right,
+                    kept=kept.get(document),
+                    keeps=keeps,
+                )
+            )
+        return findings
+
+    def _terms(
+        self, collection: Collection, said: Sequence[bytes | VersoError]
+    ) -> list[Terms | None]:
+        """Return the terms that chunks should have, None for those that do not read."""
+        known = [chunk for chunk in said if isinstance(chunk, bytes)]
+        found = iter(self.ingest.terms(collection, known))
+        return [next(found) if isinstance(chunk, bytes) else None for chunk in said]
+
+    def _mend(self, collection: Collection, one: _Finding) -> str:
+        """Repair a document if its text is known, and say what it is then."""
+        entry, text = one.entry, one.text
+        # A document that is not verified yet still has its raw text, and a verify that will use it.
+        if entry is None or one.hopeless or not entry.flags & Flag.VERIFIED:
+            return "damaged"
+        if text is None:
+            text = self._proved(collection, entry, one.kept)
+        if text is None:
+            return "damaged"
+        if one.text is not None and (not one.bad or self._restore(collection, one, entry)):
+            if entry.damaged or (one.keeps and one.kept != text):
+                proved = replace(entry, damaged=False).pack() if entry.damaged else one.data
+                self._swap(collection, one, proved, text if one.keeps else None)
+        elif not self._rewrite(collection, one, entry, text):
+            return "damaged"
+        return "damaged" if one.lost else "repaired"
+
+    def _proved(self, collection: Collection, entry: Entry, kept: bytes | None) -> bytes | None:
+        """Return a kept text back if the entry's size and all its checksums are this text's."""
+        slots = Counter(record.slot for record in entry.records)
+        if kept is None or len(kept) != entry.size_bytes or not slots:
+            return None
+        [(slot, _)] = slots.most_common(1)
+        if slot >= len(collection.artifacts):
+            return None
+        chunks = self.models.get(collection.artifacts[slot]).cutter.cut(kept)
+        key = bytes.fromhex(collection.checksum_key)
+        sums = [checksum(chunk, key=key) for chunk in chunks]
+        return kept if sums == [record.checksum for record in entry.records] else None
+
+    def _restore(self, collection: Collection, one: _Finding, entry: Entry) -> bool:
+        """Put bad points again, if encoding gives the very bytes that their records name."""
+        texts = [chunk for n in one.bad if isinstance(chunk := one.chunks[n], bytes)]
+        engine = self.models.writing(collection).recorder.engine
+        space = Space.of(collection)
+        stored = space.round(engine.encode(texts).vectors)
+        ids = point_ids(collection.name, one.document, entry)
+        terms = self.ingest.terms(collection, texts)
+        points = []
+        for n, row, words in zip(one.bad, stored, terms, strict=True):
+            if vector_hash(space.raw(row)) != entry.records[n].vector_hash:
+                return False
+            payload = _payload(one) | {"d": one.document, "n": n}
+            points.append(Point(ids[n], row, payload, words))
+        self.vectors.put(collection.name, points)
+        return self._stand(collection, points)
+
+    def _stand(self, collection: Collection, points: Sequence[Point]) -> bool:
+        found = self.vectors.get(collection.name, [point.id for point in points])
+        return all(
+            point.id in found and np.array_equal(found[point.id], point.stored) for point in points
+        )
+
+    def _rewrite(self, collection: Collection, one: _Finding, entry: Entry, text: bytes) -> bool:
+        """Write a document again, and swap it in once the stores have given its text back."""
+        item = Item(header_of(one.document, _payload(one)), text)
+        write = self.ingest.rewrite(item, collection, seq=entry.seq)
+        new = Entry.unpack(write.entry)
+        parts = self.reader.chunks(
+            collection, [Chunk(one.document, new, n) for n in range(len(new.records))]
+        )
+        if join(new, parts) != text:
+            self.discard(collection.name, one.document, write.entry)
+            return False
+        proved = replace(new, flags=Flag.VERIFIED).pack()
+        self._swap(collection, one, proved, write.text)
+        return True
+
+    def _swap(
+        self, collection: Collection, one: _Finding, entry: bytes, text: bytes | None
+    ) -> None:
+        swapped = self.documents.repair(
+            collection.name, one.document, old=one.data, entry=entry, text=text
+        )
+        if not swapped:  # written again at this very moment: what was put here is nobody's
+            self.discard(collection.name, one.document, entry)
+
+
+def next_page(page: int, *, width: int, documents: int) -> int:
+    """Return how many buckets to read next, after so many held so many documents.
+
+    About one batch of documents: more would not keep to the time, fewer ask the stores too often.
+    """
+    fit = width * SLICE_ITEMS // max(1, documents)
+    return max(1, min(fit, 2 * page, _PAGE_BUCKETS))
+
+
+def _batches(entries: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """Cut entries into batches of which the vectors fit easily into one answer of the store."""
+    batch: list[Stored] = []
+    size = 0
+    for row in entries:
+        batch.append(row)
+        size += len(row[1])
+        if len(batch) >= SLICE_ITEMS or size >= SLICE_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _parsed(data: bytes) -> Entry | None:
+    try:
+        return Entry.unpack(data)
+    except PatchCorrupt:
+        return None
+
+
+def _judged(text: bytes | VersoError) -> bytes | VersoError:
+    """Return a chunk back, or what is wrong with it.
+
+    Raises:
+        VersoError: the record could not be judged now; trying again may help.
+    """
+    if isinstance(text, VersoError) and text.retryable:
+        raise text
+    return text
+
+
+def _text(entry: Entry | None, chunks: Sequence[bytes | VersoError]) -> bytes | None:
+    """Return the text that an entry says, if it says all of it."""
+    if entry is None or entry.flags & Flag.DELETED:  # a deleted document leaves no entry
+        return None
+    text = join(entry, chunks)
+    return text if isinstance(text, bytes) else None
+
+
+def _names(payload: dict[str, Any] | None, document: str, chunk: int) -> bool:
+    return payload is not None and (payload.get("d"), payload.get("n")) == (document, chunk)
+
+
+def _payload(one: _Finding) -> dict[str, Any]:
+    if one.payload is not None:
+        return one.payload
+    return {} if one.bare else {LOST: 1}

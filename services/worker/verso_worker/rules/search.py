@@ -1,0 +1,196 @@
+"""Find records: by a text, by a vector, or by another record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verso_core.errors import DocumentUnknown, VersoError, error_body
+from verso_core.jobs import RERANK_SHARE, Collection, Filter, Item, Result, SearchMode, Slice
+from verso_core.record import point_ids
+from verso_worker.records import fusion
+from verso_worker.records.neural import Vector
+from verso_worker.records.points import Hit, Terms
+from verso_worker.records.space import Space
+from verso_worker.records.timings import Timings
+from verso_worker.rules.items import is_accepted, read_vector
+from verso_worker.rules.ports import Lexicon, Models, Vectors
+from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
+from verso_worker.rules.score import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Finds the live records nearest to a query, and their texts."""
+
+    models: Models
+    vectors: Vectors
+    reader: Reader
+    lexicon: Lexicon
+    pairing: Score
+
+    def run(
+        self, work: Slice, collection: Collection, *, job: str | None, timings: Timings
+    ) -> Result:
+        """Answer the queries of a slice; an error of one stands in its place.
+
+        Raises:
+            HeadUnknown, HeadInvalid: the head that the hits are to be re-scored with.
+        """
+        where = work.params.get("filter")
+        mode = SearchMode(work.params.get("mode") or SearchMode.DENSE)
+        items: list[dict[str, Any]] = [{} for _ in work.items]
+        result = Result(items)
+        for row, item in enumerate(work.items):
+            if not is_accepted(item, items, row):
+                continue
+            try:
+                with timings.phase("infer"):
+                    query, terms = self._asked(collection, item, mode)
+            except VersoError as error:
+                if error.retryable:
+                    raise
+                items[row] = {"ok": False, "error": error_body(error)}
+                continue
+            limit, rerank = int(work.params["limit"]), work.params.get("rerank")
+            scored = int(work.params["rerank_from"]) if rerank else 0
+            with timings.phase("store"):
+                hits = self.hits(
+                    collection,
+                    query,
+                    terms=terms,
+                    limit=max(limit, scored),
+                    where=None if where is None else Filter.model_validate(where),
+                )
+            ranked = [Ranked(hit, chunk) for hit, chunk in hits]
+            wanted = ranked if work.params["with_text"] else ranked[:scored]
+            if wanted:
+                with timings.phase("restore"):
+                    self._read(collection, wanted)
+            if rerank:
+                with timings.phase("infer"):
+                    ranked[:scored] = self._rerank(work, item.blob or b"", ranked[:scored], job=job)
+            if not work.params["with_text"]:
+                for one in ranked:
+                    one.text = None
+            items[row] = {"ok": True, "hits": [_told(one, result) for one in ranked[:limit]]}
+        return result
+
+    def _asked(
+        self, collection: Collection, item: Item, mode: SearchMode
+    ) -> tuple[Vector | None, Terms | None]:
+        """Return what an item is searched by: its vector, its words, or both."""
+        query = None if mode is SearchMode.SPARSE else self.query(collection, item)
+        terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.blob or b"")
+        return query, terms
+
+    def _read(self, collection: Collection, ranked: Sequence[Ranked]) -> None:
+        texts = self.reader.chunks(collection, [one.chunk for one in ranked])
+        for one, text in zip(ranked, texts, strict=True):
+            one.text = text
+
+    def _rerank(
+        self, work: Slice, query: bytes, ranked: list[Ranked], *, job: str | None
+    ) -> list[Ranked]:
+        """Order hits by the search's score and a head's; what cannot be read comes last."""
+        texts = {place: one.text for place, one in enumerate(ranked) if isinstance(one.text, bytes)}
+        readable = [ranked[place] for place in texts]
+        head = str(work.params["rerank"])
+        read = self.pairing.best(head, query, list(texts.values()), job=job)
+        for one, score in zip(readable, read.tolist(), strict=True):
+            one.rerank_score = score
+        share = float(work.params.get("rerank_share", RERANK_SHARE))
+        order = fusion.reranked([one.hit.score for one in readable], read, share=share)
+        rest = [one for one in ranked if one.rerank_score is None]
+        return [*(readable[place] for place in order), *rest]
+
+    def query(self, collection: Collection, item: Item) -> Vector:
+        """Return an item's query vector. Shape: (dim,), unit length."""
+        if "id" in item.header:
+            return self._stored_vector(collection, item)
+        if item.header.get("vector"):
+            return read_vector(item.blob or b"", dim=collection.dim)
+        engine = self.models.writing(collection).recorder.engine
+        vector: Vector = engine.encode([item.blob or b""]).vectors[0]
+        return vector
+
+    def _stored_vector(self, collection: Collection, item: Item) -> Vector:
+        document, chunk = item.header["id"], item.header.get("chunk") or 0
+        entry = self.reader.live(collection, [document]).get(document)
+        if isinstance(entry, VersoError):
+            raise entry
+        if entry is None or chunk >= len(entry.records):
+            raise DocumentUnknown(f"no record {document!r} chunk {chunk} in {collection.name}")
+        point = point_ids(collection.name, document, entry)[chunk]
+        stored = self.vectors.get(collection.name, [point]).get(point)
+        if stored is None:
+            raise DocumentUnknown(f"no vector for {document!r} chunk {chunk}")
+        vector: Vector = Space.of(collection).widen(stored[None])[0]
+        return vector
+
+    def hits(
+        self,
+        collection: Collection,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[tuple[Hit, Chunk]]:
+        """Search by a vector, by terms or both, and keep the hits whose point a live entry names.
+
+        Points of replaced or deleted documents, and of attempts that never committed, may still lie
+        in the store. A fifth more than was asked for is fetched, then twice as many, until enough
+        hits are live or the store has no more. Of a document whose entry is damaged every hit is
+        kept, with that error.
+        """
+        fetch = limit + limit // 5 + 2
+        while True:
+            hits = self.vectors.search(
+                collection.name, query, terms=terms, limit=fetch, where=where
+            )
+            live = self.reader.live(collection, [str(hit.payload.get("d")) for hit in hits])
+            kept = []
+            for hit in hits:
+                document, chunk = str(hit.payload.get("d")), hit.payload.get("n")
+                entry = live.get(document)
+                if entry is None or not isinstance(chunk, int):
+                    continue  # nothing live, or a payload that the scrub has to set right
+                if isinstance(entry, VersoError):
+                    kept.append((hit, Chunk(document, NO_ENTRY, chunk, entry)))
+                elif (
+                    0 <= chunk < len(entry.records)
+                    and point_ids(collection.name, document, entry)[chunk] == hit.id
+                ):
+                    kept.append((hit, Chunk(document, entry, chunk)))
+            if len(kept) >= limit or len(hits) < fetch:
+                return kept[:limit]
+            fetch *= 2
+
+
+@dataclass(slots=True)
+class Ranked:
+    """A hit with what was found out about it."""
+
+    hit: Hit
+    chunk: Chunk
+    text: bytes | VersoError | None = None
+    rerank_score: float | None = None
+
+
+def _told(one: Ranked, result: Result) -> dict[str, Any]:
+    """Describe a hit; its text becomes a blob of the result."""
+    fault = one.text if isinstance(one.text, VersoError) else one.chunk.fault
+    told = {
+        "id": one.chunk.document,
+        "chunk": one.chunk.index,
+        "score": one.hit.score,
+        "metadata": one.hit.payload.get("m", {}),
+        "time": one.hit.payload.get("t"),
+        "blob": result.add_blob(one.text) if isinstance(one.text, bytes) else None,
+        "error": error_body(fault) if isinstance(fault, VersoError) else None,
+    }
+    if one.rerank_score is not None:
+        told["rerank_score"] = one.rerank_score
+    return told

@@ -1,0 +1,1 @@
+"""Where vectors, words and backups are kept."""

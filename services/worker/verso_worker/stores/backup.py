@@ -1,0 +1,178 @@
+"""Take a backup of a platform that goes on serving: ``python -m verso_worker.stores.backup DIR``.
+
+Run beside a worker, with its settings; on one machine ``verso backup DIR`` does the same.
+
+    1. The ledger is frozen: from here on no point is removed and no collection deleted.
+    2. The ledger is copied as of one moment, over its own port.
+    3. The vectors are copied. A collection's writes wait while its files are copied, searches and
+       reads go on.
+    4. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed into place.
+
+Whatever breaks off leaves no folder under the name that was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from verso_core import telemetry
+from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal, sync
+from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
+from verso_ledger.dump import dump
+from verso_ledger.epoch import Guard
+from verso_worker.settings import WorkerSettings
+from verso_worker.stores.edge.client import EdgeVectors
+from verso_worker.stores.qdrant.store import QdrantVectors
+
+FREEZE_S = 60.0
+"""A freeze lapses after this long without a word from the backup."""
+COPY_TIMEOUT_S = 3600.0
+"""Longest copy of one collection."""
+
+_log = logging.getLogger(__name__)
+
+
+class Copyable(Protocol):
+    """A vector store that can write a collection into a folder."""
+
+    def names(self) -> list[str]:
+        """Name the collections."""
+
+    def copy(self, name: str, folder: Path) -> int:
+        """Copy a collection into a folder that it makes; give its points."""
+
+
+def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Backup:
+    """Take a backup.
+
+    Args:
+        target: folder to make; only its name may be free, its parent must exist.
+        redis_url: the ledger.
+        vectors: the vector store.
+        data: the worker's data folder, with its artifacts.
+
+    Raises:
+        BackupInvalid: the target exists.
+        CollectionBusy: another backup is being taken, or this one was too slow to hold the freeze.
+        LedgerUnavailable: the ledger could not be copied.
+        VectorsUnavailable: a collection could not be copied.
+    """
+    target = target.resolve()
+    if target.exists():
+        raise BackupInvalid(f"expected a new folder, but {target} exists")
+    draft = target.parent / f".{target.name}.{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    try:
+        with closing(Guard.from_url(redis_url)) as guard, _frozen(guard) as freeze:
+            life = guard.life()
+            dump(redis_url, draft / LEDGER_NAME)
+            (draft / VECTORS_NAME).mkdir()
+            counts = {
+                name: vectors.copy(name, draft / VECTORS_NAME / name) for name in vectors.names()
+            }
+            freeze.check()
+        for name in KEPT_NAMES:
+            if (data / name).is_dir():
+                shutil.copytree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
+        made = seal(draft, epoch=life.epoch, seq=life.seq, collections=counts)
+        draft.rename(target)
+        sync(target.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return made
+
+
+class Freeze:
+    """A freeze that is renewed until it is over.
+
+    Args:
+        guard: the ledger's.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._owner = secrets.token_hex(8)
+        self._over = threading.Event()
+        self._lapsed = False
+        self._thread = threading.Thread(target=self._renew, name="freeze", daemon=True)
+
+    def begin(self) -> None:
+        """Freeze the ledger."""
+        self._guard.freeze(self._owner, seconds=FREEZE_S)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let points go again."""
+        self._over.set()
+        self._thread.join()
+        self._guard.thaw(self._owner)
+
+    def check(self) -> None:
+        """Check that it has held all the time.
+
+        Raises:
+            CollectionBusy: it has lapsed; points may have gone meanwhile.
+        """
+        if self._lapsed or not self._guard.hold(self._owner, seconds=FREEZE_S):
+            raise CollectionBusy("the freeze lapsed while the stores were copied; try again")
+
+    def _renew(self) -> None:
+        while not self._over.wait(FREEZE_S / 4):
+            try:
+                if not self._guard.hold(self._owner, seconds=FREEZE_S):
+                    self._lapsed = True
+            except VersoError as error:
+                _log.warning("the freeze was not renewed: %s", error.detail)
+
+
+@contextmanager
+def _frozen(guard: Guard) -> Iterator[Freeze]:
+    freeze = Freeze(guard)
+    freeze.begin()
+    try:
+        yield freeze
+    finally:
+        freeze.end()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take a backup of the platform that this worker's settings name."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if len(given) != 1:
+        print("usage: python -m verso_worker.stores.backup DIR", file=sys.stderr)  # noqa: T201
+        return 2
+    settings = WorkerSettings()
+    telemetry.configure("backup", level=settings.log_level)
+    try:
+        with closing(_store(settings)) as vectors:
+            made = take(
+                Path(given[0]), redis_url=settings.redis_url, vectors=vectors, data=settings.data
+            )
+    except VersoError as error:
+        _log.error("no backup: %s", error.detail, extra={"code": error.code})
+        return 1
+    _log.info("backup taken", extra={"count": len(made.files)})
+    return 0
+
+
+def _store(settings: WorkerSettings) -> EdgeVectors | QdrantVectors:
+    if settings.qdrant_url is not None:
+        return QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+    if settings.run is None:
+        raise BackupInvalid("expected VERSO_RUN, where the worker's vector store listens")
+    return EdgeVectors(settings.run / "vectors.sock", timeout_s=COPY_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The embedded vector store: a process of its own, and its client."""

@@ -1,0 +1,270 @@
+"""The embedded vector store, as the worker sees it: calls to the shard process.
+
+Implements :class:`verso_worker.rules.ports.Vectors`. The process itself is ``shard``; ``child``
+keeps it
+alive; ``vectors_qdrant`` is the same store on a Qdrant server.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.errors import VectorsUnavailable
+from verso_core.jobs import Filter, Precision
+from verso_worker.ipc.child import Child
+from verso_worker.ipc.rpc import Client
+from verso_worker.records.points import (
+    Hit,
+    Point,
+    Sizes,
+    Terms,
+    check_name,
+    packed,
+    stacked,
+)
+from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
+
+TIMEOUT_S = 60.0
+"""Longest wait for a call: a collection may be away for being optimised, a disk may be slow."""
+
+READY_S = 120.0
+"""Longest wait for a started shard process, which opens every collection first."""
+
+
+def shard_child(
+    data: Path,
+    *,
+    socket_path: Path,
+    floor_mib: int = 256,
+    index_above: int = 50_000,
+    quiet_s: float = 30.0,
+) -> Child:
+    """Describe the shard process for a folder; it is not started yet.
+
+    Args:
+        data: where the collections lie.
+        socket_path: where the process listens; in a folder of this worker's own.
+        floor_mib: room that writes leave on the disk, MiB.
+        index_above: points searched one by one before an index is built.
+        quiet_s: seconds without a call before a collection may be optimised.
+    """
+    argv = [
+        *(sys.executable, "-m", "verso_worker.stores.edge.process"),
+        *("--socket", str(socket_path), "--data", str(data)),
+        *("--floor-mib", str(floor_mib), "--index-above", str(index_above)),
+        *("--quiet-s", str(quiet_s)),
+    ]
+    return Child("vectors", argv, socket_path=socket_path, ready_timeout_s=READY_S)
+
+
+class EdgeVectors:
+    """A client of the shard process; any number of threads may share it.
+
+    Args:
+        socket_path: where the process listens.
+        timeout_s: longest wait for a call, seconds.
+    """
+
+    def __init__(self, socket_path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._client = Client(socket_path, timeout_s, unavailable=VectorsUnavailable)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._client.close()
+
+    def create(
+        self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
+    ) -> None:
+        """Make a collection; one that exists with the same settings is left as it is.
+
+        With ``terms`` it keeps those of its points as well.
+
+        Raises:
+            CollectionExists: one exists with other settings.
+            IdInvalid: the name breaks the naming rules.
+        """
+        settings = {
+            "name": check_name(name),
+            "dim": dim,
+            "precision": precision.value,
+            "int8_scale": int8_scale,
+            "terms": terms,
+        }
+        self._client.call("create", settings)
+
+    def drop(self, name: str) -> None:
+        """Remove a collection and its points; one that does not exist is no error."""
+        self._client.call("drop", {"name": name})
+
+    def names(self) -> list[str]:
+        """Name the collections."""
+        header, _ = self._client.call("names")
+        return list(header["names"])
+
+    def put(self, name: str, points: Sequence[Point]) -> None:
+        """Store points; they are flushed to the disk when this returns.
+
+        Either all points are stored or, where one is invalid, none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: a vector is not one of the collection's space.
+            MetadataInvalid: a payload holds what the engine would change.
+            DiskFull: the disk's floor would be passed.
+        """
+        if not points:
+            return
+        rows = stacked(points)
+        sizes, blobs = pack_terms([point.terms for point in points])
+        header = {
+            "name": name,
+            "ids": [point.id.hex for point in points],
+            "payloads": [packed(point.payload) for point in points],
+            "dtype": rows.dtype.newbyteorder("<").str,
+            "dim": rows.shape[1],
+            "terms": sizes,
+        }
+        little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+        self._client.call("put", header, [little.tobytes(), *blobs])
+
+    def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
+        """Return the stored vectors of the points that exist. Shape of each: (dim,).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, blobs = self._client.call("get", _named(name, ids))
+        # The scale plays no part in reading raw bytes.
+        space = Space(Precision(header["precision"]), header["dim"], 1.0)
+        rows = np.frombuffer(blobs[0], space.dtype).reshape(-1, space.dim)
+        return {UUID(hex=point): row for point, row in zip(header["ids"], rows, strict=True)}
+
+    def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Return the payloads of the points that exist.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("payloads", _named(name, ids))
+        return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
+
+    def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Return the terms of the points that exist; nothing where the collection keeps none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, blobs = self._client.call("terms", _named(name, ids))
+        found = unpack_terms(header["terms"], blobs)
+        return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
+
+    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Return points with their payloads, by ascending id from ``start`` on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("page", {"name": name, "start": start.hex, "limit": limit})
+        return [(UUID(hex=point), payload) for point, payload in header["points"]]
+
+    def remove(self, name: str, ids: Sequence[UUID]) -> None:
+        """Remove points, durably; ids that do not exist are ignored.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        if ids:
+            self._client.call("remove", _named(name, ids))
+
+    def search(
+        self,
+        name: str,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[Hit]:
+        """Return the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,). Terms are for collections that keep them.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the query has another dimension, is not finite or has no direction.
+        """
+        conditions = None if where is None else where.model_dump(mode="json")
+        sizes, blobs = pack_terms([] if terms is None else [terms])
+        header = {
+            "name": name,
+            "limit": limit,
+            "where": conditions,
+            "terms": None if terms is None else sizes,
+        }
+        vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
+        reply, _ = self._client.call("search", header, [vector, *blobs])
+        return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
+
+    def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Return the points nearest to each of some stored vectors, itself included.
+
+        As the engine ranks them. Shape of ``rows``: (n, dim).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
+        header = {
+            "name": name,
+            "limit": limit,
+            "dtype": little.dtype.str,
+            "dim": rows.shape[1],
+        }
+        reply, blobs = self._client.call("neighbours", header, [little.tobytes()])
+        ids = [UUID(bytes=blobs[0][at : at + 16]) for at in range(0, len(blobs[0]), 16)]
+        ends = list(accumulate(reply["counts"], initial=0))
+        return [ids[start:end] for start, end in pairwise(ends)]
+
+    def count(self, name: str) -> int:
+        """Count a collection's points.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("count", {"name": name})
+        return int(header["count"])
+
+    def copy(self, name: str, folder: Path) -> int:
+        """Copy a collection's files into a new folder of this machine; give its points.
+
+        Writes to it wait meanwhile, reads and searches go on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            DiskFull: there is no room for a copy above the disk's floor.
+            VectorsUnavailable: the copy failed.
+        """
+        header, _ = self._client.call("copy", {"name": name, "folder": str(folder)})
+        return int(header["count"])
+
+    def sizes(self, name: str) -> Sizes:
+        """Return what a collection has in this store.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        header, _ = self._client.call("sizes", {"name": name})
+        return Sizes(header["points"], header["vectors"], header["terms"])
+
+
+def _named(name: str, ids: Sequence[UUID]) -> dict[str, Any]:
+    return {"name": name, "ids": [point.hex for point in ids]}

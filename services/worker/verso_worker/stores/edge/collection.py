@@ -1,0 +1,393 @@
+"""One collection on the disk of the shard process: a Qdrant Edge shard and its settings.
+
+    collection.json    dimension, precision, scale, and whether terms are kept; written once
+    edge/              the engine's own files
+
+Written without the engine's write-ahead log. The log makes an update survive a crash before its
+flush, but nothing is acknowledged before its flush here, and the log takes three times the bytes of
+the vectors (it keeps them as float32, in pieces of 32 MB).
+
+Any number of threads may read. One thread at a time writes: the committer's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+import qdrant_edge as qdrant
+
+from verso_core.errors import VectorsUnavailable
+from verso_core.jobs import Filter
+from verso_worker.records.fusion import depth, fused, joined
+from verso_worker.records.points import (
+    BATCH,
+    DENSE,
+    NO_TERMS,
+    TERM_BYTES,
+    TERMS,
+    Condition,
+    Hit,
+    OneOf,
+    Sizes,
+    Terms,
+    best,
+    conditions,
+    impossible,
+    ranked,
+    unknown,
+    unpacked,
+    widened_limit,
+)
+from verso_worker.records.space import Settings, Stored, Vector
+from verso_worker.stores.edge.query import (
+    candidates,
+    filter_of,
+    matching,
+    nearest,
+    sparse,
+    uuid,
+    weighing,
+)
+from verso_worker.stores.edge.settings import (
+    ENGINE_NAME,
+    FieldKind,
+    engine_config,
+    read_settings,
+    sync,
+    write_settings,
+)
+
+AWAY_S = 30.0
+"""Seconds a call waits for a collection that is being optimised."""
+
+_SAMPLE = 1000  # points whose terms are counted for a collection's size
+_REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
+_FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
+_FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
+_REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
+
+
+class Optimiser(Protocol):
+    """Optimises the files of a collection that nobody has open."""
+
+    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
+        """Index payload fields and segments of more points than ``index_above``, win room back.
+
+        False where it failed; the files then hold what they held before.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Wear:
+    """What makes optimising worth while, since the last time it was tried."""
+
+    removed: int = 0
+    plain_after: int = 0
+    fields: dict[str, FieldKind] = field(default_factory=dict)  # filtered by, without an index
+
+
+class EdgeCollection:
+    """One collection.
+
+    Args:
+        folder: where it lies, made by :meth:`create`.
+        index_above: points searched one by one before an index is built over them.
+
+    Raises:
+        VectorsUnavailable: the folder cannot be opened.
+    """
+
+    def __init__(self, folder: Path, *, index_above: int) -> None:
+        self.name = folder.name
+        self.settings = read_settings(folder)
+        self.space = self.settings.space
+        self._folder = folder
+        self._index_above = index_above
+        self._wear = _Wear()
+        self._tried: set[str] = set()
+        self._gate = threading.Condition()
+        self._users = 0
+        self._closed = False
+        self._edge: qdrant.EdgeShard | None = self._load()
+
+    @staticmethod
+    def create(folder: Path, settings: Settings) -> None:
+        """Make the files of an empty collection, on the disk when this returns."""
+        (folder / ENGINE_NAME).mkdir(parents=True)
+        edge = qdrant.EdgeShard.create(str(folder / ENGINE_NAME), engine_config(settings))
+        edge.update(qdrant.UpdateOperation.create_field_index("t", qdrant.PayloadSchemaType.Float))
+        edge.flush()
+        edge.close()
+        write_settings(folder, settings)
+        for path in [*folder.rglob("*"), folder]:
+            sync(path)
+
+    def prepare(
+        self,
+        ids: Sequence[UUID],
+        rows: Stored,
+        *,
+        payloads: Sequence[dict[str, Any]],
+        terms: Sequence[Terms],
+    ) -> list[qdrant.Point]:
+        """Check vectors and make the engine's points of them. Shape of ``rows``: (points, dim).
+
+        Terms are left out where the collection keeps none.
+
+        The engine accepts NaN, and applies a batch with one wrong dimension in part, so nothing may
+        reach it unchecked.
+
+        Raises:
+            VectorInvalid: the space does not hold such vectors.
+        """
+        values = self.space.values(self.space.check(rows))
+        return [
+            qdrant.Point(point, self._vector(value, words), payload)
+            for point, value, payload, words in zip(ids, values, payloads, terms, strict=True)
+        ]
+
+    def put(self, points: Sequence[qdrant.Point]) -> None:
+        """Apply prepared points; they are safe after :meth:`flush`."""
+        with self._using() as edge:
+            for start in range(0, len(points), BATCH):
+                batch = list(points[start : start + BATCH])
+                edge.update(qdrant.UpdateOperation.upsert_points(batch))
+
+    def remove(self, ids: Sequence[UUID]) -> None:
+        """Apply a removal; it is safe after :meth:`flush`."""
+        with self._using() as edge:
+            for start in range(0, len(ids), BATCH):
+                batch: list[qdrant.PointId] = list(ids[start : start + BATCH])
+                edge.update(qdrant.UpdateOperation.delete_points(batch))
+        self._wear.removed += len(ids)
+
+    def flush(self) -> None:
+        """Bring what was applied to the disk."""
+        with self._using() as edge:
+            edge.flush()
+
+    def get(self, ids: Sequence[UUID]) -> tuple[list[UUID], Stored]:
+        """Return the points that exist and their stored vectors. Shape: (found, dim)."""
+        with self._using() as edge:
+            records = edge.retrieve(list(ids), False, [DENSE])
+        vectors: list[Any] = [record.vector for record in records]
+        return [uuid(record.id) for record in records], self.space.from_values(vectors)
+
+    def terms(self, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Return the terms of the points that exist; none where the collection keeps none."""
+        if not self.settings.terms:
+            return {}
+        with self._using() as edge:
+            records = edge.retrieve(list(ids), False, [TERMS])
+        return {uuid(record.id): _terms(record.vector) for record in records}
+
+    def payloads(self, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Return the payloads of the points that exist."""
+        with self._using() as edge:
+            records = edge.retrieve(list(ids), True, False)
+        return {uuid(record.id): unpacked(record.payload) for record in records}
+
+    def page(self, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Return points with their payloads, by ascending id from ``start`` on."""
+        request = qdrant.ScrollRequest(
+            offset=start, limit=limit, with_payload=True, with_vector=False
+        )
+        with self._using() as edge:
+            records, _ = edge.scroll(request)
+        return [(uuid(record.id), unpacked(record.payload)) for record in records]
+
+    def search(
+        self, query: Vector | None, *, terms: Terms | None, limit: int, where: Filter | None
+    ) -> list[Hit]:
+        """Return the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,).
+
+        Raises:
+            VectorInvalid: the query has another dimension or no direction.
+        """
+        unit = None if query is None else self.space.unit(query)
+        wanted = conditions(where)
+        if impossible(wanted) or (unit is None and not terms):
+            return []
+        self._note_fields(wanted)
+        chosen = filter_of(wanted)
+        if unit is None:
+            with self._using() as edge:
+                scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
+            found = candidates(self.space, scored)
+            return best(found, found.scores, limit=limit)
+        values = self.space.query_values(unit)
+        if terms is None:
+            request = nearest(values, limit=widened_limit(limit), where=chosen)
+            with self._using() as edge:
+                scored = edge.query(request)
+            return ranked(self.space, unit, found=candidates(self.space, scored), limit=limit)
+        wide = depth(limit)
+        with self._using() as edge:
+            near = edge.query(nearest(values, limit=wide, where=chosen))
+            said = edge.query(matching(terms, limit=wide, where=chosen)) if terms else []
+            found = joined(candidates(self.space, near), candidates(self.space, said))
+            silent = found.ids[len(said) :]
+            heard = edge.query(weighing(terms, silent)) if terms and silent else []
+        weights = {uuid(point.id): point.score for point in heard}
+        return fused(self.space, unit, found=found, weights=weights, limit=limit)
+
+    def neighbours(self, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Return the points nearest to each stored vector, as the engine ranks them.
+
+        Shape of ``rows``: (n, dim). One question after the other, so that others come in between.
+
+        Raises:
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        found: list[list[UUID]] = []
+        for values in self.space.values(self.space.check(rows)):
+            with self._using() as edge:
+                near = edge.query(nearest(values, limit=limit, where=None, bare=True))
+            found.append([uuid(point.id) for point in near])
+        return found
+
+    def count(self) -> int:
+        """Return the number of points, which the engine keeps; its own exact count looks at
+        each.
+        """
+        with self._using() as edge:
+            return edge.info().points_count
+
+    def sizes(self) -> Sizes:
+        """Return what the collection has here."""
+        records: Sequence[qdrant.Record] = []
+        request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=False, with_vector=[TERMS])
+        with self._using() as edge:
+            points = edge.info().points_count
+            if self.settings.terms:
+                records, _ = edge.scroll(request)
+        terms = sum(len(_terms(record.vector).ids) for record in records)
+        return Sizes(
+            points,
+            vectors=points * self.space.size_bytes,
+            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
+        )
+
+    def copy(self, folder: Path) -> int:
+        """Copy the files, and give the points in them.
+
+        To be called when no write is under way: the engine changes its files in place, and what was
+        acknowledged has been flushed.
+
+        Raises:
+            VectorsUnavailable: the copy failed; the folder is to be thrown away.
+        """
+        with self._using() as edge:
+            try:
+                shutil.copytree(self._folder, folder)
+            except OSError as exc:
+                fault = type(exc).__name__
+                raise VectorsUnavailable(f"collection {self.name!r} not copied: {fault}") from exc
+            return edge.count(qdrant.CountRequest(exact=True))
+
+    def close(self) -> None:
+        """Wait for the calls under way and release the files; later calls find no collection."""
+        with self._gate:
+            self._closed = True
+        self._take_away()
+
+    def worn(self) -> bool:
+        """Whether an index, or a vacuum, is worth the time the collection is away for it."""
+        with self._using() as edge:
+            info = edge.info()
+        plain = self._plain(info) - self._wear.plain_after
+        many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
+        slow = bool(self._wear.fields) and info.points_count > _FIELDS_ABOVE
+        return plain > self._index_above or self._wear.removed > many or slow
+
+    def optimise(self, optimiser: Optimiser) -> bool:
+        """Index and vacuum the files in a process of its own; calls wait until they are back.
+
+        The engine holds the interpreter lock while it optimises (20,000 points: 7-14 s), which
+        would stop the calls for every other collection as well. False where it failed.
+
+        Raises:
+            VectorsUnavailable: the folder cannot be opened again.
+        """
+        fields = dict(self._wear.fields)
+        self._take_away()
+        done = optimiser.run(self._folder, index_above=self._index_above, fields=fields)
+        edge = self._load()
+        info = edge.info()
+        self._tried |= fields.keys()
+        self._wear = _Wear(plain_after=self._plain(info))
+        with self._gate:
+            self._edge = edge
+            self._gate.notify_all()
+        return done
+
+    def _plain(self, info: qdrant.ShardInfo) -> int:
+        """Count points without an index; terms are counted as indexed from the start."""
+        vectors = 2 if self.settings.terms else 1
+        return vectors * info.points_count - info.indexed_vectors_count
+
+    def _vector(self, values: Vector, terms: Terms) -> Any:
+        """Return a point's vectors as the engine takes them. Shape of ``values``: (dim,)."""
+        if not (self.settings.terms and terms):
+            return values
+        return {DENSE: values, TERMS: sparse(terms)}
+
+    def _note_fields(self, wanted: Sequence[Condition]) -> None:
+        """Remember by which metadata a search filters, so that it is indexed in a quiet moment."""
+        room = _FIELDS_MAX - len(self._tried) - len(self._wear.fields)
+        for condition in wanted:
+            if isinstance(condition, OneOf) and condition.path not in self._tried and room > 0:
+                kind = FieldKind.FLOAT if condition.numbers else FieldKind.KEYWORD
+                self._wear.fields.setdefault(condition.path, kind)
+
+    def used_bytes(self) -> int:
+        """Return what the files take on the disk, bytes."""
+        return sum(512 * path.lstat().st_blocks for path in self._folder.rglob("*"))
+
+    def _load(self) -> qdrant.EdgeShard:
+        try:
+            return qdrant.EdgeShard.load(str(self._folder / ENGINE_NAME))
+        except Exception as exc:
+            raise VectorsUnavailable(f"collection {self.name!r} cannot be opened: {exc}") from exc
+
+    def _take_away(self) -> None:
+        with self._gate:
+            edge, self._edge = self._edge, None
+            self._gate.notify_all()
+            # The engine refuses to close under a call ("Already borrowed").
+            self._gate.wait_for(lambda: self._users == 0)
+        if edge is not None:
+            edge.close()
+
+    @contextmanager
+    def _using(self) -> Iterator[qdrant.EdgeShard]:
+        with self._gate:
+            self._gate.wait_for(lambda: self._closed or self._edge is not None, AWAY_S)
+            if self._closed:
+                raise unknown(self.name)
+            edge = self._edge
+            if edge is None:
+                raise VectorsUnavailable(f"collection {self.name!r} is being optimised")
+            self._users += 1
+        try:
+            yield edge
+        finally:
+            with self._gate:
+                self._users -= 1
+                self._gate.notify_all()
+
+
+def _terms(vector: Any) -> Terms:
+    """Read a point's terms; a point that has none has no vector of them."""
+    kept = vector.get(TERMS) if isinstance(vector, Mapping) else None
+    return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))

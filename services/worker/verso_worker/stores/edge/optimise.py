@@ -1,0 +1,106 @@
+"""Optimise one collection in a process of its own: ``python -m verso_worker.stores.edge.optimise``.
+
+The shard process closes the folder, starts this one, waits, and opens the folder again. The folder
+stays safe when either is killed: the engine writes new segments beside the old and then swaps them,
+this process dies with its parent, and it inherits the parent's lock, so that no other shard process
+can open the files before it is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import qdrant_edge as qdrant
+
+from verso_worker.stores.edge.settings import ENGINE_NAME, FieldKind, engine_config, read_settings
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_SCHEMAS = {
+    FieldKind.KEYWORD: qdrant.PayloadSchemaType.Keyword,
+    FieldKind.FLOAT: qdrant.PayloadSchemaType.Float,
+}
+
+
+class Runner:
+    """Starts the optimising process and waits for it.
+
+    Args:
+        lock: descriptor of the data folder's lock, inherited by the process.
+    """
+
+    def __init__(self, lock: int) -> None:
+        self._lock = lock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard = threading.Lock()
+        self._stopped = False
+
+    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
+        """Optimise a collection that nobody has open; False where the process failed.
+
+        The folder then holds what it held before.
+
+        Args:
+            folder: the collection's.
+            index_above: index segments of more points than this.
+            fields: payload fields to index, by path.
+        """
+        with self._guard:
+            if self._stopped:
+                return False
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "verso_worker.stores.edge.optimise"),
+                    *("--folder", str(folder), "--index-above", str(index_above)),
+                    *("--parent", str(os.getpid()), "--fields", json.dumps(fields)),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[self._lock],
+            )
+        return self._process.wait() == 0
+
+    def stop(self) -> None:
+        """End a run under way and start none any more."""
+        with self._guard:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()
+
+
+def main() -> None:
+    """Optimise the folder named on the command line."""
+    parser = argparse.ArgumentParser(description="Index and vacuum one vector collection.")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--index-above", type=int, required=True, help="points")
+    parser.add_argument("--fields", type=json.loads, default={}, help="JSON: path to kind")
+    parser.add_argument("--parent", type=int, required=True, help="process id")
+    given = parser.parse_args()
+    _die_with(given.parent)
+    os.nice(10)  # searches of other collections come first
+    config = engine_config(read_settings(given.folder), index_above=given.index_above)
+    edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
+    for path, kind in given.fields.items():
+        edge.update(qdrant.UpdateOperation.create_field_index(path, _SCHEMAS[FieldKind(kind)]))
+    edge.optimize()
+    edge.flush()
+    edge.close()
+
+
+def _die_with(parent: int) -> None:
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

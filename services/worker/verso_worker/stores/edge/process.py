@@ -1,0 +1,353 @@
+"""The process that owns the embedded vector store: ``python -m verso_worker.stores.edge.process``.
+
+A process of its own, because the engine holds the interpreter lock while it flushes or optimises,
+and dies by SIGBUS when the disk is full. It alone may open the files:
+
+    DIR/lock           held (flock) as long as the process lives
+    DIR/<collection>   one folder for each collection (``shard_collection``)
+    DIR/.<anything>    a collection half made or half removed; cleared at the start
+
+The lock is taken before anything else is touched: a second process that merely *opens* the files
+breaks the first one's next flush.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+
+from verso_core import telemetry, tracing
+from verso_core.errors import (
+    CollectionExists,
+    DiskFull,
+    VectorInvalid,
+    VectorsUnavailable,
+    VersoError,
+)
+from verso_core.frame import Bytes
+from verso_core.jobs import Filter, Precision
+from verso_worker.ipc.child import refuse
+from verso_worker.ipc.rpc import Handler, Server
+from verso_worker.records.points import TERM_BYTES, check_name, unknown
+from verso_worker.records.space import Settings, Space
+from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
+from verso_worker.stores.edge.collection import EdgeCollection
+from verso_worker.stores.edge.commit import Committer, end_process
+from verso_worker.stores.edge.optimise import Runner
+from verso_worker.stores.edge.settings import sync
+
+LOCK_NAME = "lock"
+HANDLERS = 64
+"""Calls in hand at once; many, since most of them wait for a flush together."""
+
+_PAYLOAD_BYTES = 512  # room a payload is reckoned to take: it lies in blocks of 128 bytes
+_COLLECTION_BYTES = 1 << 26  # room an empty collection is reckoned to take
+_log = logging.getLogger(__name__)
+
+Reply = tuple[Mapping[str, Any], Sequence[Bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When the process refuses to write and when it optimises.
+
+    Args:
+        floor_bytes: room that must stay free on the disk.
+        index_above: points searched one by one before an index is built.
+        quiet_s: seconds without any call before a collection may be optimised.
+    """
+
+    floor_bytes: int = 256 << 20
+    index_above: int = 50_000
+    quiet_s: float = 30.0
+
+
+class Shard:
+    """The collections under one folder.
+
+    Args:
+        folder: made where it is missing; held until :meth:`close`.
+        limits: see :class:`Limits`.
+
+    Raises:
+        VectorsUnavailable: another process holds the folder, or a collection cannot be opened.
+    """
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._limits = limits
+        self._lock = _locked(folder / LOCK_NAME)
+        self._runner = Runner(self._lock)
+        self._administration = threading.Lock()
+        self._last_call = time.monotonic()
+        for leftover in folder.glob(".*"):
+            shutil.rmtree(leftover)
+        self._collections = {
+            path.name: EdgeCollection(path, index_above=limits.index_above)
+            for path in sorted(folder.iterdir())
+            if path.is_dir()
+        }
+        self._committer = Committer(
+            free_bytes=lambda: _free_bytes(folder),
+            floor_bytes=limits.floor_bytes,
+            idle_s=limits.quiet_s,
+            idle=self._idle,
+            fatal=end_process,
+        )
+        self._committer.start()
+
+    def close(self) -> None:
+        """Finish the writes in hand, close the files, give the folder free."""
+        self._runner.stop()
+        self._committer.close()
+        for collection in self._collections.values():
+            collection.close()
+        os.close(self._lock)
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return the operations that the socket offers."""
+        offered: dict[str, Handler] = {
+            "create": self._create,
+            "drop": self._drop,
+            "names": self._names,
+            "put": self._put,
+            "get": self._get,
+            "payloads": self._payloads,
+            "terms": self._terms,
+            "page": self._page,
+            "remove": self._remove,
+            "search": self._search,
+            "neighbours": self._neighbours,
+            "count": self._count,
+            "sizes": self._sizes,
+            "copy": self._copy,
+        }
+        return {name: self._noting(handler) for name, handler in offered.items()}
+
+    def _create(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        name = check_name(header["name"])
+        space = Space(Precision(header["precision"]), header["dim"], header["int8_scale"])
+        wanted = Settings(space, terms=header["terms"])
+        with self._administration:
+            if name in self._collections:
+                there = self._collections[name].settings
+                if there != wanted:
+                    raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
+                return {}, []
+            self._committer.check_room(_COLLECTION_BYTES)
+            draft = self._folder / f".{name}.{uuid4().hex}"
+            EdgeCollection.create(draft, wanted)
+            draft.rename(self._folder / name)
+            sync(self._folder)
+            opened = EdgeCollection(self._folder / name, index_above=self._limits.index_above)
+            self._collections = {**self._collections, name: opened}
+        return {}, []
+
+    def _drop(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        name = header["name"]
+        with self._administration:
+            collection = self._collections.get(name)
+            if collection is None:
+                return {}, []
+            self._collections = {n: c for n, c in self._collections.items() if n != name}
+            self._committer.alone(collection.close)
+            trash = self._folder / f".{name}.{uuid4().hex}"
+            (self._folder / name).rename(trash)
+            sync(self._folder)
+            shutil.rmtree(trash)
+        return {}, []
+
+    def _names(self, _: dict[str, Any], __: list[bytes]) -> Reply:
+        return {"names": sorted(self._collections)}, []
+
+    def _put(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        collection = self._collection(header)
+        ids = _ids(header)
+        dtype, dim = np.dtype(header["dtype"]), int(header["dim"])
+        if len(blobs) != 3 or len(blobs[0]) != len(ids) * dim * dtype.itemsize:
+            raise VectorInvalid(f"expected {len(ids)} vectors of {dim} {dtype.name}")
+        rows = np.frombuffer(blobs[0], dtype).reshape(len(ids), dim)
+        terms = unpack_terms(header["terms"], blobs[1:])
+        points = collection.prepare(ids, rows, payloads=header["payloads"], terms=terms)
+        per_point = collection.space.size_bytes + _PAYLOAD_BYTES
+        self._committer.write(
+            collection,
+            lambda: collection.put(points),
+            size_bytes=len(ids) * per_point + 2 * TERM_BYTES * sum(header["terms"]),
+        )
+        return {}, []
+
+    def _get(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        collection = self._collection(header)
+        found, rows = collection.get(_ids(header))
+        space = collection.space
+        reply = {
+            "ids": [point.hex for point in found],
+            "precision": space.precision.value,
+            "dim": space.dim,
+        }
+        return reply, [space.raw(rows)]
+
+    def _payloads(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        payloads = self._collection(header).payloads(_ids(header))
+        return {"payloads": {point.hex: payload for point, payload in payloads.items()}}, []
+
+    def _terms(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        found = self._collection(header).terms(_ids(header))
+        sizes, blobs = pack_terms(list(found.values()))
+        return {"ids": [point.hex for point in found], "terms": sizes}, blobs
+
+    def _page(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        found = self._collection(header).page(UUID(hex=header["start"]), limit=header["limit"])
+        return {"points": [[point.hex, payload] for point, payload in found]}, []
+
+    def _remove(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        collection = self._collection(header)
+        ids = _ids(header)
+        self._committer.write(collection, lambda: collection.remove(ids), size_bytes=0)
+        return {}, []
+
+    def _search(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        where = None if header["where"] is None else Filter.model_validate(header["where"])
+        query = np.frombuffer(blobs[0], "<f4") if blobs[0] else None
+        sizes = header["terms"]
+        terms = None if sizes is None else unpack_terms(sizes, blobs[1:])[0]
+        hits = self._collection(header).search(
+            query, terms=terms, limit=header["limit"], where=where
+        )
+        return {"hits": [[hit.id.hex, hit.score, hit.payload] for hit in hits]}, []
+
+    def _neighbours(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        rows = np.frombuffer(blobs[0], header["dtype"]).reshape(-1, int(header["dim"]))
+        found = self._collection(header).neighbours(rows, limit=header["limit"])
+        ids = b"".join(point.bytes for one in found for point in one)
+        return {"counts": [len(one) for one in found]}, [ids]
+
+    def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return {"count": self._collection(header).count()}, []
+
+    def _sizes(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        return asdict(self._collection(header).sizes()), []
+
+    def _copy(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        """Copy a collection's files into a new folder while no write is under way."""
+        collection = self._collection(header)
+        target = Path(header["folder"])
+        needed, free = collection.used_bytes(), _free_bytes(target.parent)
+        if free - needed < self._limits.floor_bytes:
+            raise DiskFull(f"expected {needed} bytes free above the floor for a copy, got {free}")
+        counts: list[int] = []
+        self._committer.alone(lambda: counts.append(collection.copy(target)))
+        return {"count": counts[0]}, []
+
+    def _collection(self, header: Mapping[str, Any]) -> EdgeCollection:
+        collection = self._collections.get(header["name"])
+        if collection is None:
+            raise unknown(header["name"])
+        return collection
+
+    def _noting(self, handler: Handler) -> Handler:
+        """Note when calls come, for what must wait for a quiet moment."""
+
+        def noted(header: dict[str, Any], blobs: list[bytes]) -> Reply:
+            self._last_call = time.monotonic()
+            return handler(header, blobs)
+
+        return noted
+
+    def _idle(self) -> None:
+        """Optimise one worn collection, in the committer's thread and so without writes."""
+        if time.monotonic() - self._last_call < self._limits.quiet_s:
+            return
+        for collection in self._collections.values():
+            room = _free_bytes(self._folder) - self._limits.floor_bytes
+            if collection.worn() and room > 2 * collection.used_bytes():
+                start = time.monotonic()
+                done = collection.optimise(self._runner)
+                took_s = time.monotonic() - start
+                state = "optimised" if done else "could not be optimised"
+                _log.info("collection %s %s in %.1f s", collection.name, state, took_s)
+                return
+
+
+def serve(folder: Path, limits: Limits, *, socket_path: Path) -> None:
+    """Serve a folder until SIGTERM or SIGINT."""
+    with _refusing(socket_path):
+        shard = Shard(folder, limits)
+    server = Server(socket_path, shard.handlers(), threads=HANDLERS)
+
+    def stop(*_: object) -> None:
+        server.close()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    server.serve_forever()
+    shard.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve the folder named on the command line."""
+    parser = argparse.ArgumentParser(description="Own the vector files of one folder.")
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--floor-mib", type=int, default=256, help="room left on the disk")
+    parser.add_argument("--index-above", type=int, default=50_000, help="points without an index")
+    parser.add_argument("--quiet-s", type=float, default=30.0, help="wait before optimising")
+    given = parser.parse_args(arguments)
+    telemetry.configure("vectors")
+    tracing.configure("vectors")
+    limits = Limits(
+        floor_bytes=given.floor_mib << 20, index_above=given.index_above, quiet_s=given.quiet_s
+    )
+    serve(given.data, limits, socket_path=given.socket)
+
+
+@contextlib.contextmanager
+def _refusing(socket_path: Path) -> Iterator[None]:
+    try:
+        yield
+    except VersoError as error:
+        refuse(socket_path, error)
+
+
+def _locked(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise VectorsUnavailable(
+            f"vector folder {path.parent} is held by another process (pid {holder})"
+        ) from exc
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
+    return descriptor
+
+
+def _free_bytes(folder: Path) -> int:
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
+
+
+def _ids(header: Mapping[str, Any]) -> list[UUID]:
+    return [UUID(hex=point) for point in header["ids"]]
+
+
+if __name__ == "__main__":
+    main()

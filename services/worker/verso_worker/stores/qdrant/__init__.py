@@ -1,0 +1,1 @@
+"""The vector store on a Qdrant server."""

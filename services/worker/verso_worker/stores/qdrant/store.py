@@ -1,0 +1,406 @@
+"""The vector store on a Qdrant server, or in the client library's own local mode.
+
+Implements :class:`verso_worker.rules.ports.Vectors`. Both forms give back what they were given: a
+server
+keeps the space's datatype, local mode keeps float32, of which every float16 number and every 8-bit
+code is one.
+
+What a put promises here is what the store behind it promises. A server acknowledges once the write
+is in its log and applied: a killed server loses nothing, a power cut may, unless it replicates.
+Of the payload only the time is indexed; which metadata is, its operator decides (``m."key"``).
+Local mode commits each point to SQLite; it is for tests and small trials, and searches one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import UnexpectedResponse
+
+from verso_core import tracing
+from verso_core.errors import CollectionExists, VectorsUnavailable
+from verso_core.jobs import Filter, Precision
+from verso_worker.records.fusion import depth, fused, joined
+from verso_worker.records.points import (
+    BATCH,
+    DENSE,
+    NO_TERMS,
+    TERM_BYTES,
+    TERMS,
+    Hit,
+    Point,
+    Sizes,
+    Terms,
+    best,
+    check_name,
+    conditions,
+    impossible,
+    packed,
+    ranked,
+    stacked,
+    unknown,
+    unpacked,
+    widened_limit,
+)
+from verso_worker.records.space import Settings, Space, Stored, Vector
+from verso_worker.stores import points_file
+from verso_worker.stores.qdrant.query import (
+    Question,
+    alike,
+    filter_of,
+    terms_of,
+    translated,
+    vector_of,
+)
+from verso_worker.stores.qdrant.settings import dense_of, settings_of, sparse_of, told
+
+PREFIX = "verso-"
+"""What the names of our collections begin with, in a server that may hold others."""
+
+TIMEOUT_S = 60
+
+_SAMPLE = 1000  # points whose terms are counted for a collection's size
+_CONFLICT = 409
+
+
+class QdrantVectors:
+    """The adapter; any number of threads may share it.
+
+    Args:
+        client: the library's client, closed by :meth:`close`.
+        local: the client is in local mode, which bears one call at a time.
+        prefix: put before every collection's name.
+    """
+
+    def __init__(self, client: QdrantClient, *, local: bool = False, prefix: str = PREFIX) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._local = local
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.RLock() if local else contextlib.nullcontext()
+        )
+
+    @classmethod
+    def server(cls, url: str, *, api_key: str | None = None, prefix: str = PREFIX) -> QdrantVectors:
+        """Use a server; nothing is called yet."""
+        client = QdrantClient(
+            url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False
+        )
+        return cls(client, prefix=prefix)
+
+    @classmethod
+    def local(cls, folder: Path | None, *, prefix: str = PREFIX) -> QdrantVectors:
+        """Use local mode, in a folder or (None) in memory only.
+
+        Raises:
+            VectorsUnavailable: another process has the folder open.
+        """
+        try:
+            client = (
+                QdrantClient(":memory:")
+                if folder is None
+                else QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+            )
+        except RuntimeError as exc:
+            raise VectorsUnavailable(f"vector folder {folder} is held by another process") from exc
+        return cls(client, local=True, prefix=prefix)
+
+    def close(self) -> None:
+        """Close the connections, or the folder."""
+        self._client.close()
+
+    def create(
+        self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
+    ) -> None:
+        """Make a collection; one that exists with the same settings is left as it is.
+
+        With ``terms`` it keeps those of its points as well.
+
+        Raises:
+            CollectionExists: one exists with other settings.
+            IdInvalid: the name breaks the naming rules.
+        """
+        wanted = Settings(Space(precision, dim, int8_scale), terms)
+        with self._calling(check_name(name)):
+            if not self._client.collection_exists(self._prefix + name):
+                try:
+                    self._client.create_collection(
+                        self._prefix + name,
+                        vectors_config=dense_of(wanted),
+                        sparse_vectors_config=sparse_of(wanted),
+                        metadata=told(wanted),
+                    )
+                    if not self._local:
+                        self._client.create_payload_index(
+                            self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
+                        )
+                except UnexpectedResponse as exc:
+                    if exc.status_code != _CONFLICT:  # someone else has just made it
+                        raise
+            there = self._settings(name)
+        if there != wanted:
+            raise CollectionExists(f"expected {name!r} with {wanted}, got {there}")
+
+    def drop(self, name: str) -> None:
+        """Remove a collection and its points; one that does not exist is no error."""
+        with self._calling(name):
+            if self._client.collection_exists(self._prefix + name):
+                self._client.delete_collection(self._prefix + name)
+
+    def names(self) -> list[str]:
+        """Name the collections."""
+        with self._calling("*"):
+            found = self._client.get_collections().collections
+        return sorted(
+            one.name.removeprefix(self._prefix)
+            for one in found
+            if one.name.startswith(self._prefix)
+        )
+
+    def put(self, name: str, points: Sequence[Point]) -> None:
+        """Store points; the store has acknowledged them when this returns.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: a vector is not one of the collection's space; nothing was stored.
+            MetadataInvalid: a payload holds what the store would change; nothing was stored.
+        """
+        if not points:
+            return
+        with self._calling(name):
+            settings = self._settings(name)
+            values = settings.space.values(settings.space.check(stacked(points)))
+            structs = [
+                models.PointStruct(
+                    id=str(point.id),
+                    vector=vector_of(value, point.terms if settings.terms else NO_TERMS),
+                    payload=packed(point.payload),
+                )
+                for point, value in zip(points, values, strict=True)
+            ]
+            for start in range(0, len(structs), BATCH):
+                batch = structs[start : start + BATCH]
+                self._client.upsert(self._prefix + name, batch, wait=True)
+
+    def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
+        """Return the stored vectors of the points that exist. Shape of each: (dim,).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            space = self._space(name)
+            records = self._client.retrieve(
+                self._prefix + name,
+                [str(one) for one in ids],
+                with_vectors=[DENSE],
+                with_payload=False,
+            )
+        vectors: list[Any] = [record.vector for record in records]
+        rows = space.from_values(vectors)
+        return {UUID(str(record.id)): row for record, row in zip(records, rows, strict=True)}
+
+    def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
+        """Return the payloads of the points that exist.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            records = self._client.retrieve(self._prefix + name, [str(one) for one in ids])
+        return {UUID(str(record.id)): unpacked(record.payload) for record in records}
+
+    def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
+        """Return the terms of the points that exist; nothing where the collection keeps none.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            if not self._settings(name).terms:
+                return {}
+            records = self._client.retrieve(
+                self._prefix + name,
+                [str(one) for one in ids],
+                with_vectors=[TERMS],
+                with_payload=False,
+            )
+        return {UUID(str(record.id)): terms_of(record.vector) for record in records}
+
+    def remove(self, name: str, ids: Sequence[UUID]) -> None:
+        """Remove points; ids that do not exist are ignored.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            for start in range(0, len(ids), BATCH):
+                batch: list[Any] = [str(one) for one in ids[start : start + BATCH]]
+                self._client.delete(
+                    self._prefix + name, models.PointIdsList(points=batch), wait=True
+                )
+
+    def search(
+        self,
+        name: str,
+        query: Vector | None,
+        *,
+        limit: int,
+        where: Filter | None,
+        terms: Terms | None = None,
+    ) -> list[Hit]:
+        """Return the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,). Terms are for collections that keep them.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the query has another dimension, is not finite or has no direction.
+        """
+        wanted = conditions(where)
+        with self._calling(name):
+            space = self._space(name)
+            unit = None if query is None else space.unit(query)
+            if impossible(wanted) or (unit is None and not terms):
+                return []
+            ask = Question(
+                self._client,
+                self._prefix + name,
+                space=space,
+                where=filter_of(wanted),
+                local=self._local,
+            )
+            if unit is None:
+                found = ask.matching(terms, limit=limit)
+                return best(found, found.scores, limit=limit)
+            if terms is None:
+                found = ask.nearest(unit, limit=widened_limit(limit))
+                return ranked(space, unit, found=found, limit=limit)
+            near = ask.nearest(unit, limit=depth(limit))
+            said = ask.matching(terms, limit=depth(limit))
+            found = joined(near, said)
+            weights = ask.weights(terms, found.ids[len(said.ids) :])
+        return fused(space, unit, found=found, weights=weights, limit=limit)
+
+    def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
+        """Return the points nearest to each of some stored vectors, itself included.
+
+        As the store ranks them. Shape of ``rows``: (n, dim).
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            VectorInvalid: the rows are not of the collection's space.
+        """
+        with self._calling(name):
+            space = self._space(name)
+            values = space.values(space.check(rows))
+            asked = alike(values, limit=limit, local=self._local)
+            answers = self._client.query_batch_points(self._prefix + name, asked)
+        return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
+
+    def count(self, name: str) -> int:
+        """Count a collection's points.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            return self._client.count(self._prefix + name, exact=True).count
+
+    def copy(self, name: str, folder: Path) -> int:
+        """Write a collection's points into a new folder; give their number.
+
+        Points are never changed, so all that were there at the beginning are in the copy, whatever
+        is written meanwhile.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            settings = self._settings(name)
+        return points_file.write(folder, settings, self._pages(name))
+
+    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+        """Return points with their payloads, by ascending id from ``start`` on.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            records, _ = self._client.scroll(
+                self._prefix + name,
+                limit=limit,
+                offset=str(start),
+                with_payload=True,
+                with_vectors=False,
+            )
+        return [(UUID(str(record.id)), unpacked(record.payload)) for record in records]
+
+    def _pages(self, name: str) -> Iterator[list[Point]]:
+        offset: Any = None
+        while True:
+            with self._calling(name):
+                records, offset = self._client.scroll(
+                    self._prefix + name,
+                    limit=BATCH,
+                    offset=offset,
+                    with_payload=False,
+                    with_vectors=False,
+                )
+            ids = [UUID(str(record.id)) for record in records]
+            payloads, terms = self.payloads(name, ids), self.terms(name, ids)
+            yield [
+                Point(point, row, payloads.get(point, {}), terms.get(point, NO_TERMS))
+                for point, row in self.get(name, ids).items()
+            ]
+            if offset is None:
+                return
+
+    def sizes(self, name: str) -> Sizes:
+        """Return what a collection has in this store.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        records: Sequence[models.Record] = []
+        with self._calling(name):
+            settings, points = self._settings(name), self.count(name)
+            if settings.terms:
+                records, _ = self._client.scroll(
+                    self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
+                )
+        terms = sum(len(terms_of(record.vector).ids) for record in records)
+        return Sizes(
+            points,
+            vectors=points * settings.space.size_bytes,
+            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
+        )
+
+    def _space(self, name: str) -> Space:
+        return self._settings(name).space
+
+    def _settings(self, name: str) -> Settings:
+        """Ask the store for a collection's settings, each time: another worker may change them."""
+        if not self._client.collection_exists(self._prefix + name):
+            raise unknown(name)
+        config = self._client.get_collection(self._prefix + name).config
+        found = settings_of(config)
+        if found is None:
+            raise VectorsUnavailable(f"collection {self._prefix + name!r} was not made by Verso")
+        return found
+
+    @contextlib.contextmanager
+    def _calling(self, name: str) -> Iterator[None]:
+        """Turn the library's errors into ours, and make one span of what is asked."""
+        with tracing.inner("qdrant"), self._turn, translated(name):
+            yield

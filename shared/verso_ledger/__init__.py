@@ -1,0 +1,95 @@
+"""The ledger: the durable truth about jobs and documents, kept in Redis or Valkey.
+
+A job is accepted in slices. A slice is claimed under a lease with a **fence**, a number that grows
+with every claim; it is worked on, and committed in one step that checks the fence, so that of any
+number of attempts exactly one counts. No correctness rests on time: a lease that ends early only
+costs work.
+
+    accept -> claim -> commit ----------------------------------> the job ends with its last slice
+                |         \\-> (ingest) verify: claim -> verified -> raw texts dropped
+                |-> retry / release -> ready again
+                |-> fail -> failed, or a dead letter where a text was promised to be kept
+                `-> (lease runs out) reap -> ready again, the third time a dead letter -> replay
+
+Every step is one Lua script that checks everything and then writes, uses the server's clock, and
+does nothing the second time it is run: a client whose reply was lost may simply ask again.
+
+``AsyncLedger`` is the gateway's side, ``Ledger`` the worker's and keeper's. The keys are listed in
+``keys``, and no other package knows them.
+"""
+
+from verso_ledger.async_client import AsyncLedger, Watch
+from verso_ledger.counts import Counting
+from verso_ledger.document_pages import DocumentRow
+from verso_ledger.durability import await_ledger, check_durability
+from verso_ledger.models import (
+    URGENCY,
+    Accepted,
+    Ahead,
+    Backlog,
+    Commit,
+    DeadLetter,
+    Depth,
+    Discarded,
+    DocumentDelete,
+    DocumentWrite,
+    End,
+    Event,
+    Health,
+    JobOutcome,
+    JobRecord,
+    Lease,
+    Limits,
+    NewJob,
+    Phase,
+    Policy,
+)
+from verso_ledger.pages import Page
+from verso_ledger.scrub import Damage, Move, Recent, Scrub, ScrubStage, Walked
+from verso_ledger.server import Server
+from verso_ledger.sync_client import BEAT_S, LEASE_S, Ledger
+from verso_ledger.webhooks import Message, Webhook
+from verso_ledger.work_signal import WorkSubscriber
+
+__all__ = [
+    "BEAT_S",
+    "LEASE_S",
+    "URGENCY",
+    "Accepted",
+    "Ahead",
+    "AsyncLedger",
+    "Backlog",
+    "Commit",
+    "Counting",
+    "Damage",
+    "DeadLetter",
+    "Depth",
+    "Discarded",
+    "DocumentDelete",
+    "DocumentRow",
+    "DocumentWrite",
+    "End",
+    "Event",
+    "Health",
+    "JobOutcome",
+    "JobRecord",
+    "Lease",
+    "Ledger",
+    "Limits",
+    "Message",
+    "Move",
+    "NewJob",
+    "Page",
+    "Phase",
+    "Policy",
+    "Recent",
+    "Scrub",
+    "ScrubStage",
+    "Server",
+    "Walked",
+    "Watch",
+    "Webhook",
+    "WorkSubscriber",
+    "await_ledger",
+    "check_durability",
+]

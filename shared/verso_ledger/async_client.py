@@ -1,0 +1,380 @@
+"""The ledger as the gateway uses it: accept, watch, cancel; asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
+
+from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.jobs.migration import Migration
+from verso_ledger import codec, document_pages, pages, scrub
+from verso_ledger.connection import translated
+from verso_ledger.document_pages import DocumentRow
+from verso_ledger.job_events import JobEvents, JobWaiter
+from verso_ledger.keys import key
+from verso_ledger.line import Exchange
+from verso_ledger.models import (
+    Accepted,
+    DeadLetter,
+    Depth,
+    Event,
+    Health,
+    JobOutcome,
+    JobRecord,
+    NewJob,
+    Policy,
+)
+from verso_ledger.pages import Page
+from verso_ledger.scripts import source
+from verso_ledger.scrub import Scrub
+from verso_ledger.server import keepalive
+from verso_ledger.webhooks import Webhooks
+
+_EVENTS_PAGE = 1000
+_TURNS = 4
+"""How often the slowest answer a caller waits in line for a connection. Once was not enough for 256
+callers on a busy machine: some were told that the ledger did not answer, though it did."""
+
+
+def connect(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
+    """Open a client that gives up within ``timeout_s``, so that a caller soon gets an answer.
+
+    Only a connection that was already closed is tried again: a slow server is not asked twice.
+    Whoever finds all connections in use waits longer for one, since the server does answer then.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=_TURNS * timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        **keepalive(url),
+        retry=Retry(NoBackoff(), retries=1, supported_errors=(RedisConnectionError,)),
+    )
+    return Redis.from_pool(pool)
+
+
+class AsyncLedger:
+    """The durable truth about jobs, from the side of those who ask for them.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses.
+    """
+
+    def __init__(
+        self, client: Redis, *, policy: Policy | None = None, timeout_s: float = 1.5
+    ) -> None:
+        self._redis = client
+        self._policy = policy or Policy()
+        self._digests: dict[str, str] = {}
+        self._exchange = Exchange(client, silent_s=timeout_s)
+        self._news = JobEvents(client)
+        self.webhooks = Webhooks(client, self._run)
+
+    @classmethod
+    def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:
+        """Connect to the ledger at ``redis://…`` or ``unix://…``."""
+        return cls(connect(url, timeout_s=timeout_s), timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """End the subscription and close the connections."""
+        await self._news.close()
+        await self._exchange.close()
+        await self._redis.aclose()
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+        with translated():
+            await cast("Any", self._redis.ping())
+
+    async def accept(self, job: NewJob) -> Accepted:
+        """Take a job in: when this returns it is on disk.
+
+        Raises:
+            IdempotencyConflict: the idempotency key came with another body before.
+            QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
+            BodyTooLarge: the job is larger than an empty queue may hold.
+        """
+        size, job_id = codec.check_size(job), job.job_id or codec.new_job_id()
+        staged = size > codec.STAGE_BYTES
+        if staged:
+            for number, part in enumerate(job.slices):
+                with translated():
+                    name = key("payload", f"{job_id}.{number}")
+                    await self._redis.set(name, part.payload, px=codec.STAGED_FOR_MS)
+        reply = await self._run("accept", codec.accept_args(job, job_id, staged=staged))
+        return codec.accepted(reply)
+
+    async def ahead(self, job: NewJob) -> bool:
+        """Show a job of one slice, which has its id and is about to be accepted, to an idle hand.
+
+        It begins, and tells nobody before the job is on disk. Returns whether one heard.
+        """
+        [part] = job.slices
+        if job.job_id is None or len(part.payload) > self._policy.told_bytes:
+            return False
+        args: list[codec.Arg] = [job.job_id, job.queue, job.trace or "", part.payload]
+        return bool(await self._run("ahead", args))
+
+    async def job(self, job_id: str) -> JobRecord:
+        """Return what is known of a job.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        with translated():
+            fields = await cast("Any", self._redis.hgetall(key("job", job_id)))
+        return codec.job_record(job_id, cast("Mapping[bytes, bytes]", fields))
+
+    async def results(
+        self, job_id: str, *, first: int = 0, count: int | None = None
+    ) -> list[bytes | None]:
+        """Return the result frames of a job's slices, in order from ``first``.
+
+        A slice has none (yet) when it waits, runs, or ended without success; the job's ``error``
+        then says why.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        slices = (await self.job(job_id)).slices
+        last = slices if count is None else min(slices, first + count)
+        if first >= last:
+            return []
+        with translated():
+            rows = await cast(
+                "Any", self._redis.hmget(key("result", job_id), list(map(str, range(first, last))))
+            )
+        return cast("list[bytes | None]", rows)
+
+    async def jobs(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int = 50,
+        statuses: Iterable[Status] = (),
+        kinds: Iterable[Kind] = (),
+    ) -> Page[JobRecord]:
+        """Return a tenant's jobs, the newest first; see :func:`verso_ledger.pages.jobs`."""
+        return await pages.jobs(
+            self._redis, tenant, after=after, limit=limit,
+            statuses=frozenset(statuses), kinds=frozenset(kinds),
+        )  # fmt: skip
+
+    async def dead(
+        self, tenant: str, *, after: str | None = None, limit: int = 50
+    ) -> Page[DeadLetter]:
+        """Return a tenant's dead letters, the newest first."""
+        return await pages.dead(self._redis, tenant, after=after, limit=limit)
+
+    async def cancel(self, job_id: str) -> Status:
+        """End a job, unless it has ended; returns the status it has now.
+
+        Slices already committed stay done; for one that runs, the commit will be refused.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        return codec.status_or_unknown(await self._run("cancel", [job_id]), job_id)
+
+    async def replay(self, job_id: str) -> Status:
+        """Return the dead slices of a job new attempts; returns the status it has now.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        return codec.status_or_unknown(await self._run("replay", [job_id]), job_id)
+
+    async def events(self, job_id: str, after: str = "0") -> list[Event]:
+        """Return a job's events later than the event ``after``, oldest first, at most 1000."""
+        with translated():
+            rows = await cast(
+                "Any",
+                self._redis.xrange(key("events", job_id), f"({after}", "+", count=_EVENTS_PAGE),
+            )
+        return [codec.event(row) for row in cast("Sequence[Any]", rows)]
+
+    async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
+        """Return a job as soon as it has ended, or as it is after ``timeout_s``.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        with self._news.bell(job_id, end=True) as bell:
+            watch = Watch(self, self._news, bell, known=True)
+            return (await watch.end(job_id, timeout_s=timeout_s, slices=0)).record
+
+    @contextmanager
+    def watch(self, job_id: str) -> Iterator[Watch]:
+        """Listen for the end of a job that is not accepted yet, so that none of it is missed."""
+        with self._news.bell(job_id, end=True) as bell:
+            yield Watch(self, self._news, bell, known=False)
+
+    def release(self) -> None:
+        """Let everybody who waits for an end go on with what is known now: this process stops."""
+        self._news.release()
+
+    async def outcome(self, job_id: str, *, slices: int) -> JobOutcome:
+        """Return a job and the results of its first slices, in one exchange.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        if slices == 0:
+            return JobOutcome(await self.job(job_id), [])
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("job", job_id))
+                pipe.hmget(key("result", job_id), list(map(str, range(slices))))
+                fields, rows = await pipe.execute()
+        return JobOutcome(codec.job_record(job_id, fields), rows)
+
+    async def follow(self, job_id: str, after: str = "0") -> AsyncIterator[Event]:
+        """Yield a job's events as they come, and end with its terminal one.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        with self._news.bell(job_id) as bell:
+            while True:
+                bell.clear()
+                record = await self.job(job_id)
+                page = await self.events(job_id, after)
+                for event in page:
+                    after = event.id
+                    yield event
+                if page and Status(page[-1].data["status"]).terminal:
+                    return
+                if not page and record.status.terminal:
+                    return
+                if not page:
+                    await _wait(bell, self._news.poll_s)
+
+    async def collections(self) -> dict[str, Collection]:
+        """Return all collections by the name that users know, which each carries, in order."""
+        with translated():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(key("collections"))
+                pipe.hgetall(key("aliases"))
+                pipe.smembers(key("hidden"))
+                rows, aliases, hidden = await pipe.execute()
+        found = codec.collections(rows, aliases=aliases, hidden=hidden)
+        return {name: one.model_copy(update={"name": name}) for name, one in found.items()}
+
+    async def documents(
+        self, collection: str, *, after: str | None = None, limit: int = 1000
+    ) -> Page[DocumentRow]:
+        """Return a collection's documents; see :func:`verso_ledger.document_pages.documents`."""
+        return await document_pages.documents(self._redis, collection, after=after, limit=limit)
+
+    async def migration(self, collection: str) -> Migration | None:
+        """Return a collection's newest migration."""
+        with translated():
+            row = await cast("Any", self._redis.hget(key("migrations"), collection))
+        return None if row is None else Migration.model_validate_json(row)
+
+    async def health(self) -> Health:
+        """Return the signs of life."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("health"))
+                pipe.time()
+                rows, clock = await pipe.execute()
+        return codec.health(rows, codec.server_seconds(clock))
+
+    async def serving(self) -> dict[str, dict[str, Any]]:
+        """Return what each living worker said it serves, by its name."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.hgetall(key("serving"))
+                pipe.hgetall(key("health"))
+                pipe.time()
+                rows, signs, clock = await pipe.execute()
+        return codec.serving(rows, signs, codec.server_seconds(clock))
+
+    async def depths(self) -> dict[Queue, Depth]:
+        """Return what waits and runs in each queue."""
+        return codec.depths(await self._run("depths", list(Queue)))
+
+    async def scrub(self) -> Scrub:
+        """Tell where the scrub stands."""
+        with translated():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(key("scrub"))
+                pipe.lrange(key("damaged"), 0, -1)
+                pipe.time()
+                rows, listed, clock = await pipe.execute()
+        return scrub.read(rows, listed, now=codec.server_seconds(clock))
+
+    async def scrub_ask(self) -> None:
+        """Ask for a pass at once, or as soon as the one under way has ended."""
+        await self._run("scrub_ask", [])
+
+    async def _run(self, step: str, args: Sequence[codec.Arg]) -> Any:
+        digest = self._digests.get(step)
+        if digest is None:
+            text = source(step, self._policy).encode()
+            digest = self._digests[step] = hashlib.sha1(text, usedforsecurity=False).hexdigest()
+        with translated():
+            try:
+                return await self._exchange.call("EVALSHA", digest, 0, *args)
+            except NoScriptError:
+                text = source(step, self._policy).encode()
+                return await self._exchange.call("EVAL", text, 0, *args)
+
+
+class Watch:
+    """Waits for the end of one job.
+
+    Args:
+        ledger: where the job is.
+        news: rings the bell.
+        bell: rings at the job's end.
+        known: the job was accepted before the bell was hung up, so its end may have passed. Whoever
+            waits for somebody else's job reads the ledger next, so it is told nothing early.
+    """
+
+    def __init__(
+        self, ledger: AsyncLedger, news: JobEvents, bell: JobWaiter, *, known: bool
+    ) -> None:
+        self._ledger = ledger
+        self._news = news
+        self._bell = bell
+        self._known = known
+
+    async def end(self, job_id: str, *, timeout_s: float, slices: int) -> JobOutcome:
+        """Return a job and its results as soon as it has ended, or as they are after ``timeout_s``.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout_s
+        # A job that was accepted while we listened has no end that we could have missed.
+        look = self._known or not self._news.connected or self._news.released
+        while True:
+            news = None if self._known else self._bell.told
+            if news is not None and (told := codec.told(job_id, news)):
+                return told
+            if look:
+                self._bell.clear()
+                outcome = await self._ledger.outcome(job_id, slices=slices)
+                if outcome.record.status.terminal or end <= clock() or self._news.released:
+                    return outcome
+            look = True
+            await _wait(self._bell, min(end - clock(), self._news.poll_s))
+
+
+async def _wait(bell: JobWaiter, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await bell.wait()

@@ -1,0 +1,376 @@
+"""Arguments of the ledger's steps, and how their replies read; shared by both clients."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from verso_core.errors import (
+    CLASSES,
+    BodyTooLarge,
+    CollectionExists,
+    ErrorBody,
+    IdempotencyConflict,
+    JobUnknown,
+    LedgerBehind,
+    LedgerUnavailable,
+    QueueFull,
+    VersoError,
+    WebhookUnknown,
+)
+from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.record import Entry, bucket_of
+from verso_ledger.models import (
+    URGENCY,
+    Accepted,
+    Ahead,
+    Awaited,
+    Depth,
+    DocumentDelete,
+    DocumentWrite,
+    Event,
+    Health,
+    JobOutcome,
+    JobRecord,
+    Lease,
+    NewJob,
+    Phase,
+)
+
+MAX_BUCKET_VALUE_BYTES = 1024
+"""Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
+STAGE_BYTES = 4 << 20
+"""Jobs with more payload than this bring it in before the accept step, in parts of this size, so
+that one step never holds the server for long."""
+STAGED_FOR_MS = 600_000
+IDEMPOTENCY_S = 24 * 3600
+SERVING_S = 60.0
+"""A worker without a beat for so long, seconds, serves nothing."""
+
+Arg = bytes | str | int | float
+
+
+def new_job_id() -> str:
+    """Make a job id: 32 hex digits, random."""
+    return uuid.uuid4().hex
+
+
+def check_size(job: NewJob) -> int:
+    """Return a job's payload bytes.
+
+    Raises:
+        BodyTooLarge: the queue could not hold this job even if it were empty.
+    """
+    size = sum(len(part.payload) for part in job.slices)
+    if len(job.slices) > job.limits.max_slices or size > job.limits.max_bytes:
+        raise BodyTooLarge(
+            f"expected <= {job.limits.max_slices} slices and {job.limits.max_bytes} bytes, "
+            f"got {len(job.slices)} and {size}"
+        )
+    return size
+
+
+def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
+    """Write the arguments of ``accept.lua``."""
+    key, body_hash = job.idempotency or ("", "")
+    deadline_ms = 0 if job.deadline_s is None else max(1, round(job.deadline_s * 1000))
+    args: list[Arg] = [
+        job_id, job.kind, job.queue, job.tenant, key, body_hash, deadline_ms, job.keep_s,
+        job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
+        job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
+        round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
+        job.trace or "", int(job.wait),
+    ]  # fmt: skip
+    for part in job.slices:
+        args += [part.items, len(part.payload), b"" if staged else part.payload]
+    return args
+
+
+def accepted(reply: Sequence[Any]) -> Accepted:
+    """Read the reply of ``accept.lua``.
+
+    Raises:
+        IdempotencyConflict: the key was used with another body.
+        QueueFull: the queue holds as much as it may.
+        LedgerBehind: it is older than what it has acknowledged, and the job would write.
+        LedgerUnavailable: staged payloads expired before the job was accepted.
+        WebhookUnknown: the tenant has no webhook of the id given.
+    """
+    word = text(reply[0])
+    if word == "nohook":
+        raise WebhookUnknown("expected the id of one of your webhooks")
+    if word == "halted":
+        raise LedgerBehind
+    if word == "conflict":
+        raise IdempotencyConflict("expected the same body as this key's first request, got another")
+    if word == "full":
+        raise QueueFull("the queue holds as much work as it may", retry_after_s=float(reply[1]))
+    if word == "missing":
+        raise LedgerUnavailable("the request took too long to come in")
+    return Accepted(
+        job_id=text(reply[1]),
+        replayed=word == "dup",
+        bell=word != "dup" and (len(reply) < 3 or bool(reply[2])),
+        left=int(reply[3]) if len(reply) > 3 else None,
+        drained_s=int(reply[4]) if len(reply) > 4 else None,
+    )
+
+
+def job_record(job_id: str, fields: Mapping[bytes, bytes]) -> JobRecord:
+    """Read a job's hash.
+
+    Raises:
+        JobUnknown: there is no such job, or it has expired.
+    """
+    if not fields:
+        raise JobUnknown(f"no job has the id {job_id[:64]!r}")
+    return _record(job_id, {text(name): text(value) for name, value in fields.items()})
+
+
+def _record(job_id: str, row: Mapping[str, str]) -> JobRecord:
+    return JobRecord(
+        job_id=job_id,
+        kind=Kind(row["kind"]),
+        queue=Queue(row["queue"]),
+        tenant=row["tenant"],
+        status=Status(row["st"]),
+        created=int(row["made"]) / 1000,
+        started=_seconds(row.get("start")),
+        finished=_seconds(row.get("end")),
+        deadline=_seconds(row.get("deadline")),
+        items=int(row["items"]),
+        n_ok=int(row["ok"]),
+        n_err=int(row["err"]),
+        slices=int(row["slices"]),
+        done=int(row["done"]),
+        attempts=int(row["att"]),
+        error=_error(row.get("code"), row.get("detail", "")),
+        urgency=int(row.get("u", URGENCY)),
+    )
+
+
+def status_or_unknown(reply: bytes, job_id: str) -> Status:
+    """Read a reply that is a job's status.
+
+    Raises:
+        JobUnknown: there is no such job, or it has expired.
+    """
+    word = text(reply)
+    if word == "unknown":
+        raise JobUnknown(f"no job has the id {job_id[:64]!r}")
+    return Status(word)
+
+
+def event(row: Sequence[Any]) -> Event:
+    """Read one entry of an events stream."""
+    fields = {text(name): text(value) for name, value in dict(row[1]).items()}
+    data: dict[str, Any] = {"status": fields.pop("status")}
+    told = fields.pop("progress", None)
+    data |= {name: int(value) for name, value in fields.items()}
+    if told is not None:
+        data["progress"] = json.loads(told)
+    return Event(id=text(row[0]), data=data)
+
+
+def lease(row: Sequence[Any]) -> Lease:
+    """Read one row of ``claim.lua``."""
+    return Lease(
+        slice_id=text(row[0]),
+        job_id=text(row[1]),
+        number=int(row[2]),
+        fence=int(row[3]),
+        kind=Kind(text(row[4])),
+        phase=Phase(text(row[5])),
+        payload=row[6],
+        seq=int(row[7]),
+        queue=Queue(text(row[8])),
+        not_after=_seconds(text(row[9])),
+        waited_ms=int(row[10]),
+        trace=text(row[11]) or None,
+        awaited=_awaited(row[12]),
+    )
+
+
+def given(message: bytes) -> tuple[Lease | Ahead, bool]:
+    """Read what an idle hand is told: a lease or what comes, and whether its payload is with it."""
+    head, _, payload = message.partition(b"\n")
+    row = json.loads(head)
+    if isinstance(row, dict):
+        return Ahead(row["job"], payload, trace=row["trace"] or None), True
+    lease = Lease(
+        slice_id=row[0],
+        job_id=row[1],
+        number=int(row[2]),
+        fence=int(row[3]),
+        kind=Kind(row[4]),
+        phase=Phase(row[5]),
+        payload=payload,
+        seq=int(row[7]),
+        queue=Queue(row[8]),
+        not_after=_seconds(str(row[9])),
+        waited_ms=int(row[10]),
+        trace=row[11] or None,
+        awaited=_awaited(row[12]),
+    )
+    return lease, bool(row[6])
+
+
+def _awaited(row: Sequence[Any]) -> Awaited | None:
+    if not row:
+        return None
+    tenant, made, items, urgency, start = row
+    return Awaited(text(tenant), int(made), int(items), int(urgency), start_ms=int(start))
+
+
+def end_news(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
+    """Write the news that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
+    fields: dict[str, Arg] = {
+        "kind": lease.kind, "queue": lease.queue, "tenant": awaited.tenant, "u": awaited.urgency,
+        "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.start_ms,
+        "end": awaited.start_ms + spent_ms, "deadline": round((lease.not_after or 0) * 1000),
+        "items": awaited.items, "ok": awaited.items, "err": 0, "slices": 1, "done": 1,
+        "att": lease.fence,
+    }  # fmt: skip
+    row = json.dumps([str(part) for pair in fields.items() for part in pair])
+    return f"{lease.job_id} {Status.SUCCEEDED}\n{row}\n".encode() + result
+
+
+def told(job_id: str, message: bytes) -> JobOutcome | None:
+    """Read the outcome that came with the news of a job's end; None where it cannot be read."""
+    head, _, result = message.partition(b"\n")
+    try:
+        row = json.loads(head)
+    except ValueError:  # a detail that is not UTF-8, say: the job can still be asked for
+        return None
+    fields = dict(zip(row[::2], row[1::2], strict=True))
+    return JobOutcome(_record(job_id, fields), [result or None])
+
+
+def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: int) -> list[Arg]:
+    """Write the nine arguments that ``read_writes`` in ``prelude.lua`` reads."""
+    bucket = bucket_of(document.document, buckets=buckets)
+    where: list[Arg] = [document.collection, uid, bucket, document.document]
+    if isinstance(document, DocumentDelete):
+        return ["d", *where, "", "", 0, ""]
+    short, long = document.entry, b""
+    if len(short) > MAX_BUCKET_VALUE_BYTES:
+        short, long = Entry.unpack(document.entry).head(), document.entry
+    return ["w", *where, short, long, int(document.text is not None), document.text or b""]
+
+
+def own_name(name: str, razed: bytes) -> str:
+    """Return the own name of a collection that is to be made.
+
+    Args:
+        name: what users call it.
+        razed: what the ledger knows of the last one of this name, deleted or begun; empty: nothing.
+    """
+    if not razed:
+        return name
+    digest = hashlib.blake2b(b" ".join((name.encode(), razed)), digest_size=8)
+    return f"again-{digest.hexdigest()}"
+
+
+def settled(stored: bytes, asked: Collection) -> Collection:
+    """Compare the collection that is stored with the one that was asked for.
+
+    Raises:
+        LedgerBehind: none was stored, since the ledger is older than what it has acknowledged.
+        CollectionExists: one of this name stands with other settings.
+    """
+    if stored == b"halted":
+        raise LedgerBehind
+    found = Collection.model_validate_json(stored)
+    if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):
+        raise CollectionExists(
+            f"{asked.name!r} exists with precision {found.precision.value} and text policy "
+            f"{found.text_policy.value}"
+        )
+    return found
+
+
+def collections(
+    rows: Mapping[bytes, bytes], *, aliases: Mapping[bytes, bytes], hidden: Container[bytes]
+) -> dict[str, Collection]:
+    """Read all collections, by the name that users know, in order."""
+    shown = {name: row for name, row in rows.items() if name not in hidden}
+    shown |= {alias: rows[name] for alias, name in aliases.items() if name in rows}
+    return {text(name): Collection.model_validate_json(row) for name, row in sorted(shown.items())}
+
+
+def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:
+    """Read the reply of ``depths.lua``."""
+    return {
+        Queue(text(name)): Depth(
+            queued=due, delayed=waiting - due, running=running, oldest_s=oldest_ms / 1000
+        )
+        for name, due, waiting, running, oldest_ms in rows
+    }
+
+
+def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:
+    """Read the signs of life."""
+    beats = [int(value) for name, value in rows.items() if name.startswith(b"beat:")]
+    trainers = [int(value) for name, value in rows.items() if name.startswith(b"trainer:")]
+    embed = rows.get(b"embed")
+    return Health(
+        last_embed_age_s=None if embed is None else max(0.0, now_s - int(embed) / 1000),
+        worker_beat_age_s=None if not beats else max(0.0, now_s - max(beats) / 1000),
+        trainer_beat_age_s=None if not trainers else max(0.0, now_s - max(trainers) / 1000),
+    )
+
+
+def serving(
+    rows: Mapping[bytes, bytes], signs: Mapping[bytes, bytes], now_s: float
+) -> dict[str, dict[str, Any]]:
+    """Read what the workers serve that beat lately."""
+    found = {}
+    for name, row in sorted(rows.items()):
+        beat = signs.get(b"beat:" + name)
+        if beat is not None and now_s - int(beat) / 1000 < SERVING_S:
+            found[text(name)] = json.loads(row)
+    return found
+
+
+def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:
+    """Read a hash of whole numbers, leaving out what is none."""
+    return {text(k): int(v) for k, v in rows.items() if v.lstrip(b"-").isdigit()}
+
+
+def pairs(reply: Iterable[Any]) -> dict[str, int]:
+    """Read a flat reply of names and numbers."""
+    flat = list(reply)
+    return {text(k): int(v) for k, v in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def server_seconds(reply: Sequence[Any]) -> float:
+    """Read the reply of TIME as Unix seconds."""
+    return int(reply[0]) + int(reply[1]) / 1e6
+
+
+def dump(collection: Collection) -> str:
+    """Write a collection as it is stored."""
+    return json.dumps(collection.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+
+
+def text(value: Any) -> str:
+    """Read a string of Redis."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _seconds(ms: str | None) -> float | None:
+    value = int(ms or 0)
+    return value / 1000 if value else None
+
+
+def error(code: str, detail: str) -> ErrorBody:
+    """Return an error as it was noted."""
+    known = CLASSES.get(code, VersoError)
+    return {"code": code, "detail": detail, "retryable": known.retryable}
+
+
+def _error(code: str | None, detail: str) -> ErrorBody | None:
+    return None if code is None else error(code, detail)

@@ -1,0 +1,343 @@
+"""Collections and documents, as the blocking ledger reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+from uuid import UUID
+
+import redis
+
+from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
+from verso_core.holdings import Holdings
+from verso_core.jobs import Collection
+from verso_core.record import Entry, Flag, bucket_of
+from verso_ledger import codec, counts
+from verso_ledger.connection import translated
+from verso_ledger.counts import Counting
+from verso_ledger.keys import key
+from verso_ledger.models import Commit, DocumentDelete, DocumentWrite, Policy
+from verso_ledger.steps import Steps
+
+ORPHANS_MAX = 100_000
+"""Most points that are noted as nobody's; more are noted when these are gone."""
+
+_PAGE = 128
+_MOVED_TRIES = 5
+
+Write = DocumentWrite | DocumentDelete
+Place = tuple[str, int]
+"""Uid of a collection and how many buckets it has."""
+
+
+class Documents(Steps):
+    """The document side of :class:`verso_ledger.sync_client.Ledger`."""
+
+    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
+        super().__init__(client, policy=policy)
+        self._places: dict[str, Place] = {}
+
+    def collections(self) -> dict[str, Collection]:
+        """Return all collections by the name that users know, in order.
+
+        Each carries its own name, under which its vectors and entries lie: after a migration it is
+        another one.
+        """
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("collections"))
+            pipe.hgetall(key("aliases"))
+            pipe.smembers(key("hidden"))
+            rows, aliases, hidden = pipe.execute()
+        return codec.collections(rows, aliases=aliases, hidden=hidden)
+
+    def collection(self, name: str) -> Collection:
+        """Return one collection by its own name.
+
+        Raises:
+            CollectionUnknown: there is none of this name.
+        """
+        return Collection.model_validate_json(self._collection_json(name))
+
+    def collection_put(
+        self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
+    ) -> Collection:
+        """Create a collection, and give what is stored.
+
+        Where one of this name was deleted lately, or making one was begun, the new one gets an own
+        name that none had: somebody may still be about to drop the vectors of that one.
+
+        Args:
+            collection: by the name that users know.
+            prepare: makes room for the vectors of the collection, which it gets by its own name,
+                before anybody can find it. If no collection comes of it the room is garbage.
+
+        Raises:
+            CollectionExists: one of this name has another precision or text policy.
+            CollectionBusy: others make and delete collections of this name all the time.
+        """
+        for _ in range(_MOVED_TRIES):
+            with translated():
+                razed = cast("bytes | None", self._redis.get(key("razed", collection.name))) or b""
+            own = codec.own_name(collection.name, razed)
+            made = collection.model_copy(update={"name": own})
+            room = ""
+            if prepare is not None:
+                room = self.collection_room(own, name=collection.name, razed=razed)
+                if room == "moved":
+                    continue
+                prepare(made)
+            stored = self._run("collection_put", [own, codec.dump(made), collection.name, room])
+            if stored != b"moved":
+                return codec.settled(stored, collection)
+        raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
+
+    def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
+        """Tell that room is about to be made for the vectors of a collection; give its token.
+
+        Unless the token comes with the collection in time, the room is garbage.
+
+        Args:
+            own: own name of the collection.
+            name: what users will call it; none, of a name that is drawn.
+            razed: what the caller knows of that name; the token is ``moved`` if it is otherwise.
+
+        Raises:
+            LedgerBehind: the ledger is older than what it has acknowledged.
+        """
+        room = codec.text(self._run("collection_room", [own, name, razed]))
+        if room == "halted":
+            raise LedgerBehind
+        return room
+
+    def collection_artifact(self, name: str, codec_id: str) -> int:
+        """Return the slot by which this collection's records name a codec, adding it if it is new.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        while True:
+            stored = self._collection_json(name)
+            old = Collection.model_validate_json(stored)
+            if codec_id in old.artifacts:
+                return old.artifacts.index(codec_id)
+            new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
+            self._run("collection_swap", [name, stored, codec.dump(new)])
+
+    def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
+        """Make a collection and all its documents invisible at once; their keys go later.
+
+        So does what a migration of it has made or left. All their vectors are garbage from then on,
+        see :meth:`Upkeep.gc_take`; whoever wants them gone at once drops them.
+
+        Args:
+            name: own name.
+            by: sequence number of the slice that asks for it; 0 is nobody's.
+
+        Returns:
+            The own names whose vectors may go.
+
+        Raises:
+            CollectionUnknown: there is none of this name, or it is younger than the slice.
+            CollectionBusy: a backup is copying its points.
+            LedgerBehind: the ledger is older than what it has acknowledged.
+        """
+        uid, buckets = self._place(name, fresh=True)
+        reply = self._run("collection_delete", [name, uid, buckets, by])
+        if reply == b"frozen":
+            raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
+        if reply == b"halted":
+            raise LedgerBehind
+        if reply == b"younger":
+            raise CollectionUnknown("the collection that this was asked of is gone")
+        return [codec.text(own) for own in reply]
+
+    def collection_deleted(self, name: str, *, by: int) -> bool:
+        """Whether the last collection that users knew by a name was deleted by this slice."""
+        with translated():
+            razed = cast("bytes | None", self._redis.get(key("razed", name)))
+        return razed is not None and int(razed.split()[1]) == by
+
+    def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Return the live entries of documents; one that does not exist is left out.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = place = self._place(collection, fresh=True)
+        found: dict[str, bytes] = {}
+        with translated():
+            for start in range(0, len(documents), _PAGE):
+                part = documents[start : start + _PAGE]
+                with self._redis.pipeline(transaction=False) as pipe:
+                    for document in part:
+                        pipe.hget(key("docs", uid, bucket_of(document, buckets=buckets)), document)
+                    rows = zip(part, pipe.execute(), strict=True)
+                found.update(self._whole(place, {d: row for d, row in rows if row is not None}))
+        return found
+
+    def entries(
+        self, collection: str, *, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """Go through the live entries of ``count`` buckets (all) from ``first``, in no order.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = place = self._place(collection, fresh=True)
+        last = buckets if count is None else min(buckets, first + count)
+        for start in range(first, last, _PAGE):
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for bucket in range(start, min(start + _PAGE, last)):
+                    pipe.hgetall(key("docs", uid, bucket))
+                heads = {codec.text(d): row for page in pipe.execute() for d, row in page.items()}
+                whole = self._whole(place, heads)
+            yield from whole.items()
+
+    def holdings(self, collection: str) -> Holdings:
+        """Return what a collection holds, as of this moment. What was never counted is counted now.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        while True:
+            uid, _ = self._place(collection, fresh=True)
+            with translated():
+                row = cast("dict[bytes, bytes]", self._redis.hgetall(key("counts", uid)))
+            found = counts.read(row)
+            if found is not None:
+                return found
+            self.count(collection)
+
+    def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
+        """Count a part of what a collection holds, if any is to be counted: some milliseconds.
+
+        Args:
+            collection: own name.
+            scrubbed: number of the scrub's newest pass that has ended. All is counted anew once for
+                each; None counts only what was never counted.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = self._place(collection, fresh=True)
+        number = "" if scrubbed is None else scrubbed
+        return Counting(codec.text(self._run("count", [collection, uid, buckets, number])))
+
+    def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
+        """Return the texts that a collection with policy ``both`` keeps; a missing one is left out.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, _ = self._place(collection, fresh=True)
+        if not documents:
+            return {}
+        with translated():
+            rows = self._redis.mget([key("text", uid, document) for document in documents])
+        pairs = zip(documents, cast("list[bytes | None]", rows), strict=True)
+        return {document: row for document, row in pairs if row is not None}
+
+    def repair(
+        self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
+    ) -> bool:
+        """Put an entry in the place of ``old``, and tell whether ``old`` was still stored.
+
+        The new entry keeps the old one's sequence number: it says the same text.
+        """
+        write = DocumentWrite(collection, document, entry, text)
+        return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
+
+    def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
+        """Note points that no entry names, and give those among them that may be removed.
+
+        Args:
+            collection: own name.
+            points: the points.
+            age_s: least age of the scrub's pass before this one, which has not found them either.
+        """
+        named = [point.hex for point in points]
+        args: list[codec.Arg] = [collection, round(age_s * 1000), ORPHANS_MAX, *named]
+        return [UUID(hex=codec.text(point)) for point in self._run("orphans", args)]
+
+    def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
+        """Forget that points were noted as nobody's: an entry names them, or they are gone."""
+        with translated():
+            if not points or not self._redis.zcard(key("orphans")):
+                return
+            uid, _ = self._place(collection, fresh=True)
+            self._redis.zrem(key("orphans"), *(f"{uid}:{point.hex}" for point in points))
+
+    def _end(self, step: str, arguments: Callable[[], list[codec.Arg]]) -> Commit:
+        """Run a step that names collections; while it says that one moved, look it up again."""
+        for _ in range(_MOVED_TRIES):
+            reply = codec.text(self._run(step, arguments()))
+            if reply != "moved":
+                return Commit(reply)
+            self._places.clear()
+        return Commit.STALE
+
+    def _collection_json(self, name: str) -> bytes:
+        with translated():
+            row = self._redis.hget(key("collections"), name)
+        if row is None:
+            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+        return cast("bytes", row)
+
+    def _write_args(self, documents: Sequence[Write]) -> list[codec.Arg]:
+        args: list[codec.Arg] = []
+        for document in documents:
+            uid, buckets = self._place_or_gone(document.collection)
+            args += codec.write_args(document, uid=uid, buckets=buckets)
+        return args
+
+    def _place(self, name: str, *, fresh: bool = False) -> Place:
+        """Find a collection's uid and buckets; the scripts check the uid again when they write."""
+        if not fresh and name in self._places:
+            return self._places[name]
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("uids"), name)
+            pipe.hget(key("collections"), name)
+            uid, row = pipe.execute()
+        if uid is None or row is None:
+            self._places.pop(name, None)
+            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+        place = (codec.text(uid), Collection.model_validate_json(row).buckets)
+        self._places[name] = place
+        return place
+
+    def _place_or_gone(self, name: str) -> Place:
+        """Like :meth:`_place`; a collection that is gone has the uid '', and writes skip it."""
+        try:
+            return self._place(name)
+        except CollectionUnknown:
+            return "", 1
+
+    def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
+        """Put long entries in the place of their heads.
+
+        Where a head is damaged its entry is given with the LONG flag, which no whole entry has: so
+        it counts as damaged as well.
+        """
+        uid, buckets = place
+        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
+        if not long:
+            return heads
+        rows = self._redis.mget([key("long", uid, document) for document in long])
+        for document, row in zip(long, cast("list[bytes | None]", rows), strict=True):
+            if (
+                row is None
+            ):  # replaced or deleted between the two reads: read both parts in one step
+                row = self._run("entry", [uid, bucket_of(document, buckets=buckets), document])
+            if row is None:
+                del heads[document]
+            else:
+                mark = Flag.LONG if _damaged(heads[document]) else Flag.NONE
+                heads[document] = bytes([row[0] | mark]) + row[1:] if row else row
+        return heads
+
+
+def _damaged(head: bytes) -> bool:
+    try:
+        return Entry.unpack(head).damaged
+    except PatchCorrupt:
+        return True

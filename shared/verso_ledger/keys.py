@@ -1,0 +1,103 @@
+"""The name of every key of the ledger, in one place; the Lua scripts get this same list.
+
+All keys live in one database. ``{…}`` below says what follows the prefix.
+
+    job         {job}                hash: kind, queue, status, counters, times
+    slice       {job}.{n}            hash: status, phase, fence, crashes, errors, lease, outcome
+    payload     {job}.{n}            string: the slice's frame; for an ingest it holds the raw texts
+                                     and stays until they are verified
+    result      {job}                hash: slice number -> result frame, or where it is
+    events      {job}                stream of state and progress
+    idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
+    claim       {token}              string: slices given out to one call of claim
+    ready       {queue}              sorted set: slices that wait for their time, by that time
+    lane        {queue}:{tenant}     sorted set: one tenant's due slices, by urgency and age
+    turns       {queue}              sorted set: tenants with due slices, by when their turn starts
+    served      {queue}              hash: tenant -> when its last turn finished, in virtual time
+    leased      {queue}              sorted set: slices that run, by the end of their lease
+    line        {queue}              sorted set: idle hands, channel|owner|lease|number, by when
+                                     they will have gone
+    hand        {channel}            channel: a slice for an idle hand, with its lease
+    dead        -                    sorted set: slices that crashed or failed too often, by time
+    deadlines   -                    sorted set: unfinished jobs that have a deadline, by it
+    pending     -                    sorted set: unfinished writes and deletes, by sequence number
+    drop        -                    sorted set: verified payloads, by the time they may be deleted
+    load        -                    hash: unfinished slices and bytes of each queue and of each
+                                     tenant in it; drain rate and virtual time of each queue
+    jobs        {tenant}             sorted set: a tenant's jobs, by sequence number
+    tenants     -                    set: tenants that ever had a job
+    walk        -                    hash: tenant -> how far its list of jobs is tidied
+    webhooks    {tenant}             hash: id -> a webhook of this tenant as JSON
+    hooks       -                    sorted set: webhook messages to send, by due time
+    hookitem    {token}              hash: one message: webhook, job, state, attempts
+    hookdead    -                    sorted set: messages that were tried too often, by time
+    totals      -                    hash: counters since the ledger was made
+    health      -                    hash: last real embed, last beat of each worker and trainer
+    serving     -                    hash: worker -> what it serves, JSON
+    seq         -                    number of the newest slice or collection; never goes back
+    news        -                    channel: ids and states of jobs with new events; with the end
+                                     of one that a caller waits for, the job and its result
+    wake        {queue}              channel: new work came, for the hands that are awake
+    collections -                    hash: name -> collection as JSON
+    uids        -                    hash: name -> uid: the sequence number of its birth
+    tombs       {uid}                sorted set: deleted documents, by the delete's sequence number
+    docs        {uid}:{bucket}       hash: document id -> entry, or the head of a long entry
+    long        {uid}:{document}     string: an entry too long for a bucket
+    text        {uid}:{document}     string: the text itself, where the collection keeps both
+    counts      {uid}                hash: what the collection holds, see counts.py and count.lua
+    gc          -                    sorted set: entries whose points may go, by due time
+    gcitem      {token}              hash: collection, document, entry; of no document: all of an
+                                     own name's vectors
+    dropped     -                    list: deleted collections whose keys are not swept yet
+    razed       {name}               string: uid of the last collection of this name that was
+                                     deleted, or the last attempt to make one; number of the slice
+                                     that deleted; for a week
+    scrub       -                    hash: the pass of the scrub: cursor, job, counters
+    damaged     -                    list: documents that this pass found damaged, up to a bound
+    orphans     -                    sorted set: {uid}:{point} that no entry named when it was
+                                     looked at, by the newest sequence number then
+    epoch       -                    hash: the life this ledger is in, and the one before
+    halted      -                    hash: what this ledger had reached once and does not hold any
+                                     more; while it is there nothing is written
+    aliases     -                    hash: name that users know -> own name, after a migration
+    hidden      -                    set: own names that stand for themselves no more, or not yet
+    sealed      -                    set: uids of collections that take no commit any more
+    migrations  -                    hash: name -> migration as JSON
+    frozen      -                    string: who keeps points from being removed, for a while
+
+Times in keys are milliseconds of the server's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "verso:"
+
+_ONE_FOR_EACH: Final = (
+    "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
+    "docs", "long", "text", "gcitem", "wake", "line", "hand", "lane", "turns", "served", "jobs",
+    "counts", "webhooks", "hookitem", "razed",
+)  # fmt: skip
+_SINGLE: Final = (
+    "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
+    "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
+    "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
+    "orphans",
+)  # fmt: skip
+
+NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {
+    name: f"{PREFIX}{name}" for name in _SINGLE
+}
+"""Prefix (with its colon) or full name of each kind of key."""
+
+
+def key(kind: str, *parts: str | int) -> str:
+    """Return the name of one key: ``key("docs", uid, bucket)``."""
+    return NAMES[kind] + ":".join(str(part) for part in parts)
+
+
+def lua_table() -> str:
+    """Return the names as the Lua table ``K``, which stands before every script."""
+    rows = ",".join(f'{name}="{prefix}"' for name, prefix in NAMES.items())
+    return "local K={" + rows + "}\n"

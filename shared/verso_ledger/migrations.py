@@ -1,0 +1,127 @@
+"""Migrations as the ledger keeps them: where each stands, and the names they change.
+
+A collection has its **own name**, under which its vectors and entries lie, and usually that is the
+name users know. A migration to another space makes a second collection, hidden under an own name
+nobody knows, fills it, and at the end lets the users' name stand for it: an **alias**. What was
+asked by name before the switch goes on reading the old one, which stays until it is removed.
+
+Writes cannot be read from both, so for the last pass the source is **sealed**: a commit into it is
+refused and the work done again, which after the switch goes to the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from verso_core.errors import CollectionBusy, LedgerBehind
+from verso_core.jobs import Collection
+from verso_core.jobs.migration import Migration
+from verso_core.record import bucket_of
+from verso_ledger import codec
+from verso_ledger.connection import translated
+from verso_ledger.documents import Documents
+from verso_ledger.keys import key
+from verso_ledger.models import Commit, DocumentDelete, DocumentWrite
+
+
+class Migrations(Documents):
+    """The migration side of :class:`verso_ledger.sync_client.Ledger`.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses.
+    """
+
+    def migrations(self) -> dict[str, Migration]:
+        """Return every migration that is remembered, by collection."""
+        with translated():
+            rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("migrations")))
+        return {codec.text(name): Migration.model_validate_json(row) for name, row in rows.items()}
+
+    def migration(self, collection: str) -> Migration | None:
+        """Return a collection's newest migration."""
+        return self.migrations().get(collection)
+
+    def migration_begin(
+        self,
+        state: Migration,
+        *,
+        seen: Migration | None,
+        target: Collection | None,
+        room: str = "",
+    ) -> bool:
+        """Begin a migration, where the newest is still ``seen``; ``target`` is what it will fill.
+
+        ``room`` is the token of the room made for the target's vectors.
+        False where another began one, or the source is not what it was.
+        """
+        with translated():
+            uid = cast("bytes | None", self._redis.hget(key("uids"), state.source))
+        args: list[codec.Arg] = [
+            state.collection, state.source, uid or b"", target.name if target else "",
+            codec.dump(target) if target else "", _json(seen), _json(state), room,
+        ]  # fmt: skip
+        return bool(self._run("migration_begin", args))
+
+    def migration_move(
+        self, seen: Migration, state: Migration | None, *, also: str = "none"
+    ) -> bool:
+        """Move a migration on from ``seen``, or forget it; tell whether it was this call that did.
+
+        Args:
+            seen: where the caller saw it.
+            state: where it is then.
+            also: what is done in the same step: ``seal`` or ``open`` the source, or ``switch`` the
+                collection's name to the target.
+        """
+        args = [seen.collection, _json(seen), _json(state), also, seen.source, seen.target]
+        return bool(self._run("migration_move", args))
+
+    def graft(
+        self,
+        state: Migration,
+        document: str,
+        *,
+        seq: int | None,
+        entry: bytes | None,
+        text: bytes | None,
+    ) -> bool:
+        """Bring a document of the target to where its source is.
+
+        Args:
+            state: the migration.
+            document: its id.
+            seq: the sequence number that the source must still have; None: no such document.
+            entry: what the target is to hold; None: nothing.
+            text: kept beside it, where the collection keeps texts.
+
+        Returns:
+            False where the source has another number by now: the next pass will see it.
+        """
+        write: DocumentWrite | DocumentDelete = DocumentDelete(state.target, document)
+        if entry is not None:
+            write = DocumentWrite(state.target, document, entry, text)
+
+        def arguments() -> list[codec.Arg]:
+            uid, buckets = self._place(state.source)
+            bucket = bucket_of(document, buckets=buckets)
+            still = "" if seq is None else seq
+            return [state.source, uid, bucket, document, still, *self._write_args([write])]
+
+        return self._end("graft", arguments) is Commit.DONE
+
+    def migration_drop(self, name: str, *, buckets: int) -> None:
+        """Remove one side of a migration by its own name; its keys go later.
+
+        Raises:
+            CollectionBusy: a backup is copying its points.
+            LedgerBehind: the ledger is older than what it has acknowledged.
+        """
+        refused = self._run("migration_drop", [name, buckets])
+        if refused == b"frozen":
+            raise CollectionBusy("a backup is being taken; nothing can be removed meanwhile")
+        if refused == b"halted":
+            raise LedgerBehind
+
+
+def _json(state: Migration | None) -> str:
+    return "" if state is None else state.model_dump_json()

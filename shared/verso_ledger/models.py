@@ -1,0 +1,329 @@
+"""The words of the ledger: what goes in, what comes out, and the numbers it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from verso_core.errors import ErrorBody
+from verso_core.jobs import Kind, Queue, SliceSpec, Status
+
+URGENCY = 3
+"""Urgency of a job whose caller did not say (RFC 9218, section 4.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Numbers the ledger goes by; every process on one ledger uses the same."""
+
+    max_crashes: int = 3
+    """Leases of one slice that may run out before it is a dead letter."""
+    max_errors: int = 8
+    """Retryable errors of one slice before it is a dead letter; counted apart from crashes."""
+    backoff_ms: tuple[int, ...] = (0, 2_000, 8_000, 30_000)
+    """Wait before the next attempt, by the number of crashes so far."""
+    max_delay_ms: int = 30_000
+    """Longest wait after a retryable error; the delay asked for doubles with every error."""
+    keep_s: int = 24 * 3600
+    """How long slices stay after their end, seconds."""
+    dead_keep_s: int = 7 * 24 * 3600
+    """How long dead letters stay whose payload is not the only copy of a text, seconds."""
+    gc_delay_ms: int = 2_000
+    """Wait before the points of a replaced entry may go: searches that saw it come to an end."""
+    room_ms: int = 600_000
+    """Wait before vectors go whose collection was not made: who was to make it is dead by then."""
+    drain_s: int = 30
+    """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
+    max_events: int = 1_000
+    """Events kept for each job, about."""
+    sweep_buckets: int = 256
+    """Buckets of a deleted collection swept in one step."""
+    count_entries: int = 500
+    """Entries and buckets counted in one step."""
+    turn_bytes: int = 128 * 1024
+    """Payload bytes that make a slice's turn twice as long as that of an empty one."""
+    mature: int = 64
+    """Slices laid into their lanes by one claim; the keeper lays more."""
+    told_bytes: int = 64 * 1024
+    """Longest payload told to an idle hand, and longest result told to a caller who waits; longer
+    ones are fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much unfinished work a queue may hold, and what part of it may be one tenant's."""
+
+    max_slices: int = 100_000
+    max_bytes: int = 1 << 30
+    tenant_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A request, cut into slices, that asks to be accepted.
+
+    ``idempotency`` is the caller's key and the hash of the body it came with. ``urgency`` is that
+    of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is told
+    of the job's end. ``job_id`` is chosen by the caller of :meth:`accept` when it wants the call
+    itself to be repeatable. ``trace`` is a ``traceparent`` that whoever does the work goes on from.
+    ``wait``: somebody waits for the end, and is told the result with it.
+    """
+
+    kind: Kind
+    queue: Queue
+    slices: Sequence[SliceSpec]
+    tenant: str = "default"
+    idempotency: tuple[str, str] | None = None
+    deadline_s: float | None = None
+    limits: Limits = field(default_factory=Limits)
+    keep_s: int = 24 * 3600
+    job_id: str | None = None
+    urgency: int = URGENCY
+    webhook: str | None = None
+    trace: str | None = None
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job that is on disk.
+
+    ``replayed``: an earlier request with the same key made it. ``bell``: no hand is awake to hear
+    of it and no bell was rung for work before it, so one must be. ``left``: slices that the tenant
+    may still bring; ``drained_s``: when the queue will be empty at the present rate, seconds from
+    now; both None where the job was there before.
+    """
+
+    job_id: str
+    replayed: bool
+    bell: bool = True
+    left: int | None = field(default=None, compare=False)
+    drained_s: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as the ledger knows it. Times are Unix seconds of the server's clock.
+
+    ``done`` counts slices that reached their end, ``n_ok`` and ``n_err`` items; once the job has
+    ended ``n_ok + n_err == items``. ``attempts`` is the highest number of times that one slice was
+    given out.
+    """
+
+    job_id: str
+    kind: Kind
+    queue: Queue
+    tenant: str
+    status: Status
+    created: float
+    started: float | None
+    finished: float | None
+    deadline: float | None
+    items: int
+    n_ok: int
+    n_err: int
+    slices: int
+    done: int
+    attempts: int
+    error: ErrorBody | None
+    urgency: int = URGENCY
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A slice that crashed or failed too often and waits for a replay; it never shows a text.
+
+    ``phase`` verify means that the slice's texts are stored, and held, but could not be verified.
+    ``died`` is in Unix seconds of the server's clock.
+    """
+
+    job_id: str
+    number: int
+    tenant: str
+    kind: Kind
+    phase: Phase
+    items: int
+    size_bytes: int
+    crashes: int
+    errors: int
+    error: ErrorBody
+    died: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """A job and the result frames of its first slices, read in one exchange.
+
+    ``results`` holds None for a slice without one; see :meth:`AsyncLedger.results`.
+    """
+
+    record: JobRecord
+    results: list[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of a job: status, done, slices, items, ok, err, and what its worker told of its
+    ``progress``. ``id`` orders events."""
+
+    id: str
+    data: dict[str, Any]
+
+
+class Phase(StrEnum):
+    """What a claimed slice asks for."""
+
+    WORK = "work"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A job of one slice whose caller waits for its end, as it was accepted.
+
+    ``made_ms`` and ``start_ms`` are in Unix milliseconds of the server's clock.
+    """
+
+    tenant: str
+    made_ms: int
+    items: int
+    urgency: int
+    start_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on one slice until the lease ends.
+
+    ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
+    to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
+    clock; ``waited_ms`` is how long the slice was due before it was claimed, ms; ``trace`` is
+    the job's. ``awaited`` is there where somebody waits for the job and it has no other slice.
+    """
+
+    slice_id: str
+    job_id: str
+    number: int
+    fence: int
+    kind: Kind
+    phase: Phase
+    payload: bytes
+    seq: int
+    queue: Queue
+    not_after: float | None
+    waited_ms: int
+    trace: str | None = None
+    awaited: Awaited | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A job of one slice that is about to be accepted: its work may begin, untold.
+
+    Its lease follows, to this hand or to another, or never.
+    """
+
+    job_id: str
+    payload: bytes
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What came of a slice that wrote no documents: its result frame, items by outcome, and whether
+    whoever waits has the result."""
+
+    lease: Lease
+    result: bytes
+    ok: int
+    errors: int
+    told: bool = False
+
+
+class Commit(StrEnum):
+    """Answer to the end of a lease."""
+
+    DONE = "done"
+    IDLE = "idle"
+    """Done, and nothing else is due: the hand that was named stands in line."""
+    STALE = "stale"
+    """Another attempt or a cancel took the slice over: nothing was changed."""
+    SEALED = "sealed"
+    """A migration takes no more commits into this collection: the work must be done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWrite:
+    """A document's new entry (``record.Entry.pack()``), and its text where the collection keeps it.
+
+    The entry's sequence number must be the lease's. ``over`` is what a verify has found stored and
+    proved to be this slice's own, though its number is damaged.
+    """
+
+    collection: str
+    document: str
+    entry: bytes
+    text: bytes | None = None
+    over: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDelete:
+    """A document that goes."""
+
+    collection: str
+    document: str
+
+
+class Discarded(NamedTuple):
+    """An entry that was replaced or deleted, and whose points may go.
+
+    Before removing points, read the document's live entry: points it names must stay. Of no
+    document (``""``) it is a whole collection that was deleted, and all its vectors may go.
+    """
+
+    token: str
+    collection: str
+    document: str
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What waits and runs in a queue. ``queued`` counts due slices, ``delayed`` those that wait
+    for a retry or for vectors to settle; ``oldest_s`` is how long the oldest has been due."""
+
+    queued: int
+    delayed: int
+    running: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits outside the queues, as counts (``unverified_bytes``: bytes)."""
+
+    dead: int
+    unverified: int
+    unverified_bytes: int
+    to_drop: int
+    to_collect: int
+    totals: dict[str, int]
+    """Counters since the ledger was made: ``jobs:{kind}:{status}``, crashes, stale, dead."""
+    to_tell: int = 0
+    """Webhook messages that wait to be sent."""
+    halted: bool = False
+    """Whether the ledger is older than what it has acknowledged."""
+    orphans: int = 0
+    """Points that no entry named when the scrub came by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Signs of life. None: never seen."""
+
+    last_embed_age_s: float | None
+    worker_beat_age_s: float | None
+    trainer_beat_age_s: float | None = None

@@ -1,0 +1,162 @@
+"""Lists of jobs and of dead letters, a page at a time, each for one tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from redis.asyncio import Redis
+
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import Kind, Status
+from verso_ledger import codec
+from verso_ledger.connection import translated
+from verso_ledger.keys import key
+from verso_ledger.models import DeadLetter, JobRecord, Phase
+
+_STEP = 256
+_LOOKED_AT = 8192
+"""Jobs looked at for one page: a filter that fits few must not hold the server up."""
+_DEAD_FIELDS = (
+    "job",
+    "n",
+    "ten",
+    "kind",
+    "ph",
+    "items",
+    "bytes",
+    "crash",
+    "errs",
+    "code",
+    "detail",
+)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list, the newest first, and where the next one begins; None at the end.
+
+    A page may be short, or even empty, before the list has ended: what a filter leaves out counts
+    towards the work done for a page.
+    """
+
+    rows: list[T]
+    cursor: str | None
+
+
+async def jobs(
+    client: Redis,
+    tenant: str,
+    *,
+    after: str | None,
+    limit: int,
+    statuses: frozenset[Status],
+    kinds: frozenset[Kind],
+) -> Page[JobRecord]:
+    """Return a tenant's jobs, the newest first.
+
+    Args:
+        client: the ledger's server.
+        tenant: whose.
+        after: cursor of the page before; None for the first page.
+        limit: most rows.
+        statuses: only jobs in one of these; none given, all.
+        kinds: only jobs of one of these; none given, all.
+
+    Raises:
+        RequestInvalid: ``after`` is no cursor.
+    """
+    rows: list[JobRecord] = []
+    if after is not None and not after.isdecimal():
+        raise RequestInvalid("expected a cursor of this list")
+    for _ in range(_LOOKED_AT // _STEP):
+        top = "+inf" if after is None else f"({after}"
+        with translated():
+            found: Any = await client.zrevrangebyscore(
+                key("jobs", tenant), top, "-inf", 0, _STEP, withscores=True
+            )
+        if not found:
+            return Page(rows, None)
+        names = [codec.text(job_id) for job_id, _ in found]
+        for job_id, (_, seq), fields in zip(
+            names, found, await _hashes(client, names), strict=True
+        ):
+            after = str(int(seq))
+            if not fields:
+                continue  # expired
+            record = codec.job_record(job_id, fields)
+            if (not statuses or record.status in statuses) and (not kinds or record.kind in kinds):
+                rows.append(record)
+            if len(rows) == limit:
+                return Page(rows, after)
+    return Page(rows, after)
+
+
+async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> Page[DeadLetter]:
+    """Return a tenant's dead letters, the newest first; arguments as for :func:`jobs`.
+
+    Many slices may die in one millisecond, so a cursor names the slice and the time. When that
+    slice is no longer dead the list goes on from its time: some rows may be shown again, none is
+    left out.
+    """
+    rows: list[DeadLetter] = []
+    start = 0 if after is None else await _rank_after(client, after)
+    for _ in range(_LOOKED_AT // _STEP):
+        with translated():
+            found: Any = await client.zrange(
+                key("dead"), start, start + _STEP - 1, desc=True, withscores=True
+            )
+            async with client.pipeline(transaction=False) as pipe:
+                for slice_id, _at in found:
+                    pipe.hmget(key("slice", codec.text(slice_id)), *_DEAD_FIELDS)
+                slices = await pipe.execute()
+        for (slice_id, at_ms), values in zip(found, slices, strict=True):
+            after = f"{int(at_ms)}.{codec.text(slice_id)}"
+            if values[0] is not None and codec.text(values[2] or b"default") == tenant:
+                rows.append(_letter([codec.text(value or b"") for value in values], int(at_ms)))
+            if len(rows) == limit:
+                return Page(rows, after)
+        start += len(found)
+        if len(found) < _STEP:
+            return Page(rows, None)
+    return Page(rows, after)
+
+
+def _letter(values: Sequence[str], at_ms: int) -> DeadLetter:
+    job, number, tenant, kind, phase, items, size, crashes, errors, code, detail = values
+    return DeadLetter(
+        job_id=job,
+        number=int(number),
+        tenant=tenant or "default",
+        kind=Kind(kind),
+        phase=Phase(phase),
+        items=int(items),
+        size_bytes=int(size),
+        crashes=int(crashes or 0),
+        errors=int(errors or 0),
+        error=codec.error(code, detail),
+        died=at_ms / 1000,
+    )
+
+
+async def _rank_after(client: Redis, after: str) -> int:
+    at_ms, _, slice_id = after.partition(".")
+    if not (at_ms.isdecimal() and slice_id.isascii()):
+        raise RequestInvalid("expected a cursor of this list")
+    with translated():
+        rank: Any = await client.zrevrank(key("dead"), slice_id)
+        if rank is not None:
+            return int(rank) + 1
+        return int(await client.zcount(key("dead"), f"({at_ms}", "+inf"))
+
+
+async def _hashes(client: Redis, job_ids: Sequence[str]) -> Sequence[Mapping[bytes, bytes]]:
+    with translated():
+        async with client.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.hgetall(key("job", job_id))
+            return cast("Sequence[Mapping[bytes, bytes]]", await pipe.execute())

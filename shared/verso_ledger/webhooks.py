@@ -1,0 +1,189 @@
+"""Webhooks in the ledger: who is told of a job's end, and the outbox of what is to be told.
+
+A message is written in the same step as the end it tells of, so none is lost and none is made up;
+it is sent by the keeper, again and again until somebody has taken it or its attempts are used up.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from verso_core.errors import QueueFull, WebhookUnknown
+from verso_core.webhooks import new_secret
+from verso_ledger import codec
+from verso_ledger.connection import translated
+from verso_ledger.keys import key
+from verso_ledger.steps import Steps
+
+MAX_WEBHOOKS = 100
+OLD_SECRET_S = 24 * 3600
+"""How long the secret before the present one signs as well, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """An address that is told of jobs' ends.
+
+    ``old_secret`` signs as well until ``old_until``; times are Unix seconds.
+    """
+
+    id: str
+    url: str
+    secret: str
+    created: float
+    old_secret: str | None = None
+    old_until: float = 0.0
+
+    def secrets(self, now: float) -> list[str]:
+        """Return the secrets that are valid, the newest first."""
+        old = [self.old_secret] if self.old_secret and now < self.old_until else []
+        return [self.secret, *old]
+
+    def dump(self) -> str:
+        """Write it as it is stored."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The news of one job's end. ``attempts``: made so far. Times are Unix seconds."""
+
+    token: str
+    webhook: Webhook
+    job_id: str
+    kind: str
+    status: str
+    ended: float
+    created: float
+    items: int
+    n_ok: int
+    n_err: int
+    code: str
+    detail: str
+    attempts: int
+
+    @property
+    def id(self) -> str:
+        """Name the message, the same at every attempt."""
+        return f"msg_{self.job_id}_{round(self.ended * 1000)}"
+
+
+class Outbox(Steps):
+    """The sender's side, a part of :class:`verso_ledger.sync_client.Ledger`."""
+
+    def hook_take(self, n: int = 32, *, lease_s: float = 60.0) -> list[Message]:
+        """Take messages that are due; one that is not reported on comes again."""
+        return [_message(row) for row in self._run("hook_take", [n, round(lease_s * 1000)])]
+
+    def hook_done(self, message: Message) -> None:
+        """Report that a message was taken by its receiver."""
+        self._run("hook_done", [message.token])
+
+    def hook_failed(self, message: Message, reason: str, *, delay_s: float | None) -> None:
+        """Report a failed attempt: the next is due after ``delay_s``; None gives the message up."""
+        delay = -1 if delay_s is None else round(delay_s * 1000)
+        self._run("hook_failed", [message.token, message.attempts, delay, reason[:200]])
+
+
+class Webhooks:
+    """The gateway's side: a tenant's webhooks."""
+
+    def __init__(self, client: Redis, run: Any) -> None:
+        self._redis = client
+        self._run = run
+
+    async def all(self, tenant: str) -> list[Webhook]:
+        """Return a tenant's webhooks, the oldest first."""
+        with translated():
+            rows = await cast("Any", self._redis.hvals(key("webhooks", tenant)))
+        return sorted((_webhook(row) for row in rows), key=lambda hook: (hook.created, hook.id))
+
+    async def add(self, tenant: str, url: str) -> Webhook:
+        """Make a webhook.
+
+        Raises:
+            QueueFull: the tenant has as many as it may.
+        """
+        hook = Webhook(f"wh_{uuid.uuid4().hex}", url, new_secret(), time.time())
+        if not await self._put(tenant, hook, expected=""):
+            raise QueueFull(f"expected at most {MAX_WEBHOOKS} webhooks")
+        return hook
+
+    async def rotate(self, tenant: str, hook_id: str) -> Webhook:
+        """Return a webhook a new secret; the old one signs as well for a day.
+
+        Raises:
+            WebhookUnknown: the tenant has none of this id.
+        """
+        while True:
+            stored = await self._stored(tenant, hook_id)
+            old = _webhook(stored)
+            new = replace(
+                old,
+                secret=new_secret(),
+                old_secret=old.secret,
+                old_until=time.time() + OLD_SECRET_S,
+            )
+            if await self._put(tenant, new, expected=stored):
+                return new
+
+    async def remove(self, tenant: str, hook_id: str) -> None:
+        """Remove a webhook; what was to be told to it is dropped.
+
+        Raises:
+            WebhookUnknown: the tenant has none of this id.
+        """
+        await self._stored(tenant, hook_id)
+        with translated():
+            await cast("Any", self._redis.hdel(key("webhooks", tenant), hook_id))
+
+    async def replay(self, tenant: str, hook_id: str) -> int:
+        """Return messages that were given up new attempts; returns how many.
+
+        Raises:
+            WebhookUnknown: the tenant has none of this id.
+        """
+        await self._stored(tenant, hook_id)
+        return int(await self._run("hook_replay", [tenant, hook_id]))
+
+    async def _put(self, tenant: str, hook: Webhook, *, expected: bytes | str) -> bool:
+        args: list[codec.Arg] = [tenant, hook.id, hook.dump(), expected, MAX_WEBHOOKS]
+        return bool(await self._run("hook_put", args))
+
+    async def _stored(self, tenant: str, hook_id: str) -> bytes:
+        with translated():
+            row = await cast("Any", self._redis.hget(key("webhooks", tenant), hook_id))
+        if row is None:
+            raise WebhookUnknown("expected the id of one of your webhooks")
+        return cast("bytes", row)
+
+
+def _webhook(row: bytes) -> Webhook:
+    return Webhook(**json.loads(row))
+
+
+def _message(row: Sequence[Any]) -> Message:
+    values = [codec.text(value) for value in row[2:]]
+    job, st, at, kind, items, ok, err, made, code, detail, attempts = values
+    return Message(
+        token=codec.text(row[0]),
+        webhook=_webhook(row[1]),
+        job_id=job,
+        kind=kind,
+        status=st,
+        ended=int(at) / 1000,
+        created=int(made) / 1000,
+        items=int(items),
+        n_ok=int(ok),
+        n_err=int(err),
+        code=code,
+        detail=detail,
+        attempts=int(attempts),
+    )

@@ -1,0 +1,43 @@
+"""The sweep of large results against a real ledger."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from verso_core.errors import ResultLost
+from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.result_files import SHARDS, ResultFiles
+from verso_keeper.result_sweeper import ResultSweeper
+from verso_ledger import Commit, Ledger, NewJob
+
+FRAME = b"\x56" + b"v" * 5000
+
+
+def finished(ledger: Ledger, files: ResultFiles, *, keep_s: int) -> tuple[str, bytes]:
+    """Do a job with a large result; gives its id and what the ledger holds."""
+    slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
+    ledger.accept(NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices, keep_s=keep_s))
+    [lease] = ledger.claim(Queue.BULK, owner="w")
+    held = files.keep(lease.job_id, lease.number, FRAME)
+    assert ledger.commit(lease, held, ok=1, errors=0) is Commit.DONE
+    return lease.job_id, held
+
+
+def test_results_go_when_their_jobs_have_expired(valkey_url: str, tmp_path: Path) -> None:
+    ledger, files = Ledger.from_url(valkey_url), ResultFiles(tmp_path, inline_bytes=1000)
+    brief, held = finished(ledger, files, keep_s=1)
+    lasting, other = finished(ledger, files, keep_s=600)
+    sweeper = ResultSweeper(files, ledger.known_jobs)
+    assert sum(sweeper.step() for _ in SHARDS) == 0
+    while ledger.known_jobs([brief]):
+        time.sleep(0.1)
+    assert sum(sweeper.step() for _ in SHARDS) == 1
+    with pytest.raises(ResultLost):
+        files.read(brief, 0, held)
+    found = ledger.result(lasting)
+    assert found == other
+    assert files.read(lasting, 0, other) == FRAME
+    ledger.close()

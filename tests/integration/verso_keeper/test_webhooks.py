@@ -1,0 +1,281 @@
+"""Webhooks from a job's end to a real HTTP receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from verso_core import webhooks
+from verso_core.errors import WebhookUnknown
+from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.webhooks import networks
+from verso_keeper.webhooks import WebhookSender
+from verso_ledger import AsyncLedger, Ledger, NewJob
+
+LOOPBACK = networks("127.0.0.0/8")
+
+
+@dataclass
+class Receiver:
+    """What came in, and what is answered: statuses in order, then 204."""
+
+    url: str
+    answers: list[int] = field(default_factory=list)
+    seen: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    pause_s: float = 0.0
+
+
+@contextmanager
+def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """Listen on this machine, over TLS where a context is given."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.seen.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            status = found.answers.pop(0) if found.answers else 204
+            try:
+                if found.pause_s:  # a byte now and then, so that no read ever waits for long
+                    for byte in b"HTTP/1.1 204 No Content":
+                        self.wfile.write(bytes([byte]))
+                        self.wfile.flush()
+                        time.sleep(found.pause_s)
+                self.send_response(status)
+                self.send_header("Location", found.url)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            except OSError:
+                pass
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = Listener(("127.0.0.1", 0), Handler)
+    where = f"127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        where = f"localhost:{server.server_address[1]}"
+    found = Receiver(f"http{'s' if tls else ''}://{where}/hook?a=b")
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Listener(ThreadingHTTPServer):
+    """Says nothing of callers that turn away, as those must who do not trust a certificate."""
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def ledger(valkey_url: str) -> Iterator[Ledger]:
+    found = Ledger.from_url(valkey_url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
+    found = AsyncLedger.from_url(valkey_url)
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def herald(ledger: Ledger) -> Iterator[WebhookSender]:
+    found = WebhookSender(ledger, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0)
+    yield found
+    found.close()
+
+
+def ended_job(ledger: Ledger, hook: str | None) -> str:
+    """Have a job end that names a webhook."""
+    slices = list(cut(Kind.EMBED, {}, [Item({}, b"secret text")]))
+    job = NewJob(kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices, webhook=hook)
+    job_id = ledger.accept(job).job_id
+    [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
+    ledger.commit(lease, b"r", ok=1, errors=0)
+    return job_id
+
+
+def told(ledger: Ledger, status: str) -> int:
+    return ledger.backlog().totals.get(f"hooks:{status}", 0)
+
+
+async def test_the_end_of_a_job_is_told_once_and_signed(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    job = ended_job(ledger, hook.id)
+    ended_job(ledger, None)
+    assert ledger.backlog().to_tell == 1
+    assert (herald.step(), herald.step()) == (1, 0)
+    [(headers, body)] = receiver.seen
+    message_id, stamp = headers["webhook-id"], int(headers["webhook-timestamp"])
+    assert headers["webhook-signature"] == webhooks.sign(
+        hook.secret, body, message_id=message_id, timestamp=stamp
+    )
+    assert abs(stamp - time.time()) < 60
+    content = json.loads(body)
+    assert (content["type"], content["data"]["id"]) == ("job.succeeded", job)
+    assert (content["data"]["ok"], content["data"]["error"]) == (1, None)
+    assert b"secret text" not in body
+    assert ledger.backlog().to_tell == 0
+    assert told(ledger, "sent") == 1
+
+
+async def test_a_failed_attempt_is_made_again_with_the_same_id_then_given_up_then_replayed(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    ended_job(ledger, hook.id)
+    receiver.answers = [500, 302, 429]  # a redirect is not followed
+    for _ in range(3):
+        assert herald.step() == 1
+        await asyncio.sleep(0.01)
+    assert herald.step() == 0
+    assert (told(ledger, "failed"), told(ledger, "dead")) == (3, 1)
+    assert len(receiver.seen) == 3
+    assert await front.webhooks.replay("default", hook.id) == 1
+    assert herald.step() == 1
+    assert len({headers["webhook-id"] for headers, _ in receiver.seen}) == 1
+    assert told(ledger, "sent") == 1
+
+
+async def test_410_gives_a_message_up_at_once(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    ended_job(ledger, hook.id)
+    receiver.answers = [410]
+    herald.step()
+    assert told(ledger, "dead") == 1
+
+
+async def test_nothing_reaches_a_private_address_that_is_not_allowed(
+    ledger: Ledger, front: AsyncLedger, receiver: Receiver
+) -> None:
+    """The name is judged by what it stands for when the message is sent."""
+    port = receiver.url.rpartition(":")[2]
+    for url in (receiver.url, f"https://localhost/{port}", "https://host.invalid/"):
+        hook = await front.webhooks.add("default", url)
+        ended_job(ledger, hook.id)
+    careful = WebhookSender(ledger, delays_s=(), timeout_s=1.0)
+    assert careful.step() == 3
+    careful.close()
+    assert receiver.seen == []
+    assert told(ledger, "dead") == 3
+
+
+async def test_a_receiver_that_drips_is_cut_off(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    ended_job(ledger, hook.id)
+    receiver.pause_s = 0.2  # 23 bytes take 4.6 s, and an attempt may take one
+    herald.step()
+    assert told(ledger, "failed") == 1
+
+
+async def test_a_new_secret_signs_beside_the_old_one(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    old = await front.webhooks.add("default", receiver.url)
+    new = await front.webhooks.rotate("default", old.id)
+    assert new.secret != old.secret
+    assert new.secrets(new.old_until + 1) == [new.secret]
+    ended_job(ledger, old.id)
+    herald.step()
+    [(headers, body)] = receiver.seen
+    about = {"message_id": headers["webhook-id"], "timestamp": int(headers["webhook-timestamp"])}
+    assert headers["webhook-signature"].split(" ") == [
+        webhooks.sign(secret, body, **about)  # type: ignore[arg-type]
+        for secret in (new.secret, old.secret)
+    ]
+
+
+async def test_what_was_to_be_told_goes_with_its_webhook(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    ended_job(ledger, hook.id)
+    await front.webhooks.remove("default", hook.id)
+    assert herald.step() == 0
+    assert ledger.backlog().to_tell == 0
+    with pytest.raises(WebhookUnknown):
+        ended_job(ledger, hook.id)
+    with pytest.raises(WebhookUnknown):
+        await front.webhooks.rotate("default", hook.id)
+
+
+async def test_a_message_that_was_being_sent_when_the_keeper_died_is_sent_again(
+    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+) -> None:
+    hook = await front.webhooks.add("default", receiver.url)
+    ended_job(ledger, hook.id)
+    assert len(ledger.hook_take(lease_s=0.01)) == 1
+    await asyncio.sleep(0.02)
+    assert herald.step() == 1
+    assert len(receiver.seen) == 1
+
+
+@pytest.mark.parametrize("flaw", [None, "unknown issuer", "another name", "expired", "plain"])
+async def test_over_tls_only_a_certificate_of_the_name_is_spoken_to(
+    ledger: Ledger,
+    front: AsyncLedger,
+    flaw: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection goes to an address that was looked up; the certificate must be the name's."""
+    known, other = trustme.CA(), trustme.CA()
+    known.cert_pem.write_to_path(tmp_path / "known.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "known.pem"))
+    issuer = other if flaw == "unknown issuer" else known
+    name = "example.org" if flaw == "another name" else "localhost"
+    until = datetime.now(UTC) + timedelta(days=-1 if flaw == "expired" else 1)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issuer.issue_cert(name, not_after=until).configure_cert(tls)
+    herald = WebhookSender(ledger, allowed=networks("127.0.0.0/8, ::1"), delays_s=(), timeout_s=5.0)
+    with receiving(None if flaw == "plain" else tls) as receiver:
+        url = receiver.url.replace("http://127.0.0.1", "https://localhost")
+        hook = await front.webhooks.add("default", url)
+        ended_job(ledger, hook.id)
+        assert herald.step() == 1
+        seen = list(receiver.seen)
+    herald.close()
+    if flaw is None:
+        [(headers, body)] = seen
+        assert headers["webhook-signature"] == webhooks.sign(
+            hook.secret, body, message_id=headers["webhook-id"],
+            timestamp=int(headers["webhook-timestamp"]),
+        )  # fmt: skip
+        assert told(ledger, "sent") == 1
+    else:
+        assert seen == []
+        assert (told(ledger, "sent"), told(ledger, "dead")) == (0, 1)

@@ -1,0 +1,234 @@
+"""Facts about the gateway's side of the ledger, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable, QueueFull
+from verso_core.jobs import Collection, Queue, Status
+from verso_ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
+from verso_ledger.async_client import connect
+
+Jobs = Callable[..., NewJob]
+Q = Queue.INTERACTIVE
+
+
+@pytest_asyncio.fixture
+async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
+    """The gateway's side of an empty ledger."""
+    found = AsyncLedger.from_url(valkey_url)
+    yield found
+    await found.close()
+
+
+def _work_off(ledger: Ledger, slices: int) -> None:
+    for lease in ledger.claim(Q, owner="w", n=slices):
+        ledger.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
+
+
+async def test_wait_returns_as_soon_as_the_job_has_ended(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job())).job_id
+    waiting = asyncio.create_task(front.wait(job_id, 20))
+    await asyncio.sleep(0.3)  # the subscription stands, so the next look would be in five seconds
+    assert not waiting.done()
+    started = time.monotonic()
+    await asyncio.to_thread(_work_off, ledger, 1)
+    assert (await waiting).status is Status.SUCCEEDED
+    assert time.monotonic() - started < 2
+
+
+async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: str) -> None:
+    """Each answer takes 0.6 of the second allowed, so the third comes after more than it."""
+    client = connect(valkey_url, timeout_s=1.0, connections=1)
+    asked = [cast("Any", client.blpop(["nothing"], timeout=0.6)) for _ in range(3)]
+    assert await asyncio.gather(*asked) == [None] * 3
+    await client.aclose()
+
+
+async def test_wait_gives_the_job_as_it_is_when_the_time_is_over(
+    front: AsyncLedger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job())).job_id
+    assert (await front.wait(job_id, 0)).status is Status.QUEUED
+    assert (await front.wait(job_id, 0.1)).status is Status.QUEUED
+
+
+async def test_many_waiters_share_one_subscription(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_ids = [(await front.accept(new_job())).job_id for _ in range(20)]
+    waiting = [asyncio.create_task(front.wait(job_id, 20)) for job_id in job_ids for _ in range(3)]
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(_work_off, ledger, 20)
+    assert {record.status for record in await asyncio.gather(*waiting)} == {Status.SUCCEEDED}
+    channels = await front._redis.pubsub_numsub("verso:news")
+    assert channels[0][1] == 1
+    assert front._news._bells == {}
+
+
+async def test_follow_gives_every_step_once_and_ends_with_the_job(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job(slices=3))).job_id
+
+    async def follow() -> list[Any]:
+        return [event async for event in front.follow(job_id)]
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.1)
+    await asyncio.to_thread(_work_off, ledger, 3)
+    events = await asyncio.wait_for(following, 20)
+    assert [event.data["done"] for event in events] == [0, 1, 2, 3]
+    assert [event.data["status"] for event in events] == [*["running"] * 3, "succeeded"]
+    assert events == await front.events(job_id)
+    assert [event async for event in front.follow(job_id, events[1].id)] == events[2:]
+    assert [event async for event in front.follow(job_id, events[3].id)] == []
+
+
+async def test_results_come_in_the_order_of_the_slices(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job(slices=3))).job_id
+    leases = ledger.claim(Q, owner="w", n=3)
+    for lease in reversed(leases[1:]):
+        ledger.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
+    assert await front.results(job_id) == [None, b"r1", b"r2"]
+    assert await front.results(job_id, first=1, count=1) == [b"r1"]
+    assert await front.results(job_id, first=3) == []
+
+
+async def test_cancel_and_replay_speak_of_the_status(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job())).job_id
+    assert await front.replay(job_id) is Status.QUEUED  # nothing dead: nothing changes
+    assert await front.cancel(job_id) is Status.CANCELLED
+    assert await front.replay(job_id) is Status.CANCELLED
+    assert (await front.wait(job_id, 5)).status is Status.CANCELLED
+    dead = (await front.accept(new_job())).job_id
+    for _ in range(8):
+        (lease,) = ledger.claim(Q, owner="w")
+        ledger.retry(lease, LedgerUnavailable("no"), delay_s=0)
+    assert (await front.job(dead)).status is Status.DEAD
+    assert await front.cancel(dead) is Status.DEAD
+    assert await front.replay(dead) is Status.QUEUED
+
+
+async def test_an_unknown_job_is_unknown_everywhere(front: AsyncLedger) -> None:
+    for call in (front.job, front.results, front.cancel, front.replay):
+        with pytest.raises(JobUnknown):
+            await call("nope")
+    with pytest.raises(JobUnknown):
+        await front.wait("nope", 1)
+    with pytest.raises(JobUnknown):
+        [event async for event in front.follow("nope")]
+    assert await front.events("nope") == []
+
+
+async def test_accept_refuses_like_the_other_side(front: AsyncLedger, new_job: Jobs) -> None:
+    first = await front.accept(new_job(idempotency=("k", "a"), limits=Limits(max_slices=1)))
+    again = await front.accept(new_job(idempotency=("k", "a"), limits=Limits(max_slices=1)))
+    assert (again.job_id, again.replayed) == (first.job_id, True)
+    with pytest.raises(IdempotencyConflict):
+        await front.accept(new_job(idempotency=("k", "b")))
+    with pytest.raises(QueueFull):
+        await front.accept(new_job(limits=Limits(max_slices=1)))
+
+
+async def test_a_large_job_is_staged(front: AsyncLedger, ledger: Ledger, new_job: Jobs) -> None:
+    job = new_job(slices=5, items=1, text=b"x" * 1_000_000)
+    await front.accept(job)
+    leases = ledger.claim(Q, owner="w", n=5)
+    assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
+
+
+async def test_what_the_worker_notes_the_gateway_sees(
+    front: AsyncLedger,
+    ledger: Ledger,
+    new_job: Jobs,
+    new_collection: Callable[..., Collection],
+) -> None:
+    ledger.note_embed()
+    ledger.collection_put(new_collection("b"))
+    ledger.collection_put(new_collection("a"))
+    await front.accept(new_job())
+    await front.ping()
+    assert ((await front.health()).last_embed_age_s or 0) < 5
+    assert list(await front.collections()) == ["a", "b"]
+    assert await front.depths() == ledger.depths() or (await front.depths())[Q].queued == 1
+
+
+async def test_a_dead_or_hung_server_is_said_within_two_seconds_and_then_forgotten(
+    valkey_server: Callable[..., Any], new_job: Jobs
+) -> None:
+    server = valkey_server()
+    front = AsyncLedger.from_url(server.url)
+    job_id = (await front.accept(new_job())).job_id
+    for end, begin in ((server.pause, server.resume), (server.kill, server.start)):
+        await asyncio.to_thread(end)
+        started = time.monotonic()
+        with pytest.raises(LedgerUnavailable):
+            await front.accept(new_job())
+        assert time.monotonic() - started < 2
+        await asyncio.to_thread(begin)
+        assert (await front.job(job_id)).status is Status.QUEUED
+    await front.close()
+
+
+async def test_a_waiter_outlives_a_restart_of_the_server(
+    valkey_server: Callable[..., Any], new_job: Jobs
+) -> None:
+    server = valkey_server()
+    front, ledger = AsyncLedger.from_url(server.url), Ledger.from_url(server.url)
+    job_id = (await front.accept(new_job())).job_id
+    waiting = asyncio.create_task(front.wait(job_id, 30))
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(_work_off, ledger, 1)
+    assert (await waiting).status is Status.SUCCEEDED
+    await front.close()
+    ledger.close()
+
+
+async def test_what_a_slice_tells_of_its_progress_is_an_event(
+    front: AsyncLedger, ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = (await front.accept(new_job())).job_id
+    [lease] = ledger.claim(Q, owner="w")
+    assert ledger.progress(lease, {"epoch": 1, "loss": 0.5}) is Commit.DONE
+    ledger.commit(lease, b"r", ok=2, errors=0)
+    assert ledger.progress(lease, {"epoch": 2}) is Commit.STALE
+    told = [event.data async for event in front.follow(job_id)]
+    assert [one.get("progress") for one in told] == [None, {"epoch": 1, "loss": 0.5}, None]
+    assert [one["status"] for one in told] == ["running", "running", "succeeded"]
+
+
+async def test_what_serves_is_told_by_workers_that_live(front: AsyncLedger, ledger: Ledger) -> None:
+    ledger.note_serving("a", {"stable": "x"})
+    assert await front.serving() == {}  # it never beat
+    ledger.note_beat("a")
+    assert await front.serving() == {"a": {"stable": "x"}}
+    ledger.forget_worker("a")
+    ledger.note_beat("a")
+    assert await front.serving() == {}
+
+
+async def test_a_trainer_is_known_by_its_beat_and_is_no_worker(
+    front: AsyncLedger, ledger: Ledger
+) -> None:
+    ledger.note_trainer("t")
+    health = await front.health()
+    assert health.trainer_beat_age_s is not None
+    assert health.trainer_beat_age_s < 5
+    assert health.worker_beat_age_s is None
+    ledger.forget_trainer("t")
+    assert (await front.health()).trainer_beat_age_s is None

@@ -1,0 +1,121 @@
+"""Copying a real server over its port, the freeze that keeps the copy whole, and the epochs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from verso_core.errors import CollectionBusy, LedgerUnavailable
+from verso_core.jobs import Collection, Kind, Queue
+from verso_ledger import Commit, DocumentDelete, DocumentWrite, Ledger, NewJob
+from verso_ledger.dump import dump
+from verso_ledger.epoch import Guard
+
+
+@pytest.fixture
+def guard(valkey_url: str) -> Iterator[Guard]:
+    with closing(Guard.from_url(valkey_url)) as found:
+        yield found
+
+
+def discard_one(
+    ledger: Ledger, new_job: Callable[..., NewJob], new_entry: Callable[..., bytes]
+) -> None:
+    """Write a document and delete it, so that its entry waits for collection."""
+    for kind in (Kind.INGEST, Kind.DELETE):
+        ledger.accept(new_job(kind))
+        [lease] = ledger.claim(Queue.BULK if kind is Kind.INGEST else Queue.INTERACTIVE, owner="w")
+        document: Any = DocumentDelete("c", "d0")
+        if kind is Kind.INGEST:
+            document = DocumentWrite("c", "d0", new_entry(lease.seq))
+        assert ledger.commit(lease, b"r", ok=2, errors=0, documents=[document]) is Commit.DONE
+
+
+def test_nothing_is_collected_and_no_collection_deleted_while_frozen(
+    ledger: Ledger,
+    guard: Guard,
+    new_job: Callable[..., NewJob],
+    new_entry: Callable[..., bytes],
+    new_collection: Callable[..., Collection],
+) -> None:
+    ledger.collection_put(new_collection())
+    discard_one(ledger, new_job, new_entry)
+    guard.freeze("me", seconds=30)
+    time.sleep(2.1)  # the wait that every discarded entry has
+    assert ledger.gc_take() == []
+    with pytest.raises(CollectionBusy):
+        ledger.collection_delete("c")
+    with pytest.raises(CollectionBusy):
+        guard.freeze("another", seconds=30)
+    assert guard.hold("me", seconds=30)
+    assert not guard.hold("another", seconds=30)
+    guard.thaw("another")
+    assert ledger.gc_take() == []
+    guard.thaw("me")
+    assert [one.document for one in ledger.gc_take()] == ["d0"]
+    ledger.collection_delete("c")
+    assert ledger.collections() == {}
+
+
+def test_a_freeze_lapses_and_whoever_held_it_is_told(guard: Guard) -> None:
+    guard.freeze("me", seconds=0.05)
+    time.sleep(0.1)
+    assert not guard.hold("me", seconds=1)
+    guard.freeze("another", seconds=1)
+
+
+def test_an_epoch_stays_until_a_copy_begins_its_own(guard: Guard) -> None:
+    first = guard.life()
+    assert first.before == ""
+    assert guard.life() == first
+    second = guard.begin_epoch()
+    assert (second.before, second.seq) == (first.epoch, first.seq)
+    assert second.epoch != first.epoch
+    assert guard.life() == second
+
+
+@pytest.mark.parametrize("diskless", ["yes", "no"])
+def test_a_dump_is_a_file_that_another_server_starts_from(
+    valkey_server: Callable[..., Any], tmp_path: Path, diskless: str
+) -> None:
+    server = valkey_server(
+        repl_diskless_sync=diskless, repl_diskless_sync_delay="0", requirepass=""
+    )
+    with redis.Redis.from_url(server.url) as client:
+        rows = {f"k{n}": bytes([n % 256]) * (n % 900) for n in range(3000)}
+        client.mset(rows)
+        path = tmp_path / "dump.rdb"
+        assert dump(server.url, path) == path.stat().st_size
+        client.set("after", b"the copy was made")
+    folder = tmp_path / "copy"
+    (folder / "appendonlydir").mkdir(parents=True)
+    (folder / "appendonlydir" / "appendonly.aof.1.base.rdb").write_bytes(path.read_bytes())
+    manifest = "file appendonly.aof.1.base.rdb seq 1 type b\n"
+    (folder / "appendonlydir" / "appendonly.aof.manifest").write_text(manifest)
+    copy = valkey_server(dir=str(folder))
+    with redis.Redis.from_url(copy.url) as client:
+        found = dict(zip(rows, client.mget(list(rows)), strict=True))
+        assert found == rows
+        assert client.dbsize() == len(rows)
+
+
+def test_a_server_that_refuses_or_is_away_is_a_clear_error(
+    valkey_server: Callable[..., Any], tmp_path: Path
+) -> None:
+    server = valkey_server()
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("requirepass", "secret")
+    with pytest.raises(LedgerUnavailable, match="refused"):
+        dump(server.url, tmp_path / "a")
+    with pytest.raises(LedgerUnavailable, match="AUTH"):
+        dump(server.url.replace("//", "//:wrong@"), tmp_path / "b")
+    assert dump(server.url.replace("//", "//:secret@"), tmp_path / "c") > 0
+    server.kill()
+    with pytest.raises(LedgerUnavailable, match="could not be copied"):
+        dump(server.url, tmp_path / "d")

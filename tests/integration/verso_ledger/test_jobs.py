@@ -1,0 +1,411 @@
+"""Facts about the life of a job, against a real server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from verso_core.errors import (
+    BodyTooLarge,
+    EngineUnavailable,
+    IdempotencyConflict,
+    JobUnknown,
+    LedgerUnavailable,
+    QueueFull,
+    VersoError,
+)
+from verso_core.jobs import Kind, Queue, Status
+from verso_ledger import Commit, Ledger, Limits, NewJob, Phase, Policy
+from verso_ledger.keys import key
+
+Jobs = Callable[..., NewJob]
+Q = Queue.INTERACTIVE
+
+
+@pytest.fixture
+def hasty(valkey_url: str) -> Iterator[Ledger]:
+    """A ledger that gives up soon and does not wait between attempts."""
+    found = Ledger.from_url(
+        valkey_url, policy=Policy(max_errors=3, backoff_ms=(0, 0, 0), gc_delay_ms=0)
+    )
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def raw(valkey_url: str) -> Iterator[redis.Redis]:
+    """A plain client, to look behind the ledger."""
+    with redis.Redis.from_url(valkey_url) as client:
+        yield client
+
+
+def test_an_accepted_job_is_queued_claimed_and_succeeds(ledger: Ledger, new_job: Jobs) -> None:
+    job_id = ledger.accept(new_job(slices=2, items=2)).job_id
+    assert ledger.job(job_id).status is Status.QUEUED
+    first, second = ledger.claim(Q, owner="w", n=5)
+    assert (first.number, second.number) == (0, 1)
+    assert first.seq < second.seq
+    assert first.phase is Phase.WORK
+    assert first.fence == 1
+    assert ledger.job(job_id).status is Status.RUNNING
+    assert ledger.commit(first, b"r0", ok=2, errors=0) is Commit.DONE
+    assert ledger.job(job_id).done == 1
+    assert ledger.commit(second, b"r1", ok=1, errors=1) is Commit.DONE
+    record = ledger.job(job_id)
+    assert record.status is Status.SUCCEEDED
+    assert (record.items, record.n_ok, record.n_err, record.done) == (4, 3, 1, 2)
+    assert record.created <= (record.started or 0) <= (record.finished or 0)
+    assert record.attempts == 1
+
+
+def test_a_job_whose_items_all_failed_has_failed(ledger: Ledger, new_job: Jobs) -> None:
+    job_id = ledger.accept(new_job()).job_id
+    (lease,) = ledger.claim(Q, owner="w")
+    ledger.commit(lease, b"r", ok=0, errors=2)
+    assert ledger.job(job_id).status is Status.FAILED
+
+
+def test_a_commit_repeated_by_the_same_fence_is_done_and_counts_once(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = ledger.accept(new_job()).job_id
+    (lease,) = ledger.claim(Q, owner="w")
+    assert ledger.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
+    assert ledger.commit(lease, b"other", ok=2, errors=0) is Commit.DONE
+    assert ledger.job(job_id).n_ok == 2
+
+
+def test_a_stale_fence_commits_nothing(hasty: Ledger, new_job: Jobs) -> None:
+    job_id = hasty.accept(new_job()).job_id
+    (stale,) = hasty.claim(Q, owner="slow", lease_s=0.001)
+    time.sleep(0.01)
+    assert hasty.reap()[Q] == 1
+    (fresh,) = hasty.claim(Q, owner="quick")
+    assert fresh.fence == stale.fence + 1
+    assert hasty.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
+    assert hasty.retry(stale, EngineUnavailable("gone"), delay_s=0) is Commit.STALE
+    assert hasty.fail(stale, VersoError("no")) is Commit.STALE
+    assert hasty.beat([stale, fresh]) == {stale.slice_id}
+    assert hasty.job(job_id).status is Status.RUNNING
+    assert hasty.commit(fresh, b"r", ok=2, errors=0) is Commit.DONE
+    assert hasty.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
+    assert hasty.job(job_id).attempts == 2
+
+
+def test_a_claim_whose_reply_was_lost_gives_the_same_slices_again(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    ledger.accept(new_job(slices=3))
+    args: list[str | int] = [Q, "w", 2, 10_000, "one-token"]
+    first = ledger._run("claim", args)
+    again = ledger._run("claim", args)
+    assert [row[:4] for row in first] == [row[:4] for row in again]
+    assert len(ledger.claim(Q, owner="w", n=5)) == 1
+    assert raw.pttl(key("claim", "one-token")) > 0
+
+
+def test_an_accept_repeated_with_its_job_id_makes_one_job(ledger: Ledger, new_job: Jobs) -> None:
+    job = new_job(job_id="a" * 32)
+    assert ledger.accept(job) == ledger.accept(job)
+    assert len(ledger.claim(Q, owner="w", n=5)) == 1
+
+
+def test_a_lost_lease_comes_back_and_the_third_crash_is_a_dead_letter(
+    hasty: Ledger, new_job: Jobs
+) -> None:
+    job_id = hasty.accept(new_job()).job_id
+    for _ in range(3):
+        assert len(hasty.claim(Q, owner="w", lease_s=0.001)) == 1
+        time.sleep(0.01)
+        hasty.reap()
+    record = hasty.job(job_id)
+    assert record.status is Status.DEAD
+    assert record.error is not None
+    assert record.error["code"] == "attempts_exhausted"
+    assert (record.n_err, record.done) == (2, 1)
+    assert hasty.backlog().dead == 1
+
+
+def test_a_crashed_slice_waits_longer_each_time(ledger: Ledger, new_job: Jobs) -> None:
+    ledger.accept(new_job())
+    assert len(ledger.claim(Q, owner="w", lease_s=0.001)) == 1
+    time.sleep(0.01)
+    assert ledger.reap()[Q] == 1  # at once
+    assert len(ledger.claim(Q, owner="w", lease_s=0.001)) == 1
+    time.sleep(0.01)
+    assert ledger.reap()[Q] == 0  # in two seconds
+    assert ledger.claim(Q, owner="w") == []
+    assert ledger.depths()[Q].delayed == 1
+
+
+def test_retryable_errors_are_counted_apart_from_crashes(hasty: Ledger, new_job: Jobs) -> None:
+    job_id = hasty.accept(new_job()).job_id
+    for _ in range(3):
+        (lease,) = hasty.claim(Q, owner="w")
+        assert hasty.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
+        assert hasty.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
+    record = hasty.job(job_id)
+    assert record.status is Status.DEAD
+    assert record.error == {"code": "engine_unavailable", "detail": "gone", "retryable": True}
+
+
+def test_a_released_slice_is_not_counted(hasty: Ledger, new_job: Jobs) -> None:
+    job_id = hasty.accept(new_job()).job_id
+    for _ in range(10):
+        (lease,) = hasty.claim(Q, owner="w")
+        assert hasty.release(lease) is Commit.DONE
+    assert hasty.job(job_id).status is Status.RUNNING
+
+
+def test_a_delayed_retry_is_not_due_yet(ledger: Ledger, new_job: Jobs) -> None:
+    ledger.accept(new_job())
+    (lease,) = ledger.claim(Q, owner="w")
+    ledger.retry(lease, EngineUnavailable("gone"), delay_s=1.0)
+    assert ledger.claim(Q, owner="w") == []
+    time.sleep(1.05)
+    assert len(ledger.claim(Q, owner="w")) == 1
+
+
+def test_the_delay_doubles_with_every_error_of_a_slice(
+    hasty: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    hasty.accept(new_job())
+    waits = []
+    for _ in range(2):
+        (lease,) = hasty.claim(Q, owner="w")
+        hasty.retry(lease, EngineUnavailable("gone"), delay_s=20)
+        due_ms = raw.zscore(key("ready", Q), lease.slice_id)
+        assert due_ms is not None
+        waits.append(due_ms / 1000 - raw.time()[0])
+        raw.zadd(key("ready", Q), {lease.slice_id: 0})
+    assert waits == [pytest.approx(20, abs=2), pytest.approx(30, abs=2)]  # 40 passes the bound
+
+
+def test_a_failed_embed_has_failed_and_a_failed_ingest_keeps_its_texts(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    embed = ledger.accept(new_job()).job_id
+    (lease,) = ledger.claim(Q, owner="w")
+    ledger.fail(lease, VersoError("no"))
+    assert ledger.job(embed).status is Status.FAILED
+    assert raw.exists(key("payload", lease.slice_id)) == 0
+
+    ingest = ledger.accept(new_job(Kind.INGEST)).job_id
+    (lease,) = ledger.claim(Queue.BULK, owner="w")
+    ledger.fail(lease, VersoError("no"))
+    assert ledger.job(ingest).status is Status.DEAD
+    assert raw.get(key("payload", lease.slice_id)) == lease.payload
+    assert raw.ttl(key("payload", lease.slice_id)) == -1
+    assert raw.ttl(key("job", ingest)) == -1
+
+
+def test_a_dead_job_can_be_replayed_once_and_then_succeeds(hasty: Ledger, new_job: Jobs) -> None:
+    job_id = hasty.accept(new_job(Kind.INGEST, slices=2)).job_id
+    good, bad = hasty.claim(Queue.BULK, owner="w", n=2)
+    hasty.commit(good, b"r", ok=2, errors=0)
+    hasty.fail(bad, VersoError("no"))
+    assert hasty.job(job_id).status is Status.DEAD
+    assert hasty._run("replay", [job_id]) == b"queued"
+    assert hasty._run("replay", [job_id]) == b"queued"
+    assert hasty.backlog().dead == 0
+    (again,) = hasty.claim(Queue.BULK, owner="w", n=2)
+    assert (again.slice_id, again.seq) == (bad.slice_id, bad.seq)
+    assert again.fence == bad.fence + 1
+    hasty.commit(again, b"r", ok=2, errors=0)
+    record = hasty.job(job_id)
+    assert record.status is Status.SUCCEEDED
+    assert (record.n_ok, record.n_err, record.done, record.error) == (4, 0, 2, None)
+
+
+def test_cancel_ends_a_job_and_refuses_the_slice_that_runs(ledger: Ledger, new_job: Jobs) -> None:
+    job_id = ledger.accept(new_job(slices=3)).job_id
+    done, runs = ledger.claim(Q, owner="w", n=2)
+    ledger.commit(done, b"r", ok=2, errors=0)
+    assert ledger._run("cancel", [job_id]) == b"cancelled"
+    assert ledger._run("cancel", [job_id]) == b"cancelled"
+    assert ledger.beat([runs]) == {runs.slice_id}
+    assert ledger.commit(runs, b"r", ok=2, errors=0) is Commit.STALE
+    assert ledger.claim(Q, owner="w") == []
+    record = ledger.job(job_id)
+    assert record.status is Status.CANCELLED
+    assert (record.n_ok, record.n_err, record.done) == (2, 4, 3)
+    assert ledger.depths()[Q].queued == ledger.depths()[Q].running == 0
+
+
+def test_a_job_past_its_deadline_is_never_run(ledger: Ledger, new_job: Jobs) -> None:
+    claimed = ledger.accept(new_job(deadline_s=0.01)).job_id
+    time.sleep(0.03)
+    assert ledger.claim(Q, owner="w") == []
+    reaped = ledger.accept(new_job(slices=2, deadline_s=0.01)).job_id
+    time.sleep(0.03)
+    ledger.reap()
+    for job_id in (claimed, reaped):
+        record = ledger.job(job_id)
+        assert record.status is Status.EXPIRED
+        assert record.n_err == record.items
+        assert record.error is not None
+        assert record.error["code"] == "deadline_expired"
+
+
+def test_a_slice_that_runs_past_the_deadline_may_still_commit(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = ledger.accept(new_job(deadline_s=0.5)).job_id
+    (lease,) = ledger.claim(Q, owner="w")
+    assert lease.not_after is not None
+    time.sleep(0.55)
+    ledger.reap()
+    assert ledger.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
+    assert ledger.job(job_id).status is Status.SUCCEEDED
+
+
+def test_a_slice_that_crashed_past_the_deadline_expires_without_any_worker(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    job_id = ledger.accept(new_job(deadline_s=0.5)).job_id
+    assert len(ledger.claim(Q, owner="w", lease_s=1.0)) == 1
+    time.sleep(0.55)
+    ledger.reap()
+    assert ledger.job(job_id).status is Status.RUNNING
+    time.sleep(1.1)
+    ledger.reap()
+    assert ledger.job(job_id).status is Status.EXPIRED
+
+
+def test_an_idempotency_key_gives_the_same_job_and_refuses_another_body(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    first = ledger.accept(new_job(idempotency=("k", "h1")))
+    again = ledger.accept(new_job(idempotency=("k", "h1")))
+    assert (again.job_id, again.replayed, first.replayed) == (first.job_id, True, False)
+    with pytest.raises(IdempotencyConflict):
+        ledger.accept(new_job(idempotency=("k", "h2")))
+    other = ledger.accept(new_job(idempotency=("k", "h2"), tenant="other"))
+    assert other.job_id != first.job_id
+
+
+def test_a_full_queue_says_when_to_come_back(ledger: Ledger, new_job: Jobs) -> None:
+    limits = Limits(max_slices=3, max_bytes=1 << 20)
+    ledger.accept(new_job(slices=3, limits=limits))
+    with pytest.raises(QueueFull) as full:
+        ledger.accept(new_job(limits=limits))
+    assert 1 <= full.value.retry_after_s <= 300
+    with pytest.raises(BodyTooLarge):
+        ledger.accept(new_job(slices=4, limits=limits))
+    (lease,) = ledger.claim(Q, owner="w")
+    ledger.commit(lease, b"r", ok=2, errors=0)
+    ledger.accept(new_job(limits=limits))
+
+
+def test_bytes_fill_a_queue_too(ledger: Ledger, new_job: Jobs) -> None:
+    limits = Limits(max_slices=100, max_bytes=1000)
+    ledger.accept(new_job(text=b"x" * 300, limits=limits))
+    with pytest.raises(QueueFull):
+        ledger.accept(new_job(text=b"x" * 300, limits=limits))
+
+
+def test_a_large_job_is_staged_and_accepted_whole(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
+    job_id = ledger.accept(job).job_id
+    leases = ledger.claim(Queue.BULK, owner="w", n=20)
+    assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
+    assert {raw.ttl(key("payload", f"{job_id}.{n}")) for n in range(9)} == {-1}
+
+
+def test_staged_payloads_that_vanished_are_never_accepted(ledger: Ledger, new_job: Jobs) -> None:
+    from verso_ledger import codec
+
+    args = codec.accept_args(new_job(), "b" * 32, staged=True)
+    with pytest.raises(LedgerUnavailable):
+        codec.accepted(ledger._run("accept", args))
+    with pytest.raises(JobUnknown):
+        ledger.job("b" * 32)
+
+
+def test_a_finished_job_expires_and_an_unfinished_one_does_not(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job_id = ledger.accept(new_job(keep_s=60)).job_id
+    assert raw.ttl(key("job", job_id)) == -1
+    (lease,) = ledger.claim(Q, owner="w")
+    ledger.commit(lease, b"r", ok=2, errors=0)
+    for kind in ("job", "result", "events"):
+        assert 0 < raw.ttl(key(kind, job_id)) <= 60
+    assert raw.ttl(key("slice", lease.slice_id)) > 0
+    assert raw.exists(key("payload", lease.slice_id)) == 0
+
+
+def test_an_unknown_job_is_unknown(ledger: Ledger) -> None:
+    with pytest.raises(JobUnknown):
+        ledger.job("nope")
+
+
+def test_a_job_of_no_slices_has_succeeded(ledger: Ledger) -> None:
+    job_id = ledger.accept(NewJob(Kind.EMBED, Q, [])).job_id
+    assert ledger.job(job_id).status is Status.SUCCEEDED
+
+
+def test_health_tells_how_old_the_signs_of_life_are(ledger: Ledger) -> None:
+    assert ledger.health().last_embed_age_s is None
+    ledger.note_embed()
+    ledger.note_beat("w1")
+    health = ledger.health()
+    assert health.last_embed_age_s is not None
+    assert health.worker_beat_age_s is not None
+    assert 0 <= health.last_embed_age_s < 5
+    ledger.forget_worker("w1")
+    assert ledger.health().worker_beat_age_s is None
+
+
+def test_the_beat_of_a_worker_that_was_killed_is_forgotten_after_an_hour(
+    ledger: Ledger, raw: redis.Redis
+) -> None:
+    ledger.note_beat("lives")
+    raw.hset(key("health"), mapping={"beat:killed": 1, "embed": 1})
+    ledger.reap()
+    assert sorted(raw.hkeys(key("health"))) == [b"beat:lives", b"embed"]
+
+
+def test_a_fault_inside_a_script_is_not_called_an_outage(ledger: Ledger) -> None:
+    with pytest.raises(redis.exceptions.ResponseError):
+        ledger._run("accept", [])
+
+
+def test_depths_count_what_waits_and_runs(ledger: Ledger, new_job: Jobs) -> None:
+    ledger.accept(new_job(slices=3))
+    ledger.claim(Q, owner="w")
+    depth = ledger.depths()[Q]
+    assert (depth.queued, depth.delayed, depth.running) == (2, 0, 1)
+    assert 0 <= depth.oldest_s < 5
+
+
+def test_a_server_out_of_memory_refuses_new_work_and_still_drains(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    job_id = ledger.accept(new_job()).job_id
+    raw.config_set("maxmemory", "1mb")
+    try:
+        with pytest.raises(LedgerUnavailable):
+            ledger.accept(new_job())
+        (lease,) = ledger.claim(Q, owner="w")
+        assert ledger.commit(lease, b"r" * 10_000, ok=2, errors=0) is Commit.DONE
+    finally:
+        raw.config_set("maxmemory", "0")
+    assert ledger.job(job_id).status is Status.SUCCEEDED
+
+
+def test_a_dead_server_is_ledger_unavailable(valkey_server: Callable[..., Any]) -> None:
+    server = valkey_server()
+    ledger = Ledger.from_url(server.url)
+    server.kill()
+    with pytest.raises(LedgerUnavailable):
+        ledger.job("x")
+    server.start()
+    ledger.ping()
+    ledger.close()

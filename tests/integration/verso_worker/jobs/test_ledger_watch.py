@@ -1,0 +1,286 @@
+"""A ledger that comes back older than it was: noticed, halted, and gone on with only on purpose.
+
+Real Valkey, put back from an earlier copy of its append-only file, or from nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tests.conftest import ValkeyServer
+from tests.integration.verso_worker.worker_parts import Bench
+
+from verso_core.errors import LedgerBehind
+from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.record import bucket_of
+from verso_keeper.scrubber import Scrubber
+from verso_ledger import Ledger, NewJob, ScrubStage
+from verso_ledger.epoch import Epoch, Guard
+from verso_ledger.sync_client import connect
+from verso_worker.jobs.ledger_watch import HighWaterMark, describe, follows
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors
+
+
+class Machine:
+    """A server, a worker's desk on it, and the worker's mark."""
+
+    def __init__(
+        self, server: ValkeyServer, shelf: ArtifactStore, vectors: EdgeVectors, folder: Path
+    ) -> None:
+        self.server = server
+        self.ledger = Ledger(connect(server.url))
+        self.guard = Guard(connect(server.url))
+        self.folder = folder
+        self.mark = HighWaterMark(folder, self.guard)
+        self.pipeline = Pipeline(shelf, vectors, self.ledger, lexicon=Bm25(), buckets=16)
+        self.bench = Bench(self.ledger, self.pipeline, vectors)
+
+    def close(self) -> None:
+        self.ledger.close()
+        self.guard.close()
+
+    def keep(self, copy: Path) -> None:
+        """Copy what the server has on disk, between two runs of it."""
+        self.server.stop()
+        shutil.copytree(self.server.folder / "appendonlydir", copy)
+        self.server.start()
+
+    def put_back(self, copy: Path | None) -> None:
+        """Let the server start from a copy, or from nothing."""
+        self.server.stop()
+        shutil.rmtree(self.server.folder / "appendonlydir")
+        if copy is not None:
+            shutil.copytree(copy, self.server.folder / "appendonlydir")
+        self.server.start()
+
+
+@pytest.fixture
+def machine(
+    valkey_server: Callable[..., ValkeyServer],
+    shelf: ArtifactStore,
+    vectors: EdgeVectors,
+    tmp_path: Path,
+) -> Iterator[Machine]:
+    with closing(Machine(valkey_server(), shelf, vectors, tmp_path / "data")) as machine:
+        machine.pipeline.create_collection({"name": "default"})
+        assert machine.mark.look()
+        yield machine
+
+
+def write(kind: Kind) -> NewJob:
+    items = [Item({"id": "late"}, b"a text that comes too late")]
+    slices = list(cut(kind, {"collection": "default", "name": "x"}, items))
+    return NewJob(kind=kind, queue=Queue.BULK, slices=slices)
+
+
+WRITES = [
+    Kind.INGEST, Kind.DELETE, Kind.COLLECTION_CREATE, Kind.COLLECTION_DELETE, Kind.MIGRATE,
+    Kind.SCRUB,
+]  # fmt: skip
+
+
+def test_an_old_copy_of_the_ledger_is_read_but_not_written(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.bench.ingest({"old": b"stored before the copy"})
+    assert machine.bench.ingest({"old": b"stored before the copy, again"}) is Status.SUCCEEDED
+    waiting = machine.ledger.accept(write(Kind.INGEST))
+    machine.keep(tmp_path / "copy")
+    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    points = machine.bench.vectors.count("default")
+
+    machine.put_back(tmp_path / "copy")
+    assert not machine.mark.look()
+    halt = machine.guard.halted()
+    assert halt is not None
+    assert halt.seq > machine.guard.life().seq
+    for kind in WRITES:
+        with pytest.raises(LedgerBehind):
+            machine.ledger.accept(write(kind))
+    with pytest.raises(LedgerBehind):
+        machine.ledger.collection_delete("default")
+    with pytest.raises(LedgerBehind):
+        machine.pipeline.create_collection({"name": "another"})
+    # Reads go on; what still waited to be written waits; nothing that a text rests on goes away.
+    assert machine.bench.read("old", "new") == [
+        b"stored before the copy, again",
+        "document_unknown",
+    ]
+    machine.bench.desk.drain(Queue.BULK)
+    assert not machine.ledger.job(waiting.job_id).status.terminal
+    for token, _ in machine.ledger._redis.zscan_iter("verso:gc"):
+        machine.ledger._redis.zadd("verso:gc", {token: 0})
+    assert machine.ledger.gc_take() == []
+    assert machine.ledger.drop_due() == 0
+    assert machine.bench.vectors.count("default") >= points
+    assert machine.ledger.backlog().halted
+
+
+def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.keep(tmp_path / "copy")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    lost = machine.guard.life().seq
+    machine.put_back(tmp_path / "copy")
+    assert not machine.mark.look()
+    assert describe(machine.guard, trust=False).startswith("halted")
+    assert describe(machine.guard, trust=True).startswith("goes on in a new epoch")
+    assert not machine.guard.trust()
+    assert machine.mark.look()
+    assert machine.guard.halted() is None
+    assert machine.guard.life().seq > lost
+    assert machine.bench.ingest({"new": b"written again"}) is Status.SUCCEEDED
+    assert machine.bench.read("new") == [b"written again"]
+
+
+def test_the_newer_ledger_put_back_in_its_place_takes_writes_again(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.keep(tmp_path / "old")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    machine.keep(tmp_path / "newest")
+    machine.put_back(tmp_path / "old")
+    assert not machine.mark.look()
+    machine.put_back(tmp_path / "newest")
+    assert machine.mark.look()
+    assert machine.bench.read("new") == [b"acknowledged after the copy"]
+    assert machine.bench.ingest({"newer": b"x"}) is Status.SUCCEEDED
+
+
+def test_an_empty_ledger_in_the_place_of_a_full_one_is_halted(machine: Machine) -> None:
+    """It would give all numbers out again, and every vector would look like nobody's."""
+    machine.bench.ingest({"a": b"a text"})
+    assert machine.mark.look()
+    machine.put_back(None)
+    assert not machine.mark.look()
+    with pytest.raises(LedgerBehind):
+        machine.pipeline.create_collection({"name": "default"})
+    assert machine.guard.trust()
+    assert machine.mark.look()
+    machine.pipeline.create_collection({"name": "default"})
+
+
+def test_a_restored_backup_is_a_new_epoch_and_not_behind(machine: Machine, tmp_path: Path) -> None:
+    machine.keep(tmp_path / "copy")
+    machine.bench.ingest({"new": b"acknowledged after the copy"})
+    assert machine.mark.look()
+    machine.put_back(tmp_path / "copy")
+    machine.guard.begin_epoch()
+    assert machine.mark.look()
+    assert machine.guard.halted() is None
+
+
+def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine.bench.ingest({"a": b"a text"})
+    assert machine.mark.look()
+    life = machine.guard.life()
+    assert reached(machine) == Epoch(life.epoch, "", life.seq)
+    (machine.folder / "ledger-mark.json").write_text("{")
+    assert machine.mark.read() is None
+    assert "cannot be read" in caplog.text
+    assert machine.mark.look()
+    assert reached(machine) == Epoch(life.epoch, "", life.seq)
+
+
+def reached(machine: Machine) -> Epoch | None:
+    marked = machine.mark.read()
+    return None if marked is None else marked.life
+
+
+class Run:
+    """A worker's run as far as its mark goes, at a time of its own."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.now = 1e9
+        self.told: list[int] = []
+        self.mark = HighWaterMark(
+            machine.folder, machine.guard, unclean=self.told.append, clock=lambda: self.now
+        )
+
+
+def test_an_unclean_end_is_told_with_the_number_of_an_hour_before(machine: Machine) -> None:
+    (machine.folder / "ledger-mark.json").unlink()
+    seqs = []
+    first = Run(machine)
+    for minute in range(0, 150, 10):
+        first.now = 1e9 + 60 * minute
+        machine.bench.ingest({"a": b"%d" % minute})
+        assert first.mark.look()
+        seqs.append(machine.guard.life().seq)
+    assert first.told == []
+    second = Run(machine)
+    assert second.mark.look()
+    assert second.mark.look()
+    assert second.told == [seqs[8]]  # of 80 minutes; the end was at 140
+    second.mark.stop()
+    third = Run(machine)
+    assert third.mark.look()
+    assert third.told == []
+
+
+def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Machine) -> None:
+    machine.bench.ingest({f"old{n}": b"an old text %d" % n for n in range(30)})
+    machine.bench.desk.drain(Queue.SCRUB)
+    since = machine.guard.life().seq
+    machine.bench.ingest({"new": b"a text of the last hour", "newer": b"another"})
+    machine.bench.desk.drain(Queue.SCRUB)
+    client = machine.ledger._redis
+    uid = cast("bytes", client.hget("verso:uids", "default")).decode()
+    name = f"verso:docs:{uid}:{bucket_of('new', buckets=16)}"
+    entry = cast("bytes", client.hget(name, "new"))
+    client.hset(name, "new", entry[:-9] + bytes([entry[-9] ^ 1]) + entry[-8:])
+
+    scrubber = Scrubber(machine.ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
+    scrubber.step()
+    assert machine.ledger.scrub().running
+    machine.ledger.scrub_recent(since)
+    assert machine.ledger.scrub().stage is ScrubStage.RECENT
+    machine.ledger.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
+    for _ in range(20):
+        scrubber.step()
+        machine.bench.desk.drain(Queue.SCRUB)
+        if machine.ledger.scrub().recent is None:
+            break
+    state = machine.ledger.scrub()
+    assert state.recent is None
+    assert state.running
+    assert (state.collection, state.bucket, state.counts["documents"]) == ("", 0, 0)
+    assert [one.document for one in state.damaged] == ["new"]
+    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.desk.drain(Queue.SCRUB)
+    for _ in range(20):
+        scrubber.step()
+        machine.bench.desk.drain(Queue.SCRUB)
+    state = machine.ledger.scrub()
+    assert not state.running
+    assert state.counts["documents"] == 33
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "may"),
+    [
+        (Epoch("a", "", 5), Epoch("a", "", 5), True),
+        (Epoch("a", "", 6), Epoch("a", "", 5), True),
+        (Epoch("a", "", 4), Epoch("a", "", 5), False),
+        (Epoch("b", "a", 1), Epoch("a", "", 5), True),
+        (Epoch("b", "", 9), Epoch("a", "", 5), False),
+        (Epoch("c", "b", 9), Epoch("a", "", 5), False),
+    ],
+)
+def test_which_life_may_follow_which(now: Epoch, known: Epoch, may: bool) -> None:
+    assert follows(now, known) is may

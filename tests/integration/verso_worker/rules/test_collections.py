@@ -1,0 +1,91 @@
+"""Collections deleted by workers that end in the midst of it, and made again by others.
+
+Real ledger, real vector engine, real (tiny) model, real desk. What a worker that ends between the
+two stores has done is the ledger's own step, taken here under the slice's own number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from tests.integration.verso_worker.worker_parts import TEXTS, Bench
+
+from verso_core.errors import CollectionUnknown
+from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_ledger import Ledger, NewJob, Policy
+from verso_ledger.sync_client import connect
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors
+
+
+class Made(Bench):
+    """A bench whose collections come and go."""
+
+    def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
+        super().__init__(ledger, pipeline, vectors)
+        self.pipeline = pipeline
+
+    def delete_and_end(self) -> str:
+        """Have a worker end after the ledger's part of a deletion; give the job it leaves."""
+        own = self.ledger.collections()["default"].name
+        slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
+        job = NewJob(Kind.COLLECTION_DELETE, Queue.BULK, slices)
+        job_id = self.ledger.accept(job).job_id
+        [lease] = self.ledger.claim(Queue.BULK, owner="one that ends")
+        self.ledger.collection_delete(own, by=lease.seq)
+        self.ledger.release(lease)
+        return job_id
+
+    def delete(self) -> Status:
+        return self.do(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})])[0]
+
+
+@pytest.fixture
+def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
+    with closing(Ledger(connect(valkey_url), policy=Policy(gc_delay_ms=0))) as ledger:
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=4)
+        pipeline.create_collection({"name": "default"})
+        made = Made(ledger, pipeline, vectors)
+        assert made.ingest(TEXTS) is Status.SUCCEEDED
+        yield made
+
+
+def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) -> None:
+    job = made.delete_and_end()
+    assert made.vectors.names() == ["default"]
+    made.desk.drain(Queue.BULK)
+    assert made.ledger.job(job).status is Status.SUCCEEDED
+    made.desk.drain(Queue.SCRUB)
+    assert made.vectors.names() == []
+    assert made.ledger.backlog().to_collect == 0
+    assert made.delete() is Status.FAILED  # there is none any more
+
+
+def test_a_deletion_that_comes_again_spares_what_was_made_since(made: Made) -> None:
+    job = made.delete_and_end()
+    found = made.pipeline.create_collection({"name": "default", "precision": "int8"})
+    assert (found["name"], found["precision"]) == ("default", "int8")
+    assert made.ingest(TEXTS) is Status.SUCCEEDED  # the lost deletion is done before it
+    assert made.ledger.job(job).status is Status.SUCCEEDED
+    made.vectors.drop("default")  # as would one that was held up after the ledger's part
+    made.desk.drain(Queue.SCRUB)
+    assert made.read(*TEXTS) == list(TEXTS.values())
+    assert made.vectors.names() == [made.ledger.collections()["default"].name]
+
+
+def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(made: Made) -> None:
+    slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
+    late = made.ledger.accept(NewJob(Kind.COLLECTION_DELETE, Queue.SCRUB, slices))
+    assert made.delete() is Status.SUCCEEDED
+    made.pipeline.create_collection({"name": "default"})
+    made.ingest(TEXTS)
+    made.desk.drain(Queue.SCRUB)
+    ended = made.ledger.job(late.job_id)
+    assert ended.status is Status.FAILED
+    assert ended.error is not None
+    assert ended.error["code"] == CollectionUnknown.code
+    assert made.read(*TEXTS) == list(TEXTS.values())

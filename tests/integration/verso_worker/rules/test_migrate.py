@@ -1,0 +1,361 @@
+"""Collections moved to another artifact while they are written, searched and shot at.
+
+Real ledger, real vector engine, real (tiny) model, real desk and migrator, in one process. The
+other artifacts are the tiny one with another profile (another codec), and for another space with
+another int8 scale.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, TEXTS, Stores, garble
+
+from verso_core import manifest
+from verso_core.errors import CollectionUnknown, MigrationRefused
+from verso_core.jobs import Item, Kind, Queue, Status, cut, read_slice
+from verso_core.jobs.migration import Migration, Stage
+from verso_core.record import Entry, Flag
+from verso_keeper.migrator import Migrator
+from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
+from verso_ledger.sync_client import connect
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.client import EdgeVectors
+
+
+def other_artifact(folder: Path, *, space: bool) -> Path:
+    """Make an artifact of another codec, and of another space if wanted, out of the tiny one."""
+    shutil.copytree(ARTIFACT, folder)
+    path = folder / manifest.MANIFEST_NAME
+    row = json.loads(path.read_bytes())
+    row["codec"]["profile"]["onnxruntime"] += f"+{folder.name}"
+    if space:
+        row["space"]["int8_scale"] *= 0.8
+    read = manifest.Manifest.model_validate(row)
+    row["space"]["id"] = manifest.space_id(read.space, read.files)
+    row["codec"]["id"] = manifest.codec_id(read.codec, read.files)
+    manifest.write(manifest.Manifest.model_validate(row), folder)
+    return folder
+
+
+class Killed(BaseException):
+    """Nothing that follows is done any more, as after SIGKILL."""
+
+
+class Fate:
+    """Kills whoever calls the stores: so many moments from now, before a call's effect or after it.
+
+    left: moments that are survived; None lets everybody live
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        self._patch = patch
+
+    def over(self, store: object, *names: str) -> None:
+        """Have these calls of a store be such moments."""
+        for name in names:
+            self._patch.setattr(store, name, self._deadly(getattr(store, name)))
+
+    def _deadly(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def deadly(*args: Any, **options: Any) -> Any:
+            self._moment()
+            found = call(*args, **options)
+            self._moment()
+            return found
+
+        return deadly
+
+    def _moment(self) -> None:
+        if self.left == 0:
+            raise Killed
+        if self.left is not None:
+            self.left -= 1
+
+
+class Moving(Stores):
+    """Stores with a collection of int8 vectors, ``coded``, and a keeper's migrator."""
+
+    def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
+        super().__init__(ledger, pipeline, vectors)
+        self.migrator = Migrator(ledger, clock=time.time)
+
+    def begin(self, artifact: str = "current") -> Status:
+        params = {"collection": "coded", "step": "begin"}
+        return self.do(Kind.MIGRATE, params, [Item({"artifact": artifact})])[0]
+
+    def remove(self) -> Status:
+        return self.do(Kind.MIGRATE, {"collection": "coded", "step": "remove"}, [Item({})])[0]
+
+    @property
+    def state(self) -> Migration:
+        state = self.ledger.migration("coded")
+        assert state is not None
+        return state
+
+    def advance(self, until: Stage | None = None) -> Migration:
+        """Bring the migration to its end, or to a stage; every search and read on the way works."""
+        for _ in range(200):
+            state = self.state
+            if not state.running or state.stage is until:
+                return state
+            self.migrator.step()
+            self.desk.drain(Queue.BULK)
+            assert self.hits(b"open failed", "coded")[0]["score"] > 0.5
+        raise AssertionError(self.state)
+
+    def holds(self, texts: dict[str, bytes]) -> None:
+        """Assert that the collection reads as these texts, has no more, and is sound."""
+        if texts:
+            assert self.read(*texts, collection="coded") == list(texts.values())
+        collection = self.ledger.collections()["coded"]
+        assert dict(self.ledger.entries(collection.name)).keys() == texts.keys()
+        self.desk.drain(Queue.SCRUB)
+        found = self.scrub("coded")
+        assert (found["sound"], found["damaged"]) == (len(texts), 0)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactStore]:
+    """A shelf whose current artifact is the tiny one; two others are kept."""
+    folder = tmp_path_factory.mktemp("shelf")
+    with closing(ArtifactStore(folder / "artifacts", folder, threads=1, device="cpu")) as shelf:
+        for name, space in (("space", True), ("codec", False)):
+            shelf.open(other_artifact(folder / name, space=space))
+        shelf.open(ARTIFACT)
+        yield shelf
+
+
+@pytest.fixture(scope="module")
+def others(shelf: ArtifactStore) -> dict[str, str]:
+    """Codec ids of the two other artifacts: of another space, and of the same."""
+    mine = manifest.load(ARTIFACT).manifest
+    found = {}
+    for path in sorted(shelf._keep.glob("*/manifest.json")):
+        read = manifest.Manifest.model_validate_json(path.read_bytes())
+        if read.codec.id != mine.codec.id:
+            found["codec" if read.space.id == mine.space.id else "space"] = read.codec.id
+    return found
+
+
+@pytest.fixture
+def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
+    with closing(Ledger(connect(valkey_url))) as ledger:
+        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
+        pipeline.create_collection({"name": "coded", "precision": "int8"})
+        yield Moving(ledger, pipeline, vectors)
+
+
+def test_another_space_is_filled_checked_and_switched_to_under_writes(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    texts = {**TEXTS, **{f"n{n}": b"open failed %d times" % n for n in range(30)}}
+    moving.fill(texts, "coded")
+    before = moving.ledger.collections()["coded"]
+    hit = moving.hits(texts["n7"], "coded")[0]
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    assert moving.begin(others["space"]) is Status.SUCCEEDED  # finds the one under way
+    assert moving.begin(others["codec"]) is Status.FAILED
+    moving.migrator.step()
+    moving.desk.drain(Queue.BULK)
+    moving.fill({"late": b"came while it was copied", "n3": b"written again"}, "coded")
+    moving.do(Kind.DELETE, {"collection": "coded"}, [Item({"id": "n4"})])
+    texts |= {"late": b"came while it was copied", "n3": b"written again"}
+    del texts["n4"]
+    assert moving.advance(Stage.SEAL).stage is Stage.SEAL
+    assert moving.ledger.collections()["coded"] == before
+    assert moving.advance().stage is Stage.DONE
+    after = moving.ledger.collections()["coded"]
+    assert after.space != before.space
+    assert after.artifacts == (others["space"],)
+    moving.holds(texts)
+    found = moving.hits(texts["n7"], "coded")[0]
+    assert (found["id"], found["metadata"]) == (hit["id"], hit["metadata"])
+    moving.fill({"after": b"it takes texts in"}, "coded")
+    moving.holds(texts | {"after": b"it takes texts in"})
+    assert before.name in moving.vectors.names()
+    assert moving.begin("current") is Status.FAILED  # the old side is still kept
+    assert moving.remove() is Status.SUCCEEDED
+    assert moving.remove() is Status.FAILED
+    while moving.redis.llen("verso:dropped"):
+        moving.ledger.drop_due()
+    assert moving.vectors.names() == [after.name]
+    moving.holds(texts | {"after": b"it takes texts in"})
+    assert moving.begin("current") is Status.SUCCEEDED  # and back again
+    assert moving.advance().stage is Stage.DONE
+    moving.holds(texts | {"after": b"it takes texts in"})
+
+
+def test_work_done_before_the_switch_is_done_again_after_it(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    slices = list(cut(Kind.INGEST, {"collection": "coded"}, [Item({"id": "slow"}, b"slow one")]))
+    waiting = list(cut(Kind.INGEST, {"collection": "coded"}, [Item({"id": "wait"}, b"waited")]))
+    accept = moving.ledger.accept
+    first = accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=slices))
+    [lease] = moving.ledger.claim(Queue.BULK, owner="slow", lease_s=600.0)
+    outcome = moving.desk._pipeline.run(read_slice(lease.payload), seq=lease.seq)
+    second = accept(NewJob(kind=Kind.INGEST, queue=Queue.INTERACTIVE, slices=waiting))
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    assert moving.advance().stage is Stage.DONE
+
+    def commit() -> Commit:
+        writes = [
+            DocumentWrite(outcome.collection, one.document, one.entry) for one in outcome.writes
+        ]
+        result = outcome.result.pack()
+        return moving.ledger.commit(lease, result, ok=1, errors=0, documents=writes)
+
+    assert commit() is Commit.SEALED
+    assert moving.remove() is Status.SUCCEEDED
+    assert commit() is Commit.SEALED
+    assert moving.ledger.release(lease) is Commit.DONE
+    moving.desk.drain(Queue.BULK)
+    moving.desk.drain(Queue.INTERACTIVE)
+    for job in (first, second):
+        assert moving.ledger.job(job.job_id).status is Status.SUCCEEDED
+    moving.holds({**TEXTS, "slow": b"slow one", "wait": b"waited"})
+
+
+def test_another_codec_of_the_same_space_codes_documents_again_where_they_lie(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    seqs = {name: moving.stored(name, "coded").seq for name in TEXTS}
+    assert moving.begin(others["codec"]) is Status.SUCCEEDED
+    assert moving.state.stage is Stage.RECODE
+    assert moving.advance().stage is Stage.DONE
+    slot = moving.ledger.collections()["coded"].artifacts.index(others["codec"])
+    for name, seq in seqs.items():
+        entry = moving.stored(name, "coded")
+        assert {record.slot for record in entry.records} <= {slot}
+        assert (entry.seq, bool(entry.flags & Flag.VERIFIED)) == (seq, True)
+    moving.holds(TEXTS)
+    assert moving.remove() is Status.FAILED
+
+
+@pytest.mark.parametrize("to", ["space", "codec"])
+def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
+    moving: Moving, others: dict[str, str], to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's step dies at its first call, at its second, ... until one lives; so do keepers."""
+    texts = {**TEXTS, **{f"n{n}": b"open failed %d times" % n for n in range(8)}}
+    moving.fill(texts, "coded")
+    assert moving.begin(others[to]) is Status.SUCCEEDED
+    fate = Fate(monkeypatch)
+    fate.over(moving.ledger, "graft", "repair", "collection_artifact", "accept", "migration_move")
+    fate.over(moving.vectors, "put")
+    for survived in itertools.count():
+        fate.left = survived
+        try:
+            moving.desk._pipeline._migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
+            break
+        except Killed:
+            fate.left = None
+            assert moving.read(*texts, collection="coded") == list(texts.values())
+    assert survived > 6
+    killed = 0
+    for number in itertools.count():
+        fate.left = number % 5
+        try:
+            moving.migrator.step()
+        except Killed:
+            killed += 1
+        fate.left = None
+        moving.desk.drain(Queue.BULK)
+        if not moving.state.running:
+            break
+    assert killed > 3
+    assert moving.state.stage is Stage.DONE
+    moving.holds(texts)
+
+
+def test_what_cannot_be_read_blocks_the_switch_until_it_is_seen_to(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    texts = {**TEXTS, "broken": b"this one will not read"}
+    moving.fill(texts, "coded")
+    good = moving.stored("broken", "coded")
+    moving.alter("broken", garble, "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    state = moving.advance()
+    assert (state.stage, state.unread) == (Stage.BLOCKED, ("broken",))
+    moving.alter("broken", lambda _: good.pack(), "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    assert moving.advance().stage is Stage.DONE
+    moving.holds(texts)
+
+
+def test_giving_up_leaves_the_collection_as_it_was(moving: Moving, others: dict[str, str]) -> None:
+    moving.fill(TEXTS, "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    moving.advance(Stage.SEAL)
+    assert moving.remove() is Status.SUCCEEDED
+    assert moving.ledger.migration("coded") is None
+    assert moving.vectors.names() == ["coded"]
+    moving.fill({"more": b"it takes texts in"}, "coded")
+    moving.holds({**TEXTS, "more": b"it takes texts in"})
+
+
+def test_room_for_a_migration_that_did_not_come_to_begin_goes(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    pipeline = moving.desk._pipeline
+    source, model = moving.ledger.collections()["coded"], pipeline._models.get(others["space"])
+    target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
+    assert moving.vectors.names() == ["coded", target.name]
+    moving.desk.drain(Queue.SCRUB)
+    assert moving.vectors.names() == ["coded", target.name]
+    for room, _ in moving.redis.zscan_iter("verso:gc"):
+        moving.redis.zadd("verso:gc", {room: 0})
+    moving.desk.drain(Queue.SCRUB)
+    assert moving.vectors.names() == ["coded"]
+    moving.holds(TEXTS)
+
+
+def test_a_migrated_collection_is_deleted_with_both_its_sides(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    moving.advance()
+    status, _ = moving.do(Kind.COLLECTION_DELETE, {"name": "coded"}, [Item({})])
+    assert status is Status.SUCCEEDED
+    assert (moving.ledger.collections(), moving.vectors.names()) == ({}, [])
+    moving.desk._pipeline.create_collection({"name": "coded", "precision": "int8"})
+    moving.holds({})
+    moving.fill(TEXTS, "coded")
+    moving.holds(TEXTS)
+
+
+def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> None:
+    moving.fill(TEXTS, "coded")
+    for artifact, code in (("current", "migration_refused"), ("nothing", "artifact_invalid")):
+        params = {"collection": "coded", "step": "begin"}
+        accepted = moving.ledger.accept(
+            NewJob(
+                kind=Kind.MIGRATE,
+                queue=Queue.BULK,
+                slices=list(cut(Kind.MIGRATE, params, [Item({"artifact": artifact})])),
+            )
+        )
+        moving.desk.drain(Queue.BULK)
+        error = moving.ledger.job(accepted.job_id).error
+        assert error is not None
+        assert error["code"] == code
+    assert moving.ledger.migration("coded") is None
+    with pytest.raises((MigrationRefused, CollectionUnknown)):
+        moving.desk._pipeline._migrate.remove("coded")
+    assert Entry.unpack(moving.ledger.entry("coded", ["short"])["short"]).records

@@ -1,0 +1,83 @@
+"""What a head's canary fails is done with what is stable, and noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
+from verso_worker.models.canary import verdict
+from verso_worker.models.head_canary import HeadCanary
+from verso_worker.rules.head_ports import NoHeads
+
+BROKEN = EngineUnavailable("head kinds failed on an input")
+
+
+class Noted(NoHeads):
+    """Heads of which ``kinds`` has a canary for every job; keeps what it is told of it."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str, BaseException | None]] = []
+
+    def canary(self, name: str, job: str) -> str | None:
+        return "v2" if name == "kinds" else None
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        self.notes.append((name, version, error))
+
+
+def failing(error: Exception, *, stable: Exception | None = None) -> Callable[[str | None], str]:
+    def do(job: str | None) -> str:
+        if job is not None:
+            raise error
+        if stable is not None:
+            raise stable
+        return "stable"
+
+    return do
+
+
+@pytest.mark.parametrize(
+    "params", [{"heads": ["other", "kinds"]}, {"head": "kinds"}, {"rerank": "kinds", "limit": 3}]
+)
+def test_what_a_canary_fails_is_done_again_and_noted(params: dict[str, object]) -> None:
+    heads = Noted()
+    assert HeadCanary(heads).run(params, failing(BROKEN), job="7") == "stable"
+    assert heads.notes == [("kinds", "v2", BROKEN)]
+
+
+def test_what_it_does_well_is_noted_too() -> None:
+    heads = Noted()
+    assert HeadCanary(heads).run({"head": "kinds"}, lambda job: f"job {job}", job="7") == "job 7"
+    assert heads.notes == [("kinds", "v2", None)]
+
+
+@pytest.mark.parametrize(
+    ("error", "stable", "raised"),
+    [
+        (QuestionTooLong("it is"), None, QuestionTooLong),  # whoever asks is to blame
+        (BROKEN, EngineUnavailable("the engine died"), EngineUnavailable),  # stable fails too
+        (BROKEN, HeadUnknown("no stable version"), EngineUnavailable),  # nothing stable is there
+    ],
+)
+def test_a_canary_is_blamed_only_for_what_is_its_own(
+    error: Exception, stable: Exception | None, raised: type[Exception]
+) -> None:
+    heads = Noted()
+    with pytest.raises(raised):
+        HeadCanary(heads).run({"head": "kinds"}, failing(error, stable=stable), job="7")
+    assert heads.notes == []
+
+
+def test_without_a_canary_nothing_is_done_twice() -> None:
+    heads = Noted()
+    with pytest.raises(EngineUnavailable):
+        HeadCanary(heads).run({"head": "other"}, failing(BROKEN), job="7")
+    assert heads.notes == []
+
+
+def test_two_failures_may_be_chance_and_a_small_share_as_well() -> None:
+    assert verdict(0, 2, BROKEN) is None
+    assert verdict(1000, 3, BROKEN) is None
+    assert verdict(50, 3, BROKEN) == "3 of 53 slices failed, the last with engine_unavailable"

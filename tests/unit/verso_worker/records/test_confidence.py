@@ -1,0 +1,146 @@
+"""Signals against their formulas, computed another way, and what is decided from them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verso_core.errors import HeadInvalid, RequestInvalid
+from verso_core.heads import Calibration, Signal, SignalName, Stack
+from verso_worker.records import confidence
+from verso_worker.records.confidence import Statistics
+
+RNG = np.random.default_rng(5)
+LOGITS = RNG.normal(size=(6, 3)).astype(np.float32)
+FEATURES = RNG.normal(size=(6, 4)).astype(np.float32)
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    square = RNG.normal(size=(4, 4))
+    return {
+        "class_means": np.vstack([RNG.normal(size=(2, 4)), np.zeros((1, 4))]),
+        "mean": RNG.normal(size=4),
+        "precision": square @ square.T,
+        "background_precision": np.eye(4),
+        "references": (RNG.normal(size=(9, 4)) * 40).astype(np.int8),
+        "k": np.array(2),
+    } | changes
+
+
+def packed(content: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **content)
+    return file.getvalue()
+
+
+def measure(calibration: Calibration, statistics: Statistics | None = None) -> confidence.Signals:
+    return confidence.measure(
+        LOGITS, FEATURES, calibration=calibration, statistics=statistics, extra={}
+    )
+
+
+def test_softmax_and_energy_are_what_their_formulas_say() -> None:
+    signals = measure(Calibration(temperature=2.0))
+    exp = np.exp(LOGITS.astype(np.float64))
+    hot = np.exp(LOGITS.astype(np.float64) / 2)
+    np.testing.assert_allclose(
+        signals[SignalName.SOFTMAX], (exp / exp.sum(1)[:, None]).max(1), 1e-5
+    )
+    np.testing.assert_allclose(
+        signals[SignalName.CALIBRATED], (hot / hot.sum(1)[:, None]).max(1), 1e-5
+    )
+    np.testing.assert_allclose(signals[SignalName.ENERGY], np.log(exp.sum(1)), rtol=1e-4, atol=1e-6)
+
+
+def test_distances_are_relative_and_leave_out_labels_without_rows() -> None:
+    content = arrays()
+    signals = measure(Calibration(), Statistics.read(packed(content)))
+    units = content["references"] / np.linalg.norm(
+        content["references"].astype(np.float64), axis=1, keepdims=True
+    )
+    for row, feature in enumerate(FEATURES.astype(np.float64)):
+        away = feature - content["mean"]
+        own = [
+            (feature - mean) @ content["precision"] @ (feature - mean)
+            for mean in content["class_means"][:2]
+        ]
+        assert signals[SignalName.MAHALANOBIS][row] == pytest.approx(
+            away @ away - min(own), rel=1e-4, abs=1e-4
+        )
+        cosines = np.sort(units @ feature / np.linalg.norm(feature))
+        assert signals[SignalName.KNN][row] == pytest.approx(cosines[-2], abs=1e-5)
+
+
+def test_a_stack_is_a_logistic_regression_on_other_signals() -> None:
+    weights = {SignalName.SOFTMAX: 2.0, SignalName.ENERGY: -1.0}
+    signals = measure(Calibration(stack=Stack(bias=0.5, weights=weights)))
+    score = 0.5 + 2 * signals[SignalName.SOFTMAX] - signals[SignalName.ENERGY]
+    np.testing.assert_allclose(signals[SignalName.STACK], 1 / (1 + np.exp(-score)), rtol=1e-5)
+
+
+def test_a_stack_on_a_signal_that_is_missing_is_missing() -> None:
+    stack = Stack(bias=0.0, weights={SignalName.BITS_SAVED: 1.0})
+    calibration = Calibration(stack=stack, accept_by=SignalName.STACK, conformal={"0.1": 0.5})
+    assert confidence.needs_decoder(calibration, all_signals=False)
+    signals = measure(calibration)
+    assert SignalName.STACK not in signals
+    assert not confidence.accepted(signals, calibration, error_rate=0.1).any()
+    np.testing.assert_array_equal(
+        confidence.probability(signals, calibration), signals[SignalName.CALIBRATED]
+    )
+
+
+def test_confidence_is_the_fitted_probability_of_the_signal_accepted_by() -> None:
+    calibration = Calibration(
+        accept_by=SignalName.ENERGY, signals={SignalName.ENERGY: Signal(scale=-2.0, offset=1.0)}
+    )
+    signals = measure(calibration)
+    expected = 1 / (1 + np.exp(2 * signals[SignalName.ENERGY] - 1))
+    np.testing.assert_allclose(
+        confidence.probability(signals, calibration), expected, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_the_strictest_threshold_that_keeps_the_promise_is_taken() -> None:
+    calibration = Calibration(conformal={"0.05": 0.9, "0.1": 0.6, "0.2": 0.4})
+    signals = measure(calibration)
+    sure = signals[SignalName.CALIBRATED]
+    for rate, threshold in ((0.05, 0.9), (0.07, 0.9), (0.1, 0.6), (0.5, 0.4)):
+        kept = confidence.accepted(signals, calibration, error_rate=rate)
+        np.testing.assert_array_equal(kept, sure >= np.float32(threshold))
+    assert confidence.accepted(signals, calibration, error_rate=None).all()
+    with pytest.raises(RequestInvalid, match=r"0\.05, 0\.1, 0\.2"):
+        confidence.accepted(signals, calibration, error_rate=0.01)
+
+
+def test_a_signal_that_could_not_be_had_accepts_nothing() -> None:
+    calibration = Calibration(accept_by=SignalName.BITS_SAVED, conformal={"0.1": -9.0})
+    extra = {SignalName.BITS_SAVED: np.array([np.nan, 1, 1, 1, 1, 1], np.float32)}
+    signals = confidence.measure(
+        LOGITS, FEATURES, calibration=calibration, statistics=None, extra=extra
+    )
+    kept = confidence.accepted(signals, calibration, error_rate=0.1)
+    assert kept.tolist() == [False, True, True, True, True, True]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"mean": np.zeros(4)},
+        arrays(precision=np.eye(3)),
+        arrays(references=np.zeros((0, 4), np.int8)),
+        arrays(k=np.zeros(2)),
+    ],
+    ids=["lacking", "precision", "references", "k"],
+)
+def test_statistics_that_do_not_fit_are_refused(content: dict[str, Any]) -> None:
+    with pytest.raises(HeadInvalid, match=r"signals\.npz"):
+        Statistics.read(packed(content))
+
+
+def test_what_is_no_archive_is_refused() -> None:
+    with pytest.raises(HeadInvalid, match=r"signals\.npz"):
+        Statistics.read(b"PK no archive")

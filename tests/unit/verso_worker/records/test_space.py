@@ -1,0 +1,131 @@
+"""Rounding, widening and the store's values of vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from verso_core.errors import VectorInvalid
+from verso_core.jobs import Precision
+from verso_worker.records.space import Space, Stored, Vector
+
+DIM = 16
+SPACES = [Space(Precision.FLOAT16, DIM, 0.0), Space(Precision.INT8, DIM, 487.3)]
+VECTORS = hnp.arrays(np.float32, (3, DIM), elements=st.floats(-1, 1, width=32))
+CODES = hnp.arrays(np.int8, (3, DIM), elements=st.integers(-127, 127))
+HALVES = hnp.arrays(np.float16, (3, DIM), elements=st.floats(-2, 2, width=16))
+
+both = pytest.mark.parametrize("space", SPACES, ids=lambda space: space.precision.value)
+
+
+def same(left: Stored, right: Stored) -> bool:
+    """Compare bytes, so that -0.0 is not 0.0."""
+    return left.dtype == right.dtype and left.tobytes() == right.tobytes()
+
+
+@both
+@given(vectors=VECTORS)
+def test_rounding_is_a_fixed_point(space: Space, vectors: Vector) -> None:
+    stored = space.round(vectors)
+    assert same(space.round(space.widen(stored)), stored)
+
+
+@given(codes=CODES, scale=st.floats(1.0, 1e5))
+def test_every_code_is_a_fixed_point_at_every_scale(codes: Stored, scale: float) -> None:
+    space = Space(Precision.INT8, DIM, scale)
+    assert same(space.round(space.widen(codes)), codes)
+
+
+@given(codes=CODES, halves=HALVES)
+def test_engine_values_give_the_stored_vector_back(codes: Stored, halves: Stored) -> None:
+    for space, stored in zip(SPACES, (halves, codes), strict=True):
+        values = space.values(stored)
+        assert values.dtype == np.float32
+        assert same(space.from_values(values.tolist()), stored)
+
+
+@given(codes=CODES)
+def test_int8_engine_values_are_whole_numbers_of_an_unsigned_byte(codes: Stored) -> None:
+    values = SPACES[1].values(codes)
+    assert np.array_equal(values, values.astype(np.uint8))
+
+
+@both
+@given(vectors=VECTORS)
+def test_raw_bytes_give_the_stored_vector_back(space: Space, vectors: Vector) -> None:
+    row = space.round(vectors)[0]
+    assert len(space.raw(row)) == space.size_bytes
+    assert same(space.from_raw(space.raw(row)), row)
+
+
+@given(vectors=VECTORS)
+def test_int8_error_is_at_most_half_a_step(vectors: Vector) -> None:
+    space = Space(Precision.INT8, DIM, 127.0)
+    error = np.abs(space.widen(space.round(vectors)) - vectors)
+    assert error.max() <= 0.5 / 127 + 1e-6
+
+
+def test_int8_cuts_off_beyond_its_range() -> None:
+    vectors = np.full((1, DIM), -1.0, np.float32)
+    assert SPACES[1].round(vectors).tolist() == [[-127] * DIM]
+
+
+@both
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rounding_refuses_what_is_not_finite(space: Space, bad: float) -> None:
+    vectors = np.zeros((2, DIM), np.float32)
+    vectors[1, 3] = bad
+    with pytest.raises(VectorInvalid, match="finite"):
+        space.round(vectors)
+
+
+@both
+def test_another_dimension_is_refused(space: Space) -> None:
+    with pytest.raises(VectorInvalid, match=str(DIM)):
+        space.round(np.zeros((2, DIM + 1), np.float32))
+    with pytest.raises(VectorInvalid, match=str(DIM)):
+        space.check(np.zeros((2, DIM - 1), space.dtype))
+    with pytest.raises(VectorInvalid, match=str(space.size_bytes)):
+        space.from_raw(bytes(space.size_bytes + 1))
+
+
+def test_stored_vectors_of_the_other_precision_are_refused() -> None:
+    half, code = SPACES
+    with pytest.raises(VectorInvalid, match="float16"):
+        half.check(np.zeros((1, DIM), np.int8))
+    with pytest.raises(VectorInvalid, match="int8"):
+        code.check(np.zeros((1, DIM), np.float16))
+
+
+def test_stored_vectors_that_rounding_never_gives_are_refused() -> None:
+    half, code = SPACES
+    with pytest.raises(VectorInvalid):
+        half.check(np.full((1, DIM), np.nan, np.float16))
+    with pytest.raises(VectorInvalid, match="-128"):
+        code.check(np.full((1, DIM), -128, np.int8))
+
+
+@both
+def test_a_query_becomes_a_unit_vector_whatever_its_length(space: Space) -> None:
+    query = np.arange(DIM, dtype=np.float32)
+    for factor in (1e-30, 1.0, 1e30):
+        unit = space.unit(query * np.float32(factor))
+        assert abs(float(np.linalg.norm(unit)) - 1) < 1e-6
+
+
+@both
+@pytest.mark.parametrize("query", [[0.0] * DIM, [np.nan] * DIM, [np.inf] * DIM, [1.0] * (DIM + 1)])
+def test_a_query_without_direction_is_refused(space: Space, query: list[float]) -> None:
+    with pytest.raises(VectorInvalid):
+        space.unit(np.array(query, np.float32))
+
+
+def test_cosines_of_a_stored_vector_with_itself_are_one() -> None:
+    rng = np.random.default_rng(7)
+    row = rng.normal(size=(1, DIM)).astype(np.float32)
+    row /= np.linalg.norm(row)
+    half = SPACES[0]
+    assert half.cosines(row[0], half.round(row))[0] == pytest.approx(1.0, abs=2e-3)

@@ -1,0 +1,90 @@
+"""Templates that are one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verso_worker.records.space import Vector
+from verso_worker.rules.grouping.statements import ALIKE, alike, joined
+from verso_worker.rules.grouping.templates import PARAMETER
+
+SENT = "<*> close, <*> bytes (<*> KB) sent, <*> bytes received, lifetime <*>"
+PLAIN = "<*> close, <*> bytes sent, <*> bytes received, lifetime <*>"
+OTHER = "<*> open through proxy <*> HTTPS"
+
+
+def one_way(texts: Sequence[str]) -> Vector:
+    """Encode every text alike."""
+    return np.ones((len(texts), 1), np.float32)
+
+
+def apart(texts: Sequence[str]) -> Vector:
+    """Encode no two texts alike."""
+    return np.eye(len(texts), dtype=np.float32)
+
+
+def test_templates_of_the_same_words_and_near_vectors_are_one_statement() -> None:
+    found = joined([SENT, OTHER, PLAIN], one_way)
+    assert found[SENT] == found[PLAIN]
+    assert found[OTHER] == OTHER
+    words = found[SENT].split()
+    assert [word for word in words if PARAMETER not in word] == [
+        "close,", "bytes", "sent,", "bytes", "received,", "lifetime",
+    ]  # fmt: skip
+
+
+def test_vectors_that_are_far_apart_keep_templates_apart() -> None:
+    assert joined([SENT, PLAIN], apart) == {SENT: SENT, PLAIN: PLAIN}
+
+
+def test_only_what_another_template_resembles_is_encoded() -> None:
+    asked: list[str] = []
+
+    def encode(texts: Sequence[str]) -> Vector:
+        asked.extend(texts)
+        return one_way(texts)
+
+    joined([SENT, OTHER, PLAIN, "", "<*> <*>", "<*>"], encode)
+    assert asked == [SENT, PLAIN]
+
+
+def test_the_order_of_words_counts() -> None:
+    assert alike(["a b c d e f g h i j", "j i h g f e d c b a"]) == []
+    assert alike(["a b c d e f g h i j", "a b c d x e f g h i j"]) == [(0, 1)]
+
+
+_LINES = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "d", PARAMETER]), max_size=12).map(" ".join),
+    max_size=8,
+    unique=True,
+)
+
+
+@given(_LINES)
+def test_no_pair_is_missed_that_all_pairs_would_show(templates: list[str]) -> None:
+    """The filter by rare words loses nothing: every pair has its longest common subsequence."""
+    constants = [[w for w in one.split() if w != PARAMETER] for one in templates]
+    expected = {
+        (i, j)
+        for j in range(len(templates))
+        for i in range(j)
+        if constants[j]
+        and 2 * longest(constants[i], constants[j])
+        >= ALIKE * (len(constants[i]) + len(constants[j]))
+    }
+    assert set(alike(templates)) == expected
+
+
+def longest(one: list[str], other: list[str]) -> int:
+    """Return the length of the longest common subsequence, row by row."""
+    row = [0] * (len(other) + 1)
+    for word in one:
+        before = row
+        row = [0]
+        for place, there in enumerate(other):
+            row.append(before[place] + 1 if word == there else max(row[-1], before[place + 1]))
+    return row[-1]
