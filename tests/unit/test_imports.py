@@ -14,6 +14,7 @@ import pytest
 
 PARTS = {
     "verso_core",
+    "verso_ledger",
     "verso_codecs",
     "verso_client",
     "verso_gateway",
@@ -28,15 +29,15 @@ ARRAYS = {"numpy", "numba"}
 
 CASES = {
     "verso_gateway.app": (
-        {"verso_core", "verso_gateway"},
+        {"verso_core", "verso_ledger", "verso_gateway"},
         MODELS | STORES | ARRAYS,
     ),
     "verso_gateway.__main__": (
-        {"verso_core", "verso_gateway"},
+        {"verso_core", "verso_ledger", "verso_gateway"},
         MODELS | STORES | ARRAYS,
     ),
     "verso_keeper.__main__": (
-        {"verso_core", "verso_keeper"},
+        {"verso_core", "verso_ledger", "verso_keeper"},
         MODELS | STORES | ARRAYS | {"fastapi"},
     ),
     "verso_client": (
@@ -48,19 +49,28 @@ CASES = {
         MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
     ),
     "verso_worker.__main__": (
-        {"verso_core", "verso_codecs", "verso_worker"},
+        {"verso_core", "verso_ledger", "verso_codecs", "verso_worker"},
         {"torch", "transformers", "onnx", "fastapi"},
     ),
     "verso_worker.rules.pipeline": (
         {"verso_core", "verso_codecs", "verso_worker"},
-        {"torch", "transformers", "onnxruntime", "celery", "redis", "fastapi"} | STORES,
+        {"torch", "transformers", "onnxruntime", "celery", "redis", "fastapi", "prometheus_client"}
+        | STORES,
     ),
     "verso_worker.engine.__main__": (
         {"verso_core", "verso_codecs", "verso_worker"},
-        {"torch", "transformers", "celery", "redis", "fastapi"} | STORES,
+        {"torch", "transformers", "celery", "redis", "fastapi", "prometheus_client"} | STORES,
+    ),
+    "verso_worker.stores.edge.process": (
+        {"verso_core", "verso_codecs", "verso_worker"},
+        MODELS | {"celery", "redis", "fastapi", "prometheus_client"},
+    ),
+    "verso_worker.records.recorder": (
+        {"verso_core", "verso_codecs", "verso_worker"},
+        MODELS | STORES | {"celery", "redis", "fastapi", "prometheus_client"},
     ),
     "verso_training.service.__main__": (
-        {"verso_core", "verso_training"},
+        {"verso_core", "verso_ledger", "verso_training"},
         MODELS | STORES | ARRAYS | {"celery", "fastapi"},
     ),
     "verso_codecs.ngram": (
@@ -72,14 +82,14 @@ CASES = {
         MODELS | STORES | ARRAYS | {"celery", "redis", "fastapi", "zstandard"},
     ),
     "verso_ledger": (
-        {"verso_core"},
+        {"verso_core", "verso_ledger"},
         MODELS | STORES | ARRAYS | {"celery", "fastapi", "zstandard"},
     ),
 }
 
 
 def roots_after_importing(module: str) -> set[str]:
-    """Import a module in a fresh interpreter and give the top-level names it has loaded."""
+    """Return the top-level names that a fresh interpreter has loaded after an import."""
     code = (
         f"import json, sys; import {module}; "
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"

@@ -35,13 +35,12 @@ from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.jobs.ledger_watch import HighWaterMark
-from verso_worker.metrics import Metrics
+from verso_worker.metrics import Metrics, Usage
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.file_scrub import FileScrub
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
-from verso_worker.resource_metrics import Usage
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.rules.ports import Vectors

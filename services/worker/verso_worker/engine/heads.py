@@ -27,10 +27,10 @@ from verso_core.heads import Head, LoadedHead, Reads, Task
 from verso_core.manifest import Artifact
 from verso_worker.engine import spans
 from verso_worker.engine.lanes import Lane
-from verso_worker.engine.outputs import Classified, Found
 from verso_worker.engine.sessions import Device, expect_names, open_session
 from verso_worker.engine.weights import BaseWeights
 from verso_worker.engine.windows import Row, Windows, feeds
+from verso_worker.records.head_outputs import Classified, Found
 
 TOKEN_BUDGET = 1024
 """Tokens of a batch, padding included."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_worker.engine.outputs import Found, Span
 from verso_worker.engine.windows import Row
+from verso_worker.records.head_outputs import Found, Span
 
 LONGEST_TOKENS = 30
 """Longest answer, as in the reference implementations for SQuAD."""

@@ -36,9 +36,9 @@ from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
 from verso_core.registry import Channel, channel_of
 from verso_worker.engine.operations import EngineClient
 from verso_worker.ipc.child import Child
+from verso_worker.metrics import KEPT, Running
 from verso_worker.records.artifact import byte_codecs, cutter
 from verso_worker.records.recorder import Recorder
-from verso_worker.resource_metrics import KEPT, Running
 from verso_worker.rules.ports import Model, Models
 
 IDLE_S = 20.0

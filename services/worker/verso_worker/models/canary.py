@@ -1,28 +1,30 @@
-"""Let a canary do its share of the jobs, and take it back as soon as it does them badly.
+"""Try canaries on their share of the jobs, and withdraw those that fail too often.
 
-A job's share is decided by its id, so a repeated attempt meets the same artifact. What fails with
-the canary is done with the stable artifact at once: a bad canary costs time, never a request.
+A job's share is decided by its id, so every attempt of a job uses the same versions. A job that
+fails with a canary runs again with the stable version at once: a bad canary costs time, never a
+request. :class:`ArtifactCanary` does so for artifacts, :class:`HeadCanary` for heads.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from verso_core.errors import (
     CollectionExists,
     DiskFull,
+    HeadUnknown,
     LedgerUnavailable,
     NotFound,
     RequestInvalid,
     VectorsUnavailable,
 )
 from verso_worker.metrics import Metrics
+from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports import Models
-
-if TYPE_CHECKING:
-    from verso_worker.rules.pipeline import Pipeline
 
 MOST_FAILURES = 2
 """Failures that may be chance."""
@@ -32,44 +34,48 @@ MOST_FAILING = 0.02
 NOT_ITS_FAULT = (
     CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid, VectorsUnavailable,
 )  # fmt: skip
-"""What a canary cannot be blamed for."""
+"""Errors that are never blamed on a canary: the caller's, or those of a store."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 def verdict(passed: int, failed: int, error: BaseException) -> str | None:
-    """Say why a canary is to be taken back; None while its failures may be chance.
+    """Return why a canary is to be withdrawn; None while its failures may be chance.
 
     Args:
-        passed: slices it did well.
-        failed: slices it failed.
-        error: that the last one failed with.
+        passed: slices that succeeded with it.
+        failed: slices that failed with it.
+        error: the error of the last failure.
     """
     runs = passed + failed
     if failed <= MOST_FAILURES or failed <= MOST_FAILING * runs:
         return None
-    return f"{failed} of {runs} slices failed, the last with {_name(error)}"
+    name = getattr(error, "code", type(error).__name__)
+    return f"{failed} of {runs} slices failed, the last with {name}"
 
 
-class Canaries(Protocol):
-    """What has a canary or none."""
+class ArtifactsWithCanary(Protocol):
+    """Artifacts of which one may be a canary."""
 
     def canary(self, job_id: str) -> Models | None:
-        """Return the artifacts as a job of the canary's share sees them; None for any other job."""
+        """Return the artifacts as a job of the canary's share sees them; None for other jobs."""
         ...
 
 
 class ArtifactCanary:
-    """Counts what a canary does well and badly.
+    """Counts the successes and failures of an artifact's canary.
 
     Args:
-        models: may have a canary.
+        models: the artifacts.
         metrics: what is counted.
-        make: makes the pipeline that works with a canary.
-        withdraw: takes the canary of a codec back, for a reason.
+        make: makes a pipeline that uses the canary.
+        withdraw: withdraws the canary with the given codec, for a reason.
     """
 
     def __init__(
         self,
-        models: Canaries,
+        models: ArtifactsWithCanary,
         metrics: Metrics,
         *,
         make: Callable[[Models], Pipeline],
@@ -85,26 +91,28 @@ class ArtifactCanary:
         self._failed = 0
 
     def pipeline(self, job_id: str) -> Pipeline | None:
-        """Return the pipeline that tries the canary on this job; None where the job tries
-        nothing.
-        """
+        """Return a pipeline that uses the canary; None for a job outside the canary's share."""
         models = self._models.canary(job_id)
         if models is None:
             return None
         codec = models.current().codec
         with self._lock:
-            if codec != self._codec:  # another canary begins with a clean record
+            if codec != self._codec:  # a new canary starts with counts of zero
                 self._codec, self._passed, self._failed = codec, 0, 0
         return self._make(models)
 
     def passed(self) -> None:
-        """Note a slice that the canary did well."""
+        """Count a slice that succeeded with the canary."""
         self._metrics.trial("passed")
         with self._lock:
             self._passed += 1
 
     def failed(self, error: BaseException) -> bool:
-        """Note an error; give whether it was the canary's, so that the stable one should try."""
+        """Count an error, unless the canary is not to blame for it.
+
+        Returns:
+            Whether the canary is to blame, so that the slice should run with the stable artifact.
+        """
         if isinstance(error, NOT_ITS_FAULT):
             return False
         self._metrics.trial("failed")
@@ -116,10 +124,67 @@ class ArtifactCanary:
         return True
 
     def misread(self, count: int) -> None:
-        """Note records of the canary that did not read back; one is enough."""
+        """Withdraw the canary because ``count`` of its records did not read back."""
         self._metrics.trial("failed")
         self._withdraw(self._codec, f"{count} records did not read back")
 
 
-def _name(error: BaseException) -> str:
-    return str(getattr(error, "code", type(error).__name__))
+class HeadsWithCanary(Protocol):
+    """Heads of which each may have a canary."""
+
+    def canary(self, name: str, job: str) -> str | None:
+        """Return the canary's version if the job is of its share, else None."""
+        ...
+
+    def tried(self, name: str, version: str, error: BaseException | None) -> None:
+        """Count a job that a canary ran; ``error`` is None if it succeeded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCanary:
+    """Runs jobs that use heads, and repeats without canaries those that a canary fails."""
+
+    heads: HeadsWithCanary
+
+    def run(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+        """Run a job; if a canary may be to blame for its failure, run it again without canaries.
+
+        Args:
+            params: the slice's parameters, which name the heads.
+            call: runs the job with the channels of the job id it is given; given None, with stable
+                versions only.
+            job: the job's id.
+        """
+        names = [*params.get("heads", ()), params.get("head"), params.get("rerank")]
+        canaries = {
+            str(name): version
+            for name in names
+            if name is not None and (version := self.heads.canary(str(name), job)) is not None
+        }
+        if not canaries:
+            return call(job)
+        try:
+            result = call(job)
+        except Exception as error:
+            if isinstance(error, NOT_ITS_FAULT):
+                raise
+            result = _run_stable(call, error)
+            # Counted only now: if the stable versions fail as well, the canaries are not to blame.
+            _log.warning("run without canaries of %s: %s", sorted(canaries), type(error).__name__)
+            self._count(canaries, error)
+            return result
+        self._count(canaries, None)
+        return result
+
+    def _count(self, canaries: Mapping[str, str], error: Exception | None) -> None:
+        for name, version in canaries.items():
+            self.heads.tried(name, version, error)
+
+
+def _run_stable(call: Callable[[str | None], T], error: Exception) -> T:
+    """Run a job with stable versions; raise the canary's error where there are none."""
+    try:
+        return call(None)
+    except HeadUnknown:
+        raise error from None

@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from verso_core import heads, registry
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, HeadInvalid, HeadUnknown
 from verso_core.heads import CARD, SIGNALS, Head, Task
 from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, channel_of
-from verso_worker.models.canary import verdict
+from verso_worker.models.canary import HeadCanary, verdict
 from verso_worker.records.confidence import Statistics
 from verso_worker.rules.head_ports import ServedHead
 from verso_worker.rules.ports import Models
 
+T = TypeVar("T")
 _EVERY_S = 1.0
 _FIRST_S = 30.0
 _log = logging.getLogger(__name__)
@@ -101,6 +102,17 @@ class HeadStore:
                 f"head {name}: expected one of space {model.space}, got {checked.head.space}"
             )
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
+
+    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+        """Run a job with the heads that its id chooses, and again if a canary fails it.
+
+        Args:
+            params: the slice's parameters, which name the heads.
+            call: runs the job with the channels of the job id it is given; given None, with stable
+                versions only.
+            job: the job's id.
+        """
+        return HeadCanary(self).run(params, call, job=job)
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the version of a canary that shall do a job; None where none shall."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -61,12 +61,15 @@ class Heads(Protocol):
         """
         ...
 
-    def canary(self, name: str, job: str) -> str | None:
-        """Return the version of a canary that shall do a job; None where none shall."""
-        ...
+    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+        """Run a job with the heads that its id chooses, and again if one of them fails it.
 
-    def tried(self, name: str, version: str, error: BaseException | None) -> None:
-        """Note a job that a canary did, or failed; one that fails too many is not used again."""
+        Args:
+            params: the slice's parameters, which name the heads.
+            call: runs the job with the channels of the job id it is given; given None, with stable
+                versions only.
+            job: the job's id.
+        """
         ...
 
     def rival(self, canary: ServedHead) -> ServedHead | None:
@@ -100,12 +103,9 @@ class NoHeads:
         """Raise HeadUnknown."""
         raise HeadUnknown(f"no head {name!r}: this worker serves none")
 
-    def canary(self, name: str, job: str) -> str | None:  # noqa: ARG002
-        """Return none."""
-        return None
-
-    def tried(self, name: str, version: str, error: BaseException | None) -> None:
-        """Note nothing."""
+    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:  # noqa: ARG002
+        """Run the job."""
+        return call(job)
 
     def rival(self, canary: ServedHead) -> ServedHead | None:  # noqa: ARG002
         """Return none."""

@@ -27,7 +27,6 @@ from verso_core.jobs import (
 )
 from verso_core.record import Entry, point_ids
 from verso_core.registry import Channel
-from verso_worker.models.head_canary import HeadCanary
 from verso_worker.records.timings import Timings
 from verso_worker.rules.answer import Answer
 from verso_worker.rules.classify import Classify
@@ -96,7 +95,6 @@ class Pipeline:
         self._clusters = Cluster(vectors, documents, reads)
         heads = heads or NoHeads()
         self._heads = heads
-        self._head_trials = HeadCanary(heads)
         self._pairing = Score(heads)
         self._search = Search(models, vectors, reads, lexicon, self._pairing)
         self._classify = Classify(vectors, reads, heads)
@@ -246,7 +244,7 @@ class Pipeline:
                     return self._pairing.run(work, job=job, timings=timings)
 
         if work.kind is not Kind.HEADS:
-            return self._head_trials.run(work.params, do, job=job)
+            return self._heads.run_job(work.params, do, job=job)
         return self._about_heads(work)
 
     def _about_heads(self, work: Slice) -> Result:

@@ -7,14 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
-from verso_worker.models.canary import verdict
-from verso_worker.models.head_canary import HeadCanary
-from verso_worker.rules.head_ports import NoHeads
+from verso_worker.models.canary import HeadCanary, verdict
 
 BROKEN = EngineUnavailable("head kinds failed on an input")
 
 
-class Noted(NoHeads):
+class Noted:
     """Heads of which ``kinds`` has a canary for every job; keeps what it is told of it."""
 
     def __init__(self) -> None:
