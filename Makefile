@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 DATA ?= verso-data
 FAULTS ?= 1000
 TESTERS ?= 2
+SEED ?= $(shell date +%s)
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
@@ -88,8 +89,9 @@ images: $(VENV)/.installed-dev  ## build the images for real, look into them, pr
 e2e-ops: $(VENV)/.installed-dev  ## compose's services as processes under load, watched by a real Prometheus
 	CI=true $(BIN)/pytest tests/ops
 
-fuzz: $(VENV)/.installed-dev  ## look for minutes for a text that does not come back
-	$(BIN)/python tests/bench/fuzz_codecs.py --minutes 5
+fuzz: $(VENV)/.installed-dev  ## property tests with other examples (SEED=n), then five minutes of made-up texts
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests/unit tests/integration
+	$(BIN)/python tests/bench/fuzz_codecs.py --minutes 5 --seed $(SEED)
 
 flame: $(VENV)/.installed-dev  ## where each process spends its time under load: folded stacks in ./flame
 	$(BIN)/python tests/bench/flame.py --out flame

@@ -17,8 +17,11 @@ from hypothesis import settings
 from variants import make_variant
 
 # No test is timed: the first example of a codec may have to wait for its kernel to be compiled.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# `make test` draws the same examples each time, so that a failure is the change's own. `make fuzz`
+# draws others by a seed a run; what it finds becomes an example of the test.
+settings.register_profile("test", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("test")
 
 FLAGS = {
     "bind": "127.0.0.1",

@@ -93,7 +93,6 @@ def test_a_folder_in_use_is_refused_and_its_owner_goes_on(target: Platform) -> N
     assert second.returncode == 1
     assert "unavailable: " in second.stdout
     with target.client() as verso:
-        assert verso.ready()
         assert len(verso.embed(["still here"])) == 1
 
 

@@ -97,6 +97,9 @@ class Site:
             "trainer",
         ):  # one worker is enough for a gateway
             wait_for(f"{name} to be there", partial(self._answers, name, "/metrics"))
+        # The rate of a counter is known from the second scrape on: what happens before the first
+        # scrape has none, and a panel that divides two such rates stays empty.
+        wait_for("the first scrape of each process", self._all_scraped)
 
     def stop(self) -> None:
         """End everything, whatever its state."""
@@ -144,6 +147,12 @@ class Site:
             for line in self.page(name).splitlines()
             if re.match(series + r" ", line)
         )
+
+    def _all_scraped(self) -> bool:
+        try:
+            return len(self.ask('up{job=~"gateway|worker|keeper|trainer"} == 1')) == 6
+        except OSError:
+            return False
 
     def _answers(self, name: str, path: str) -> bool:
         for process, one in self.processes.items():
