@@ -81,7 +81,7 @@ class Site:
         for name in ("ledger", "broker"):
             self._store(name)
         if not os.environ.get("QDRANT_URL"):
-            server = Path(__file__).with_name("vector_server.py")
+            server = ROOT / "tests/support/qdrant_stand_in.py"
             self._run("qdrant", [sys.executable, str(server), str(self.ports["qdrant"])], {})
             wait_for("the vector server", partial(self._answers, "qdrant", "/collections"))
         for name in ("gateway-0", "gateway-1", "worker-0", "worker-1", "keeper", "trainer"):

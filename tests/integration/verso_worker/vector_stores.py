@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import pytest
+from qdrant_client import QdrantClient
+from tests.support.qdrant_stand_in import handler
 
 from verso_core.jobs import Precision
 from verso_worker.ipc.child import Child
@@ -102,10 +107,15 @@ def make_store(kind: str, folder: Path) -> Store:
         return Edge(folder)
     if kind == "local":
         return Local(folder)
-    url = os.environ.get("QDRANT_URL")
-    if url is None:
-        pytest.skip("no QDRANT_URL")
-    return Server(url)
+    return Server(os.environ.get("QDRANT_URL") or _stand_in())
+
+
+@functools.cache
+def _stand_in() -> str:
+    """Start the stand-in for a Qdrant server once a process, and return its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(QdrantClient(":memory:")))
+    threading.Thread(target=server.serve_forever, name="qdrant stand-in", daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture(scope="module", params=["edge", "local", "server"])

@@ -1,8 +1,7 @@
-"""Qdrant's REST interface over the client library's local mode: ``python vector_server.py PORT``.
+"""Qdrant's REST interface over the client library's local mode: ``python qdrant_stand_in.py PORT``.
 
-For the tests of operation only, where several workers share one vector store and no Qdrant server
-is at hand: it answers the calls that Verso makes and no others. With QDRANT_URL set those tests
-use a real server instead.
+For tests on machines without a Qdrant server: it answers the calls that Verso makes and no others.
+With QDRANT_URL set those tests use a real server instead.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ def collection_call(client: QdrantClient, method: str, name: str, body: dict[str
             raise There(name)
         config = models.CreateCollection.model_validate(body)
         return client.create_collection(
-            name, vectors_config=config.vectors, metadata=config.metadata
+            name,
+            vectors_config=config.vectors,
+            sparse_vectors_config=config.sparse_vectors,
+            metadata=config.metadata,
         )
     if not client.collection_exists(name):
         raise NoSuch(name)
@@ -62,22 +64,27 @@ def points_call(client: QdrantClient, call: str, name: str, body: dict[str, Any]
         case "POST count":
             return client.count(name, exact=True)
         case "POST query":
-            where = body.get("filter")
-            return client.query_points(
-                name,
-                models.NearestQuery.model_validate(body["query"]),
-                query_filter=None if where is None else models.Filter.model_validate(where),
-                limit=body["limit"],
-                with_vectors=True,
-                with_payload=True,
-            )
+            return client.query_batch_points(name, [_exact(body)])[0]
         case "POST query batch":
-            asked = [models.QueryRequest.model_validate(one) for one in body["searches"]]
-            return client.query_batch_points(name, asked)
+            return client.query_batch_points(name, [_exact(one) for one in body["searches"]])
+        case "POST scroll":
+            records, offset = client.scroll(
+                name,
+                limit=body["limit"],
+                offset=body.get("offset"),
+                with_vectors=body.get("with_vector", False),
+                with_payload=body.get("with_payload", True),
+            )
+            return {"points": plain(records), "next_page_offset": offset}
         case "PUT index":
             return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
         case _:
             raise NoSuch(call)
+
+
+def _exact(body: dict[str, Any]) -> models.QueryRequest:
+    """Read a query; local mode has no index and warns of parameters of one."""
+    return models.QueryRequest.model_validate({**body, "params": None})
 
 
 def answer(client: QdrantClient, method: str, path: str, body: dict[str, Any]) -> Any:
@@ -98,10 +105,12 @@ def answer(client: QdrantClient, method: str, path: str, body: dict[str, Any]) -
 
 
 def plain(value: Any) -> Any:
-    """Turn the library's objects into JSON's."""
+    """Turn the library's objects into JSON's. A server gives an unnamed vector without a name."""
     if isinstance(value, list):
         return [plain(one) for one in value]
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+    if isinstance(value, dict):
+        return plain(value[""]) if set(value) == {""} else {k: plain(v) for k, v in value.items()}
+    return plain(value.model_dump(mode="json")) if hasattr(value, "model_dump") else value
 
 
 def handler(client: QdrantClient) -> type[BaseHTTPRequestHandler]:
