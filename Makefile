@@ -13,7 +13,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops
+.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,7 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tests/unasync.py --check
 	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring tests/monitoring
 	$(BIN)/hadolint services/*/Dockerfile training/Dockerfile
 	@if command -v promtool >/dev/null; then \
@@ -54,6 +55,9 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	  elif [ -n "$$CI" ]; then echo 'promtool not found'; exit 1; \
 	  else echo 'promtool not found (it comes with the prometheus package): alerts are not tested'; fi
 	$(BIN)/pytest -q tests/unit/test_deployment.py tests/unit/test_kubernetes.py tests/unit/test_monitoring.py
+
+client: $(VENV)/.installed-dev  ## generate the synchronous client from the asynchronous one
+	$(BIN)/python tests/unasync.py
 
 types: $(VENV)/.installed-dev  ## mypy, strict
 	$(BIN)/mypy

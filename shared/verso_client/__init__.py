@@ -24,9 +24,8 @@ from verso_client.answers import (
 )
 from verso_client.async_client import AsyncClient
 from verso_client.client import Client
-from verso_client.documents import Document
-from verso_client.operations import Progress
-from verso_client.releases import Training
+from verso_client.operations.documents import Document, Progress
+from verso_client.operations.training import Training
 from verso_client.retries import Retries
 
 __all__ = [

@@ -1,4 +1,7 @@
-"""The asynchronous client: the same methods as :class:`verso_client.client.Client`, awaited."""
+"""The asynchronous client.
+
+:mod:`verso_client.client` is generated from this module: run ``make client`` after a change.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,7 @@ from typing import Self, TypeVar
 
 import httpx2
 
-from verso_client import (
-    collection_operations,
-    contents,
-    head_operations,
-    joblist,
-    operations,
-    releases,
-)
+from verso_client import operations
 from verso_client.answers import (
     Clustered,
     CollectionInfo,
@@ -34,13 +30,24 @@ from verso_client.answers import (
     Statistics,
     StoredText,
 )
-from verso_client.documents import Document
-from verso_client.exchange import Call, Pause, Reply, Steps, error_of
+from verso_client.exchange import (
+    DEFAULT_URL,
+    Call,
+    Pause,
+    Reply,
+    Steps,
+    error_of,
+    event_call,
+    headers_of,
+    job_event,
+    reply_of,
+    unreachable,
+)
 from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
-from verso_client.head_operations import Question, Subjects
-from verso_client.http import DEFAULT_URL, broken, event_call, headers_of, job_event, reply_of
-from verso_client.operations import Progress, Query
-from verso_client.releases import Training
+from verso_client.operations.documents import Document, Progress
+from verso_client.operations.heads import Question, Subjects
+from verso_client.operations.search import Query
+from verso_client.operations.training import Training
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
@@ -61,17 +68,17 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Speaks to one platform. Close it, or use it with ``async with``.
+    """A client of one platform. Close it, or use it with ``async with``.
 
     Args:
         url: address of the gateway.
-        api_key: key to show, where the platform asks for one.
-        timeout_s: seconds without a byte before a request is given up.
-        retries: how long to keep trying where trying again can help.
-        transport: how requests travel; for an application called in the same process.
+        api_key: sent with every request; needed if the platform uses keys.
+        timeout_s: seconds without a byte after which a request fails.
+        retries: how long to repeat a request whose error is retryable.
+        transport: replaces the network; for an application in the same process.
 
-    Every method raises classes of :mod:`verso_core.errors`: what the platform answered, or
-    ``Unavailable`` where it could not be reached.
+    Every method raises errors of :mod:`verso_core.errors`: the platform's own, or ``Unavailable``
+    if the platform could not be reached.
     """
 
     def __init__(
@@ -110,8 +117,8 @@ class AsyncClient:
         collection: str = "default",
         progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Take documents in and wait until each is stored; ``progress`` is called on the way."""
-        steps = operations.ingest(
+        """Store documents and wait until each is stored; ``progress`` is called meanwhile."""
+        steps = operations.documents.ingest(
             documents, self._retries, collection=collection, progress=progress
         )
         return await self._run(steps)
@@ -119,8 +126,10 @@ class AsyncClient:
     async def submit(
         self, documents: Iterable[Document], *, collection: str = "default"
     ) -> list[Job]:
-        """Send documents and give the jobs that will take them in, without waiting for them."""
-        return await self._run(operations.submit(documents, self._retries, collection=collection))
+        """Send documents and return the jobs that will store them, without waiting for the jobs."""
+        return await self._run(
+            operations.documents.submit(documents, self._retries, collection=collection)
+        )
 
     async def search(
         self,
@@ -140,8 +149,8 @@ class AsyncClient:
         """Find the records nearest to a text, a vector, or a stored document or record.
 
         Args:
-            rerank: a head that scores pairs; it orders the nearest ``rerank_from`` anew.
-            rerank_share: what the head's score counts, in [0, 1]; the search's counts the rest.
+            rerank: a head that scores pairs; it reorders the nearest ``rerank_from`` records.
+            rerank_share: weight of the head's score, in [0, 1]; the search's score has the rest.
         """
         query = Query(
             text=text,
@@ -156,51 +165,55 @@ class AsyncClient:
             rerank_from=rerank_from,
             rerank_share=rerank_share,
         )
-        return await self._run(operations.search(query, self._retries))
+        return await self._run(operations.search.search(query, self._retries))
 
     async def cluster(self, request: ClusterRequest) -> Clustered:
-        """Group the records of a collection, and wait for the groups."""
-        return await self._run(operations.cluster(request, self._retries))
+        """Group the records of a collection and wait for the groups."""
+        return await self._run(operations.search.cluster(request, self._retries))
 
     async def get(self, document: str, *, collection: str = "default") -> StoredText:
-        """Read one document or record (``document#n``) back, every byte."""
-        return await self._run(operations.get(document, self._retries, collection=collection))
+        """Return the exact text of a document or record (``document#n``)."""
+        return await self._run(
+            operations.documents.get(document, self._retries, collection=collection)
+        )
 
     async def reconstruct(
         self, ids: Sequence[str], *, collection: str = "default"
     ) -> list[StoredText]:
-        """Read up to 1024 documents or records back; each has its own error where it has one."""
-        return await self._run(operations.reconstruct(ids, self._retries, collection=collection))
+        """Return the exact texts of up to 1024 documents or records, each with its own error."""
+        return await self._run(
+            operations.documents.reconstruct(ids, self._retries, collection=collection)
+        )
 
     async def guess(
         self, vectors: Sequence[Sequence[float]], *, beam: int = 1, max_tokens: int = 127
     ) -> list[Guess]:
-        """Guess the texts of bare vectors, greedily or with a beam. A guess is never exact."""
-        steps = operations.guess(vectors, self._retries, beam=beam, max_tokens=max_tokens)
+        """Guess the texts of bare vectors, greedily or with a beam; a guess is never exact."""
+        steps = operations.search.guess(vectors, self._retries, beam=beam, max_tokens=max_tokens)
         return await self._run(steps)
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Turn texts into vectors of unit length."""
-        return await self._run(operations.embed(texts, self._retries))
+        return await self._run(operations.search.embed(texts, self._retries))
 
     async def delete(self, document: str, *, collection: str = "default") -> None:
         """Delete a document."""
-        await self._run(operations.delete(document, self._retries, collection=collection))
+        await self._run(operations.documents.delete(document, self._retries, collection=collection))
 
     async def job(self, job_id: str) -> Job:
-        """Look at a job."""
-        return await self._run(operations.get_job(job_id, self._retries))
+        """Return the state of a job."""
+        return await self._run(operations.jobs.get_job(job_id, self._retries))
 
     async def wait(self, job_id: str, *, timeout_s: float = math.inf) -> Job:
-        """Wait until a job ends, and give it whatever its end was."""
-        return await self._run(operations.wait(job_id, self._retries, timeout_s=timeout_s))
+        """Wait until a job ends, in success or not, and return its state."""
+        return await self._run(operations.jobs.wait(job_id, self._retries, timeout_s=timeout_s))
 
     async def results(self, job_id: str) -> list[dict[str, object]]:
-        """Read a job's results as they are, one object for each item that is done, in order."""
-        return await self._run(operations.results(job_id, self._retries))
+        """Return a job's results as JSON objects, one for each finished item, in order."""
+        return await self._run(operations.jobs.results(job_id, self._retries))
 
     async def events(self, job_id: str, *, after: str | None = None) -> AsyncIterator[JobEvent]:
-        """Follow a job until it ends; a broken stream is taken up again where it broke."""
+        """Yield a job's events until it ends; a broken stream is resumed where it broke."""
         failures = 0
         while True:
             try:
@@ -214,31 +227,31 @@ class AsyncClient:
                 failures += 1
                 if not error.retryable or failures > 5:
                     raise
-            # A gateway that stops ends its streams early: ask again, of whoever answers now.
+            # A gateway that stops ends its streams early: another one may answer.
             await asyncio.sleep(self._retries.pause_s(failures, asked_s=None))
 
     async def cancel(self, job_id: str) -> Job:
-        """Cancel a job; one that has ended stays as it is."""
-        return await self._run(operations.cancel(job_id, self._retries))
+        """Cancel a job; a job that has ended does not change."""
+        return await self._run(operations.jobs.cancel(job_id, self._retries))
 
     async def jobs(
         self, *, status: Status | None = None, kind: Kind | None = None, limit: int = 50
     ) -> list[Job]:
-        """List jobs, the newest first; only of this state and kind, if given."""
-        steps = joblist.jobs(self._retries, status=status, kind=kind, limit=limit)
+        """List jobs, the newest first, filtered by status and kind if given."""
+        steps = operations.jobs.jobs(self._retries, status=status, kind=kind, limit=limit)
         return await self._run(steps)
 
     async def replay_dead(self) -> list[str]:
-        """Return all dead jobs a new budget of attempts; gives their ids."""
-        return await self._run(joblist.replay_dead(self._retries))
+        """Replay all dead jobs with a new budget of attempts; return their ids."""
+        return await self._run(operations.jobs.replay_dead(self._retries))
 
     async def replay(self, job_id: str) -> Job:
-        """Return a dead job a new budget of attempts."""
-        return await self._run(operations.replay(job_id, self._retries))
+        """Replay a dead job with a new budget of attempts."""
+        return await self._run(operations.jobs.replay(job_id, self._retries))
 
     async def collections(self) -> list[CollectionInfo]:
         """List the collections by name."""
-        return await self._run(collection_operations.collections(self._retries))
+        return await self._run(operations.collections.collections(self._retries))
 
     async def create_collection(
         self,
@@ -248,57 +261,57 @@ class AsyncClient:
         text_policy: TextPolicy = TextPolicy.PATCH,
         search: SearchSetting = SearchMode.DENSE,
     ) -> CollectionInfo:
-        """Make a collection, or find the one that exists with the same settings."""
-        steps = collection_operations.create_collection(
+        """Create a collection, or return the one that exists with the same settings."""
+        steps = operations.collections.create_collection(
             name, self._retries, precision=precision, text_policy=text_policy, search=search
         )
         return await self._run(steps)
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection and all its documents."""
-        await self._run(collection_operations.delete_collection(name, self._retries))
+        await self._run(operations.collections.delete_collection(name, self._retries))
 
     async def stats(self, collection: str = "default") -> Statistics:
-        """Count what a collection holds."""
-        return await self._run(collection_operations.stats(collection, self._retries))
+        """Return counts and sizes of what a collection holds."""
+        return await self._run(operations.collections.stats(collection, self._retries))
 
     async def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
-        """List a collection's documents, in no order; ``after`` is the last page's cursor."""
-        return await self._run(contents.documents(collection, self._retries, after=after))
+        """List a collection's documents, in no order; ``after`` is the cursor of the last page."""
+        return await self._run(
+            operations.documents.documents(collection, self._retries, after=after)
+        )
 
     async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
-        """Begin a collection's migration to an artifact, or let it go on; it runs by itself."""
-        return await self._run(collection_operations.migrate(collection, self._retries, to=to))
+        """Start a collection's migration to an artifact, or resume it, without waiting for it."""
+        return await self._run(operations.collections.migrate(collection, self._retries, to=to))
 
     async def migration(self, collection: str) -> MigrationState:
-        """Tell where a collection's migration stands."""
-        return await self._run(collection_operations.migration(collection, self._retries))
+        """Return the state of a collection's migration."""
+        return await self._run(operations.collections.migration(collection, self._retries))
 
     async def end_migration(self, collection: str) -> None:
-        """Remove the old side of a migration that is done, or give up one that is not."""
-        await self._run(collection_operations.end_migration(collection, self._retries))
+        """Remove the old side of a finished migration, or abort an unfinished one."""
+        await self._run(operations.collections.end_migration(collection, self._retries))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:
-        """Return what the pass over all stored records has found; with ``now`` ask for one
-        first.
-        """
-        return await self._run(collection_operations.scrub(self._retries, now=now))
+        """Return what the newest scrub pass has found; with ``now`` request a pass first."""
+        return await self._run(operations.collections.scrub(self._retries, now=now))
 
     async def train(self, training: Training) -> Job:
-        """Ask for a head to be trained and give the job, without waiting for it."""
-        return await self._run(releases.train(training, self._retries))
+        """Start the training of a head and return its job, without waiting for it."""
+        return await self._run(operations.training.train(training, self._retries))
 
     async def registry(self) -> RegistryState:
-        """Return which models serve, and what each worker took up or refused."""
-        return await self._run(releases.registry(self._retries))
+        """Return which models serve, and what each worker loaded or refused."""
+        return await self._run(operations.training.registry(self._retries))
 
     async def promote(self, head: str | None = None) -> RegistryState:
-        """Make a head's canary stable, or without a name the artifact's."""
-        return await self._run(releases.change("promote", self._retries, head=head))
+        """Make the canary of a head stable; without a name that of the artifact."""
+        return await self._run(operations.training.change("promote", self._retries, head=head))
 
     async def rollback(self, head: str | None = None) -> RegistryState:
-        """Take a canary back; without one, go back to what was stable before."""
-        return await self._run(releases.change("rollback", self._retries, head=head))
+        """Withdraw the canary; if there is none, return to the version that was stable before."""
+        return await self._run(operations.training.change("rollback", self._retries, head=head))
 
     async def classify(
         self,
@@ -314,11 +327,11 @@ class AsyncClient:
     ) -> list[Classified]:
         """Classify texts, or stored documents and records; several heads may be named.
 
-        With ``accept_error`` a label is withheld where it is not sure enough for at most this share
-        of what is given to be wrong. ``chunk`` chooses what of a long text is read; default: what
-        each head says.
+        With ``accept_error`` uncertain labels are withheld, so that at most this share of the
+        labels returned is wrong. ``chunk`` chooses which chunks of a long text are read; the
+        default is each head's own.
         """
-        steps = head_operations.classify(
+        steps = operations.heads.classify(
             head,
             Subjects(texts, ids, collection),
             self._retries,
@@ -350,37 +363,37 @@ class AsyncClient:
             top_k=top_k,
             filter=filter,
         )
-        return await self._run(head_operations.answer(asked, self._retries))
+        return await self._run(operations.heads.answer(asked, self._retries))
 
     async def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "pairs") -> list[float]:
         """Score pairs of texts; larger is more alike."""
-        return await self._run(head_operations.score(pairs, self._retries, head=head))
+        return await self._run(operations.heads.score(pairs, self._retries, head=head))
 
     async def rerank(
         self, query: str, documents: Sequence[str], *, head: str = "pairs", top_n: int | None = None
     ) -> list[RankedDocument]:
         """Order texts by how well they fit a query, best first."""
-        steps = head_operations.rerank(query, documents, self._retries, head=head, top_n=top_n)
+        steps = operations.heads.rerank(query, documents, self._retries, head=head, top_n=top_n)
         return await self._run(steps)
 
     async def heads(self) -> list[HeadInfo]:
         """List the heads by name."""
-        return await self._run(head_operations.heads(self._retries))
+        return await self._run(operations.heads.heads(self._retries))
 
     async def head(self, name: str) -> HeadInfo:
         """Describe one head."""
-        return await self._run(head_operations.head(name, self._retries))
+        return await self._run(operations.heads.head(name, self._retries))
 
     async def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
         """Return the report that a head was published with, Markdown."""
-        return await self._run(head_operations.report(name, self._retries, channel=channel))
+        return await self._run(operations.heads.report(name, self._retries, channel=channel))
 
     async def ready(self) -> bool:
         """Whether the platform can do work now."""
-        return await self._run(operations.ready(Retries(patience_s=0)))
+        return await self._run(operations.jobs.ready(Retries(patience_s=0)))
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Carry steps out, one after another, and give what they end with."""
+        """Perform the steps of an operation, one after another, and return its result."""
         try:
             step = next(steps)
             while True:
@@ -410,7 +423,7 @@ class AsyncClient:
                 )
             )
         except httpx2.TransportError as error:
-            raise broken(error, self._http.base_url) from error
+            raise unreachable(error, self._http.base_url) from error
 
     async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
         try:
@@ -421,4 +434,4 @@ class AsyncClient:
                 async for event in source:
                     yield job_event(event)
         except httpx2.TransportError as error:
-            raise broken(error, self._http.base_url) from error
+            raise unreachable(error, self._http.base_url) from error

@@ -1,9 +1,9 @@
-"""One HTTP exchange as a value, and the steps by which an operation proceeds.
+"""HTTP exchanges as values, and what both clients share of the HTTP library.
 
 An operation (:mod:`verso_client.operations`) is a generator: it yields a :class:`Call` and is sent
 the :class:`Reply`, or yields a :class:`Pause` and is resumed after it. It does no input or output
 of its own, so the synchronous and the asynchronous client share every rule about requests, retries
-and results, and differ only in who carries the steps out.
+and results, and differ only in how they perform the steps.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import quote
 
+import httpx2
+
+from verso_client.answers import JobEvent
 from verso_core.errors import CLASSES, QueueFull, Unavailable, VersoError
 
 T = TypeVar("T")
 
+DEFAULT_URL = "http://127.0.0.1:8080"
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to be made.
+    """A request.
 
     Attributes:
-        path: below the platform's address, with its segments already quoted.
-        repeatable: whether making it twice does no more than making it once, so that it may be
-            tried again when the connection breaks before an answer.
-        timeout_s: seconds without a byte before it is given up; None takes the client's.
+        path: path below the platform's address, its segments quoted.
+        repeatable: whether it is idempotent, so that it can be repeated when the connection breaks
+            before an answer.
     """
 
     method: str
@@ -36,12 +41,11 @@ class Call:
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
-    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A wait of so many seconds."""
+    """A pause between two calls."""
 
     seconds: float
 
@@ -58,7 +62,7 @@ class Reply:
         """Read the body as JSON.
 
         Raises:
-            Unavailable: it is something else, so whoever answered is not the platform.
+            Unavailable: the body is not JSON, so the answer is not the platform's.
         """
         try:
             return json.loads(self.body)
@@ -71,10 +75,10 @@ Steps = Generator[Call | Pause, Reply | None, T]
 
 
 def error_of(reply: Reply) -> VersoError:
-    """Rebuild the error that a problem+json answer (RFC 9457) describes.
+    """Return the error that a problem+json answer (RFC 9457) describes.
 
-    An answer of someone else on the way, a proxy say, gives an ``Unavailable`` for the statuses
-    that mean "later" and a plain ``VersoError`` for others.
+    Any other answer, of a proxy for example, becomes ``Unavailable`` for the statuses that mean
+    "later" and a plain ``VersoError`` for others.
     """
     try:
         problem = json.loads(reply.body)
@@ -88,10 +92,10 @@ def error_of(reply: Reply) -> VersoError:
 
 
 def retry_after_s(reply: Reply) -> float | None:
-    """Return the seconds that the server asks to wait, None where it does not say.
+    """Return the seconds that the server asks to wait, or None.
 
-    ``Retry-After-Ms`` is finer and goes before ``Retry-After`` (RFC 9110, section 10.2.3), of which
-    only the form in seconds is read.
+    ``Retry-After-Ms`` is finer and has precedence over ``Retry-After`` (RFC 9110, section 10.2.3),
+    of which only the form in seconds is read.
     """
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
@@ -101,3 +105,34 @@ def retry_after_s(reply: Reply) -> float | None:
         if math.isfinite(seconds) and seconds >= 0:
             return seconds
     return None
+
+
+def headers_of(api_key: str | None) -> dict[str, str]:
+    """Return the headers that every request carries."""
+    headers = {"Accept": "application/json", "User-Agent": "verso-client"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    return headers
+
+
+def reply_of(response: httpx2.Response) -> Reply:
+    """Return a response that has been read."""
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, headers, response.content)
+
+
+def unreachable(error: httpx2.TransportError, url: httpx2.URL) -> Unavailable:
+    """Return the error for a platform that was not reached or did not complete its answer."""
+    reason = str(error) or type(error).__name__
+    return Unavailable(f"no answer from {url}: {reason}")
+
+
+def event_call(job_id: str, *, after: str | None) -> Call:
+    """Return the call that streams a job's events, all of them or those after an event."""
+    headers = {} if after is None else {"Last-Event-ID": after}
+    return Call("GET", f"/v1/jobs/{quote(job_id, safe='')}/events", headers=headers)
+
+
+def job_event(event: httpx2.ServerSentEvent) -> JobEvent:
+    """Read one server-sent event."""
+    return JobEvent(id=event.id, name=event.event, data=json.loads(event.data or "{}"))

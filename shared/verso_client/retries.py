@@ -1,8 +1,8 @@
-"""When a failed call is made again, and how long to wait before it.
+"""Which failed calls are repeated, and when.
 
-1. Only errors marked ``retryable`` are tried again: the queue is full, a part is restarting.
-2. The wait doubles from a quarter of a second, with full jitter so that callers who failed
-   together do not come back together, and is never shorter than the server asked for.
+1. Only calls that fail with a ``retryable`` error are repeated: a full queue, a restart.
+2. The pause doubles from a quarter of a second, with full jitter so that callers who failed
+   together do not return together, and is never shorter than the server asked for.
 3. After ``patience_s`` seconds the last error is raised.
 """
 
@@ -20,22 +20,22 @@ _FIRST_PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long to keep trying."""
+    """How long to repeat a failed call."""
 
     patience_s: float = 30.0
     longest_pause_s: float = 8.0
 
     def pause_s(self, attempt: int, *, asked_s: float | None) -> float:
-        """Return the wait after the failed attempt number ``attempt``, counted from 0."""
+        """Return the pause after failed attempt ``attempt``, counted from 0, seconds."""
         ceiling = min(self.longest_pause_s, _FIRST_PAUSE_S * 2 ** min(attempt, 16))
         return max(random.uniform(0, ceiling), asked_s or 0.0)
 
 
 def perform(call: Call, retries: Retries) -> Steps[Reply]:
-    """Make a call until it succeeds, patience is over, or an error comes that no retry helps.
+    """Repeat a call until it succeeds, fails for good, or ``patience_s`` has passed.
 
     Raises:
-        VersoError: what the platform answered, or Unavailable where it could not be reached.
+        VersoError: the platform's error, or Unavailable if it could not be reached.
     """
     deadline = time.monotonic() + retries.patience_s
     attempt = 0

@@ -21,7 +21,8 @@ import reranking
 import sheet
 from reranking import HITS, Read
 
-from verso_client import Client, retrieval
+from verso_client import Client
+from verso_client.cli import evaluation as retrieval
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 from readings import Way, readers
 from reranking import HITS, Read
 
-from verso_client import Client, retrieval
+from verso_client import Client
+from verso_client.cli import evaluation as retrieval
 from verso_core.jobs import RERANK_SHARE
 from verso_standalone.stack import find_artifact
 from verso_training.quality import pairsets, selection

@@ -37,7 +37,8 @@ from mixing import Asked, Mix, Order, Scores
 from readings import Way, readers
 from tokenizers import Tokenizer
 
-from verso_client import Client, retrieval
+from verso_client import Client
+from verso_client.cli import evaluation as retrieval
 from verso_core import heads, registry
 from verso_core.jobs import RERANK_SHARE, SearchMode
 from verso_standalone.stack import find_artifact

@@ -48,8 +48,9 @@ from numpy.typing import NDArray
 from searched import Scores, Searched, searched
 from tqdm import tqdm
 
-from verso_client import Client, retrieval
-from verso_client.retrieval import Gain
+from verso_client import Client
+from verso_client.cli import evaluation as retrieval
+from verso_client.cli.evaluation import Gain
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
 from verso_training.heads import recipe as recipes

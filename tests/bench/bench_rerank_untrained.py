@@ -31,8 +31,9 @@ import torch
 from interaction import Array
 from reranking import HITS, Read
 
-from verso_client import Client, retrieval
+from verso_client import Client
 from verso_client.answers import Hit
+from verso_client.cli import evaluation as retrieval
 from verso_standalone.stack import find_artifact
 from verso_training.heads import backbone
 from verso_training.heads.backbone import Backbone

@@ -26,7 +26,7 @@ LOG = b"first line\nsecond line\r\n\nthird \xff line"
 def verso_command(platform: Platform) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-m", "verso_client.cli", "--url", platform.url, *words],
+            [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, *words],
             input=stdin,
             capture_output=True,
             timeout=60,

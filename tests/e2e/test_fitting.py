@@ -18,7 +18,7 @@ from tests.e2e.test_migrate import Searches
 from typer.testing import CliRunner
 
 from verso_client import Document
-from verso_client.terminal import Target
+from verso_client.cli.terminal import Target
 from verso_core import manifest
 from verso_standalone.fitting import train_decoder
 from verso_standalone.publishing import add_model

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from verso_client.cli import app
-from verso_client.plugins import add_plugins
+from verso_client.cli.app import add_plugins, app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -177,7 +177,10 @@ EXTRAS = {
     "services/standalone/verso_standalone": "standalone",
     "training/verso_training": "training",
 }
-OPTIONAL = {"shared/verso_core": "tracing"}  # imported only where its environment asks for it
+OPTIONAL = {  # imported only when they are used
+    "shared/verso_core": "tracing",
+    "shared/verso_client": "eval",
+}
 
 
 def imported_roots(package: Path) -> set[str]:

@@ -44,7 +44,7 @@ CASES = {
         {"verso_core", "verso_client"},
         MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
     ),
-    "verso_client.cli": (
+    "verso_client.cli.app": (
         {"verso_core", "verso_client"},
         MODELS | STORES | ARRAYS | {"fastapi", "celery", "redis"},
     ),

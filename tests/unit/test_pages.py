@@ -15,8 +15,7 @@ import typer
 from tests.unit.test_house import PAGES, ROOT, settings_fields
 from typer.core import TyperCommand, TyperGroup
 
-from verso_client.cli import app
-from verso_client.plugins import add_plugins
+from verso_client.cli.app import add_plugins, app
 
 SOURCES = ("shared", "services", "training", "tests")
 _CODE = re.compile(r"^```[^\n]*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from verso_client.sources import Format, read
-from verso_client.terminal import client as connected
-from verso_client.terminal import telling
+from verso_client.cli.sources import Format, read
+from verso_client.cli.terminal import client as connected
+from verso_client.cli.terminal import failures_reported
 from verso_core import manifest
 from verso_core.errors import RequestInvalid
 from verso_standalone.harvest import texts_of
@@ -52,7 +52,7 @@ def train_decoder(
     if bool(files) == bool(on):
         raise typer.BadParameter("expected either files or --on COLLECTION")
     console = Console()
-    with telling():
+    with failures_reported():
         base = artifact or find_artifact()
         if on is None:
             texts: Iterable[bytes] = _texts(files or [], format)

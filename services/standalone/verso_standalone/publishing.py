@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from verso_client.terminal import telling
+from verso_client.cli.terminal import failures_reported
 from verso_core import manifest, registry
 from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.registry import SHARE, Channel
@@ -24,7 +24,7 @@ def add_model(
     ] = SHARE,
 ) -> None:
     """Copy an artifact to a platform as its canary; `verso models promote` makes it stable."""
-    with telling():
+    with failures_reported():
         codec = add(artifact, DataFolder(data.resolve()).models, share=share)
     console = Console()
     console.print(f"{artifact.name} (codec {codec}) is the canary", highlight=False)

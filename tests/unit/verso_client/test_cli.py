@@ -10,14 +10,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from verso_client import arguments, cli, plugins
+from verso_client.cli import app as command_line
+from verso_client.cli import sources
 from verso_core.jobs import Filter
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0"]
 
 
 def test_an_unreachable_platform_is_one_line_and_status_1() -> None:
-    result = CliRunner().invoke(cli.app, [*NOWHERE, "search", "a"])
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, "search", "a"])
     assert result.exit_code == 1
     assert result.stderr.startswith("unavailable: no answer from http://127.0.0.1:9")
     assert result.stderr.count("\n") == 1
@@ -25,7 +26,7 @@ def test_an_unreachable_platform_is_one_line_and_status_1() -> None:
 
 
 def test_a_missing_file_is_one_line_that_names_it(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli.app, [*NOWHERE, "ingest", str(tmp_path / "none.log")])
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, "ingest", str(tmp_path / "none.log")])
     assert result.exit_code == 1
     assert "none.log" in result.stderr
     assert "Traceback" not in result.stderr
@@ -34,7 +35,7 @@ def test_a_missing_file_is_one_line_that_names_it(tmp_path: Path) -> None:
 def test_a_broken_json_line_is_named_by_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n{"text": \n', encoding="ascii")
-    result = CliRunner().invoke(cli.app, [*NOWHERE, "ingest", str(path)])
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, "ingest", str(path)])
     assert result.exit_code == 1
     assert result.stderr.startswith("request_invalid: ")
     assert "a.jsonl:2" in result.stderr
@@ -47,38 +48,41 @@ def test_a_file_that_holds_no_questions_is_told_before_it_is_sent(
     path = tmp_path / "questions.json"
     path.write_text(content, encoding="ascii")
     asked = ["train", "head", "manual", "--task", "answer", "--data", str(path)]
-    result = CliRunner().invoke(cli.app, [*NOWHERE, *asked])
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, *asked])
     assert result.exit_code == 1
     assert result.stderr.startswith("training_data_invalid: expected a JSON")
 
 
 def test_only_a_head_that_classifies_is_trained_on_a_collection() -> None:
     asked = ["train", "head", "manual", "--task", "answer", "-c", "logs", "--label-key", "kind"]
-    result = CliRunner().invoke(cli.app, [*NOWHERE, *asked])
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, *asked])
     assert result.exit_code == 2
     assert "--data" in result.stderr
 
 
 def test_wrong_usage_is_status_2() -> None:
-    assert CliRunner().invoke(cli.app, [*NOWHERE, "reconstruct"]).exit_code == 2
+    assert CliRunner().invoke(command_line.app, [*NOWHERE, "reconstruct"]).exit_code == 2
     assert (
-        CliRunner().invoke(cli.app, [*NOWHERE, "ingest", "-", "--meta", "novalue"]).exit_code == 2
+        CliRunner()
+        .invoke(command_line.app, [*NOWHERE, "ingest", "-", "--meta", "novalue"])
+        .exit_code
+        == 2
     )
 
 
 def test_conditions_become_a_filter() -> None:
-    assert arguments.condition(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
+    assert sources.condition(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
         metadata={"host": ["a", "b"], "level": 3, "ok": True}
     )
-    assert arguments.condition(None, None, None) is None
+    assert sources.condition(None, None, None) is None
     with pytest.raises(typer.BadParameter):
-        arguments.condition(["host"], None, None)
+        sources.condition(["host"], None, None)
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:
     path = tmp_path / "v.json"
     path.write_text(json.dumps([0.5, 0.5]), encoding="ascii")
-    assert arguments.vectors(path) == [[0.5, 0.5]]
+    assert sources.vectors(path) == [[0.5, 0.5]]
 
 
 def added(*arguments: str) -> set[str]:
@@ -89,17 +93,17 @@ def added(*arguments: str) -> set[str]:
     def search() -> None:
         """Stand for a command of the client's own."""
 
-    plugins.add_plugins(app, arguments)
+    command_line.add_plugins(app, arguments)
     return {command.name or "search" for command in app.registered_commands} - {"search"}
 
 
 def test_other_packages_add_commands() -> None:
-    told = {entry.name for entry in entry_points(group=plugins.PLUGINS)}
-    assert added() == {name for name in told if " " not in name}
-    assert not told or {"up", "demo", "backup", "restore", "heads"} <= told
+    names = {entry.name for entry in entry_points(group=command_line.PLUGINS)}
+    assert added() == {name for name in names if " " not in name}
+    assert not names or {"up", "demo", "backup", "restore"} <= names
 
 
 def test_only_the_commands_that_are_named_are_loaded() -> None:
     assert added("search", "--limit", "3") == set()
-    assert added("--url", "http://localhost", "heads") in ({"heads"}, set())
+    assert added("--url", "http://localhost", "up") in ({"up"}, set())
     assert added("serach") == added()  # so that a typing error shows what there is

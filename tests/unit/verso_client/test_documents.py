@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_client.documents import Document, uploads
+from verso_client.operations.documents import Document, uploads
 from verso_core.errors import RequestInvalid
 
 

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from verso_client.documents import Document
-from verso_client.sources import Format, guess_format, read
+from verso_client.cli.sources import Format, guess_format, read
+from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 
 

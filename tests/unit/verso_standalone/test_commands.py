@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from verso_client.plugins import PLUGINS
+from verso_client.cli.app import PLUGINS
 from verso_standalone.commands import app, demo, up
 
 

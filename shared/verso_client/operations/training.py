@@ -1,4 +1,4 @@
-"""Train heads, and roll out what was trained: steps without input or output of their own."""
+"""Training: train heads, and promote or roll back what was trained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from verso_client.answers import Job, RegistryState
 from verso_client.exchange import Call, Steps
-from verso_client.operations import get_job
+from verso_client.operations.jobs import get_job
 from verso_client.retries import Retries, perform
 from verso_core.heads import Task
 from verso_core.registry import SHARE
@@ -21,20 +21,20 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What a head is to be trained on: rows, questions or pairs, a file of them, or a collection.
+    """A training: a head, and the rows, questions, pairs, file or collection to train it on.
 
     Attributes:
         head: its name.
-        rows: objects with ``text``, ``label`` and maybe ``split``; the head classifies.
-        squad: content of a file of questions as SQuAD 2.0 lays it out; the head answers.
-        pairs: objects with ``text_1``, ``text_2``, ``score`` in [0, 1]; the head scores.
+        rows: objects with ``text``, ``label`` and optionally ``split``, for a head that classifies.
+        squad: content of a file in the layout of SQuAD 2.0, for a head that answers.
+        pairs: objects with ``text_1``, ``text_2``, ``score`` in [0, 1], for a head that scores.
         file: content of a CSV or JSON lines file of rows or pairs, of type ``media_type``.
-        task: what the head of a ``file`` does: rows classify, pairs score.
-        collection: whose records carry the label as metadata, under ``label_key``.
+        task: task of the head for a ``file``: rows classify, pairs score.
+        collection: collection whose records have the label as metadata, under ``label_key``.
         recipe: settings of the training.
-        share: of the jobs that try the new version, in [0, 1].
-        new_labels: the labels may differ from those of the stable version.
-        licence: of the data.
+        share: share of jobs that use the new version, in [0, 1].
+        new_labels: whether the labels may differ from those of the stable version.
+        licence: licence of the data.
         columns: names of the file's text and label columns.
     """
 
@@ -54,7 +54,7 @@ class Training:
     columns: tuple[str, str] = ("text", "label")
 
     def call(self) -> Call:
-        """Make the request."""
+        """Return the request."""
         settings: dict[str, Any] = {
             "recipe": dict(self.recipe),
             "share": self.share,
@@ -87,7 +87,7 @@ class Training:
         )
 
     def _source(self) -> tuple[Task, dict[str, Any]]:
-        """Return what the examples are for, and the examples."""
+        """Return the head's task, and the examples."""
         if self.collection is not None:
             return Task.CLASSIFY, {"collection": self.collection, "label_key": self.label_key}
         if self.squad is not None:
@@ -98,21 +98,21 @@ class Training:
 
 
 def train(training: Training, retries: Retries) -> Steps[Job]:
-    """Ask for a training and give its job, without waiting for it."""
+    """Start a training and return its job, without waiting for it."""
     reply = yield from perform(training.call(), retries)
     return (yield from get_job(str(reply.json()["id"]), retries))
 
 
 def registry(retries: Retries) -> Steps[RegistryState]:
-    """Yield which models serve."""
+    """Return which models serve."""
     reply = yield from perform(Call("GET", "/v1/registry"), retries)
     return RegistryState.model_validate(reply.json())
 
 
-def change(what: str, retries: Retries, *, head: str | None) -> Steps[RegistryState]:
-    """Promote or roll back a head, or the artifact where ``head`` is None."""
+def change(action: str, retries: Retries, *, head: str | None) -> Steps[RegistryState]:
+    """Promote or roll back a head, or the artifact if ``head`` is None."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": f'"{uuid.uuid4()}"'}
     content = json.dumps({"head": head}).encode("ascii")
-    call = Call("POST", f"/v1/registry/{what}", content=content, headers=headers)
+    call = Call("POST", f"/v1/registry/{action}", content=content, headers=headers)
     reply = yield from perform(call, retries)
     return RegistryState.model_validate(reply.json())

@@ -1,4 +1,4 @@
-"""What all commands share: where they go, how they speak, how they fail."""
+"""What all commands share: the platform they call, their output and their failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 
 @dataclass(frozen=True)
 class Target:
-    """Which platform the commands speak to."""
+    """The platform that the commands call."""
 
     url: str
     api_key: str | None
@@ -35,13 +35,13 @@ def client(context: typer.Context, *, patience_s: float = PATIENCE_S) -> Iterato
     """Yield a client of the platform that the command line names."""
     chosen: Target = context.obj
     retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
-    with telling(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as made:
+    with failures_reported(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as made:
         yield made
 
 
 @contextlib.contextmanager
-def telling() -> Iterator[None]:
-    """Turn expected failures into one line on standard error and exit status 1."""
+def failures_reported() -> Iterator[None]:
+    """Report an expected failure as one line on standard error, with exit status 1."""
     try:
         yield
     except VersoError as error:
@@ -49,22 +49,22 @@ def telling() -> Iterator[None]:
     except OSError as error:
         fail("file", f"{error.strerror}: {error.filename}")
     except KeyboardInterrupt:
-        fail("interrupted", "what was accepted goes on without you")
+        fail("interrupted", "jobs that were accepted continue")
 
 
 def fail(code: str, detail: str) -> NoReturn:
-    """Say what is wrong and end with status 1."""
+    """Print an error and exit with status 1."""
     typer.echo(f"{code}: {detail}", err=True)
     raise typer.Exit(1)
 
 
 def out() -> Console:
-    """Return the terminal."""
+    """Return the console for standard output."""
     return Console()
 
 
 def print_json(value: BaseModel | list[Any]) -> None:
-    """Print an answer, or a list of them, as JSON."""
+    """Print one answer or a list of answers as JSON."""
     rows = value if isinstance(value, list) else [value]
     dumped = [row.model_dump(mode="json", exclude_none=True) for row in rows]
     shown = dumped if isinstance(value, list) else dumped[0]
@@ -72,7 +72,7 @@ def print_json(value: BaseModel | list[Any]) -> None:
 
 
 def bar() -> Progress:
-    """Make a bar of progress on standard error, which nobody sees but at a terminal."""
+    """Return a progress bar on standard error, shown at a terminal only."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

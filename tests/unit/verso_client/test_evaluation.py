@@ -9,8 +9,9 @@ import statistics
 from pathlib import Path
 
 import pytest
+from sklearn.metrics import ndcg_score
 
-from verso_client.retrieval import bounds, gain, ndcg, read, recall
+from verso_client.cli.evaluation import bounds, gain, measures, ndcg, read
 from verso_core.errors import RequestInvalid
 
 
@@ -28,17 +29,29 @@ def layout(folder: Path) -> Path:
     return folder
 
 
-def test_ndcg_is_what_the_formula_says() -> None:
+def test_the_gain_of_ndcg_is_the_relevance() -> None:
     grades = {"a": 2, "b": 1}
-    ideal = 3 / math.log2(2) + 1 / math.log2(3)
+    ideal = 2 / math.log2(2) + 1 / math.log2(3)
     assert ndcg(["a", "b"], grades) == pytest.approx(1.0)
-    assert ndcg(["x", "b", "a"], grades) == pytest.approx((1 / math.log2(3) + 3 / 2) / ideal)
-    assert ndcg(["x"] * 10 + ["a"], grades) == 0.0
+    assert ndcg(["x", "b", "a"], grades) == pytest.approx((1 / math.log2(3) + 2 / 2) / ideal)
+    assert ndcg([*"0123456789", "a"], grades) == 0.0
 
 
-def test_recall_is_the_share_found() -> None:
-    assert recall(["x", "a", "b"], {"a": 1, "c": 1}, cut=2) == 0.5
-    assert recall([], {"a": 1}, cut=10) == 0.0
+def test_graded_questions_count_as_scikit_learn_counts_them() -> None:
+    draw = random.Random(3)
+    documents = [f"d{number}" for number in range(40)]
+    for _ in range(50):
+        grades = {one: draw.randint(1, 3) for one in draw.sample(documents, 12)}
+        ranked = draw.sample(documents, len(documents))
+        truth = [[grades.get(one, 0) for one in ranked]]
+        expected = ndcg_score(truth, [[-rank for rank in range(len(ranked))]], k=10)
+        assert ndcg(ranked, grades) == pytest.approx(expected)
+
+
+def test_recall_is_the_share_of_relevant_documents_found() -> None:
+    ranked = [f"x{number}" for number in range(9)] + ["a", "b"]
+    found = measures([ranked, []], [{"a": 1, "c": 1}, {"a": 1}])
+    assert (found.recall_10, found.recall_100) == ([0.5, 0.0], [0.5, 0.0])
 
 
 def test_a_gain_has_the_interval_of_a_mean() -> None:
@@ -54,6 +67,7 @@ def test_a_gain_has_the_interval_of_a_mean() -> None:
     assert gain(reached, without) == found
     assert gain(without, without).high == 0.0
     assert bounds(gains) == (found.low, found.high)
+    assert bounds([0.25]) == (0.25, 0.25)
 
 
 def test_a_folder_is_read_and_only_judged_questions_count(tmp_path: Path) -> None:

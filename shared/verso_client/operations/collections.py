@@ -1,4 +1,4 @@
-"""What a client can ask of whole collections, as steps; see :mod:`verso_client.operations`."""
+"""Collections: create, list, describe, delete, migrate and scrub them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from verso_client.answers import CollectionInfo, MigrationState, ScrubState, Statistics
 from verso_client.exchange import Call, Steps
-from verso_client.operations import answered, post, sole
+from verso_client.operations.jobs import answered, post, sole
 from verso_client.retries import Retries, perform
 from verso_core.jobs import CollectionRequest, Precision, SearchSetting, TextPolicy
 
@@ -25,10 +25,10 @@ def create_collection(
     text_policy: TextPolicy,
     search: SearchSetting,
 ) -> Steps[CollectionInfo]:
-    """Make a collection, or find the one that exists with the same settings.
+    """Create a collection, or return the one that exists with the same settings.
 
     Raises:
-        CollectionExists: it exists with other settings.
+        CollectionExists: the collection exists with other settings.
     """
     body = CollectionRequest(name=name, precision=precision, text_policy=text_policy, search=search)
     row = yield from answered(post("/v1/collections", body.model_dump(mode="json")), retries)
@@ -45,7 +45,7 @@ def delete_collection(name: str, retries: Retries) -> Steps[None]:
 
 
 def stats(name: str, retries: Retries) -> Steps[Statistics]:
-    """Count what a collection holds."""
+    """Return counts and sizes of what a collection holds."""
     row = yield from answered(Call("GET", f"/v1/collections/{quote(name, safe='')}"), retries)
     if "results" in row:
         row = sole(row["results"])
@@ -53,7 +53,7 @@ def stats(name: str, retries: Retries) -> Steps[Statistics]:
 
 
 def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
-    """Begin a collection's migration, or let it go on."""
+    """Start or resume a collection's migration."""
     path = f"/v1/collections/{quote(name, safe='')}/migrate"
     row = yield from answered(post(path, {"artifact": to}), retries)
     if "results" in row:
@@ -62,14 +62,14 @@ def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
 
 
 def migration(name: str, retries: Retries) -> Steps[MigrationState]:
-    """Tell where a collection's migration stands."""
+    """Return the state of a collection's migration."""
     path = f"/v1/collections/{quote(name, safe='')}/migrate"
     reply = yield from perform(Call("GET", path), retries)
     return MigrationState.model_validate(reply.json())
 
 
 def end_migration(name: str, retries: Retries) -> Steps[None]:
-    """Remove the old side of a migration that is done, or give up one that is not."""
+    """Remove the old side of a finished migration, or abort an unfinished one."""
     path = f"/v1/collections/{quote(name, safe='')}/migrate"
     row = yield from answered(Call("DELETE", path), retries)
     if "results" in row:
@@ -77,6 +77,6 @@ def end_migration(name: str, retries: Retries) -> Steps[None]:
 
 
 def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:
-    """Tell where the scrub stands; with ``now`` ask for a pass first."""
+    """Return the state of the scrub; with ``now`` request a pass first."""
     reply = yield from perform(Call("POST" if now else "GET", "/v1/scrub"), retries)
     return ScrubState.model_validate(reply.json())

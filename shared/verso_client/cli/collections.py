@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from verso_client import render
-from verso_client.terminal import AsJson, client, out, print_json
+from verso_client.cli import render
+from verso_client.cli.terminal import AsJson, client, out, print_json
 from verso_core.jobs import Precision, SearchMode, TextPolicy
 
 collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete collections.")

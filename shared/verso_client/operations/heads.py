@@ -1,4 +1,4 @@
-"""What a client can ask of heads, as steps; see :mod:`verso_client.operations`."""
+"""Heads: classify, answer, score and rerank with them, and describe them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from verso_client.exchange import Call, Steps
 from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
-from verso_client.operations import ask
+from verso_client.operations.jobs import ask
 from verso_client.retries import Retries, perform
 from verso_core.errors import from_body
 from verso_core.heads import Portion
@@ -19,14 +19,14 @@ from verso_core.registry import Channel
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """What is to be classified: texts, or stored documents and records by id."""
+    """What to classify: texts, or stored documents and records by id."""
 
     texts: Sequence[str] | None = None
     ids: Sequence[str] | None = None
     collection: str = "default"
 
     def body(self) -> dict[str, Any]:
-        """Return their part of the JSON body."""
+        """Return this part of the JSON body."""
         if self.ids is not None:
             return {"collection": self.collection, "ids": list(self.ids)}
         return {"texts": list(self.texts or ())}
@@ -34,7 +34,7 @@ class Subjects:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, with texts to find the answer in or the collection that holds them."""
+    """A question, with the texts or the collection to find its answer in."""
 
     question: str
     contexts: Sequence[str] | None = None
@@ -73,7 +73,7 @@ def classify(
         "signals": signals,
         "accept_error": accept_error,
     }
-    if chunk is not None:  # a platform from before it refuses the key
+    if chunk is not None:  # an older platform refuses the key
         body["chunk"] = chunk.value
     row = yield from ask("/v1/classify", body, retries)
     return [Classified.model_validate(item) for item in row["results"]]
@@ -101,15 +101,15 @@ def score(pairs: Sequence[tuple[str, str]], retries: Retries, *, head: str) -> S
 def rerank(
     query: str, documents: Sequence[str], retries: Retries, *, head: str, top_n: int | None
 ) -> Steps[list[RankedDocument]]:
-    """Order texts by how well the best sentence of each fits a query, best first."""
+    """Order texts by the score of each one's best sentence for a query, best first."""
     body = {"head": head, "query": query, "documents": list(documents)}
     row = yield from ask("/v1/rerank", body, retries)
     scores = {}
-    for place, item in enumerate(row["results"]):  # those of the job, if it took long, are in order
+    for index, item in enumerate(row["results"]):  # after a 202 they are in order, without index
         _raise(item)
         late = "relevance_score" not in item
-        scores[place if late else item["index"]] = item["score" if late else "relevance_score"]
-    order = sorted(scores, key=lambda place: (-scores[place], place))
+        scores[index if late else item["index"]] = item["score" if late else "relevance_score"]
+    order = sorted(scores, key=lambda index: (-scores[index], index))
     return [RankedDocument(index=n, relevance_score=scores[n]) for n in order[:top_n]]
 
 
@@ -127,7 +127,7 @@ def head(name: str, retries: Retries) -> Steps[HeadInfo]:
 
 
 def report(name: str, retries: Retries, *, channel: Channel) -> Steps[str]:
-    """Yield a head's report, Markdown."""
+    """Return a head's report, Markdown."""
     call = Call(
         "GET",
         f"/v1/heads/{quote(name, safe='')}/report",

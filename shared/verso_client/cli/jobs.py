@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from verso_client import render
-from verso_client.terminal import AsJson, client, out, print_json
+from verso_client.cli import render
+from verso_client.cli.terminal import AsJson, client, out, print_json
 from verso_core.jobs import Kind, Status
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")

@@ -1,14 +1,15 @@
-"""How well a platform finds what it should, measured by what it serves.
+"""Measure the retrieval quality of a platform: ``verso eval retrieval``.
 
-A folder in the layout of BEIR (Thakur et al. 2021) holds ``corpus.jsonl``, ``queries.jsonl`` and
-``qrels/SPLIT.tsv``; files may end in ``.xz`` or ``.gz``. Its documents are taken in by a new
-collection, its questions are searched for once when the documents are in and once more when every
-text has been verified and dropped, by vectors, by words and by both, if asked to then reranked by
-heads. The collection is deleted.
+1. Read a folder in the layout of BEIR (Thakur et al. 2021): ``corpus.jsonl``, ``queries.jsonl`` and
+   ``qrels/SPLIT.tsv``; the files may end in ``.xz`` or ``.gz``.
+2. Store its documents in a new collection.
+3. Search for its questions by vectors, by words, by both, and by both with each reranker: once
+   when the documents are stored, and again when every text has been verified and dropped.
+4. Delete the collection.
 
-A document's rank is that of its best record. Figures are means over the questions that the split
-judges: nDCG@10 with gains 2^relevance - 1 (Burges et al. 2005; for relevance 0 and 1 the same as
-Järvelin & Kekäläinen 2002) and recall@k, the share of relevant documents among the first k.
+A document's rank is that of its best record. Measures are means over the questions that the split
+judges: nDCG@10 with the relevance as gain (Järvelin & Kekäläinen 2002) and recall at 10 and 100,
+computed by ``ir_measures`` as BEIR and MTEB compute them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import gzip
 import io
 import json
 import lzma
-import math
-import random
+import statistics
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,17 +30,16 @@ from typing import Any
 from pydantic import BaseModel
 
 from verso_client.client import Client
-from verso_client.documents import Document
-from verso_client.operations import Progress
+from verso_client.operations.documents import Document, Progress
 from verso_core.errors import NotReady, RequestInvalid
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 
 CUT = 10
 RECALL_AT = 100
-_HITS = 300  # records asked for, so that a hundred documents are among them
+_HITS = 300  # records requested, enough for a hundred documents
 _POLL_S = 2.0
-_DRAWS = 2000
-_LIKELY = 0.95
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
 
 Judgements = Mapping[str, Mapping[str, int]]
 """Relevance of documents, by question and document."""
@@ -48,7 +47,7 @@ Judgements = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Documents, and questions with what answers them."""
+    """Documents, and questions with their relevant documents."""
 
     name: str
     documents: Mapping[str, str]
@@ -57,8 +56,17 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
+class Measures:
+    """Measures by question, each in [0, 1]."""
+
+    ndcg_10: Sequence[float]
+    recall_10: Sequence[float]
+    recall_100: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Reranker:
-    """A head that scores pairs, how many of the nearest records it orders anew, and its share."""
+    """A head that scores pairs, how many of the nearest records it reorders, and its weight."""
 
     head: str
     scored: int
@@ -66,7 +74,7 @@ class Reranker:
 
 
 class Gain(BaseModel):
-    """What a head adds to nDCG@10, and the 95 % bootstrap interval of it over the questions."""
+    """What a head adds to nDCG@10, with the 95 % bootstrap interval over the questions."""
 
     mean: float
     low: float
@@ -74,7 +82,7 @@ class Gain(BaseModel):
 
 
 class Row(BaseModel):
-    """What one mode of search reached; ``ms`` is the median time of a search.
+    """The measures of one mode of search; ``ms`` is the median time of a search.
 
     ``ndcg_95`` is the 95 % bootstrap interval of ``ndcg`` over the questions.
     """
@@ -91,7 +99,7 @@ class Row(BaseModel):
 
 
 class Report(BaseModel):
-    """An evaluation; sizes in bytes, as the platform counts them."""
+    """An evaluation; sizes are bytes, as the platform counts them."""
 
     name: str
     split: str
@@ -111,10 +119,10 @@ class Report(BaseModel):
 
 
 def read(folder: Path, *, split: str) -> Set:
-    """Read a folder.
+    """Return the documents and the judged questions of a folder.
 
     Raises:
-        RequestInvalid: a file is missing, is not in the layout, or judges nothing.
+        RequestInvalid: a file is missing or not in the layout, or no question is judged.
     """
     documents = {
         _field(row, "_id"): f"{row.get('title') or ''}\n{row.get('text') or ''}".strip()
@@ -148,23 +156,23 @@ def evaluate(
     precision: Precision,
     patience_s: float,
     rerankers: Sequence[Reranker] = (),
-    tell: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Measure a set on the platform; the collection made for it is deleted whatever happens.
+    """Evaluate the platform on a set; the collection made for it is always deleted.
 
     Args:
-        rerankers: measured too, each on what the search by both finds.
+        rerankers: evaluated too, each on what the hybrid search finds.
 
     Raises:
-        VersoError: the platform failed, a document was refused, or the texts were not all
-            verified within ``patience_s`` seconds.
+        VersoError: the platform failed, a document was refused, or some text was not verified
+            within ``patience_s`` seconds.
     """
     started = time.monotonic()
     name = f"eval-{uuid.uuid4().hex[:12]}"
     client.create_collection(name, precision=precision, search=SearchMode.HYBRID)
     try:
         documents = [Document(text, id=one) for one, text in given.documents.items()]
-        report = client.ingest(documents, collection=name, progress=tell)
+        report = client.ingest(documents, collection=name, progress=on_progress)
         for failed in report.failed:
             if failed.error is not None:
                 raise failed.error.exception()
@@ -193,23 +201,47 @@ def evaluate(
     )
 
 
-def ndcg(ranked: Sequence[str], grades: Mapping[str, int], *, cut: int = CUT) -> float:
-    """Return the normalised discounted cumulative gain of the first ``cut`` documents, 0 to 1."""
-    best = sorted(grades.values(), reverse=True)[:cut]
-    return _cumulated([grades.get(one, 0) for one in ranked[:cut]]) / _cumulated(best)
+def measures(
+    rankings: Sequence[Sequence[str]], judgements: Sequence[Mapping[str, int]]
+) -> Measures:
+    """Return the measures of each question's ranking, as ``ir_measures`` computes them.
+
+    Args:
+        rankings: documents by question, best first.
+        judgements: grades > 0 of the relevant documents by question.
+
+    Raises:
+        ModuleNotFoundError: the extra ``verso[eval]`` is not installed.
+    """
+    import ir_measures
+    from ir_measures import R, nDCG
+
+    names = [str(number) for number in range(len(rankings))]
+    run = {
+        name: {document: -float(rank) for rank, document in enumerate(ranked)}
+        for name, ranked in zip(names, rankings, strict=True)
+    }
+    wanted = (nDCG @ CUT, R @ CUT, R @ RECALL_AT)
+    found = {
+        (one.measure, one.query_id): one.value
+        for one in ir_measures.iter_calc(
+            wanted, dict(zip(names, map(dict, judgements), strict=True)), run
+        )
+    }
+    return Measures(*([float(found[measure, name]) for name in names] for measure in wanted))
 
 
-def recall(ranked: Sequence[str], grades: Mapping[str, int], *, cut: int) -> float:
-    """Return the share of relevant documents among the first ``cut``, 0 to 1."""
-    return len(set(ranked[:cut]) & grades.keys()) / len(grades)
+def ndcg(ranked: Sequence[str], grades: Mapping[str, int]) -> float:
+    """Return nDCG@10 of one question's ranking, in [0, 1]."""
+    return measures([ranked], [grades]).ndcg_10[0]
 
 
 def gain(reached: Sequence[float], without: Sequence[float]) -> Gain:
-    """Return what was gained, with the ``bounds`` of it.
+    """Return the mean gain with its ``bounds``.
 
     Args:
-        reached: a figure of each question.
-        without: the same figure without what is judged.
+        reached: a measure of each question.
+        without: the same measure without what is evaluated.
     """
     gains = [one - other for one, other in zip(reached, without, strict=True)]
     low, high = bounds(gains)
@@ -217,48 +249,52 @@ def gain(reached: Sequence[float], without: Sequence[float]) -> Gain:
 
 
 def bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of a figure of each question, by bootstrap over them.
+    """Return the 95 % interval of the mean of a measure of each question.
 
-    The percentile interval of Efron & Tibshirani 1993, chapter 13; the draws are the same each
-    time.
+    The percentile bootstrap of Efron & Tibshirani 1993, chapter 13, over the questions; the
+    resamples are the same each time.
     """
-    draw = random.Random(0)
-    count = len(values)
-    means = sorted(math.fsum(draw.choices(values, k=count)) / count for _ in range(_DRAWS))
-    cut = round(_DRAWS * (1 - _LIKELY) / 2)
-    return round(means[cut], 4), round(means[_DRAWS - 1 - cut], 4)
+    from scipy.stats import bootstrap
 
-
-def _cumulated(grades: Sequence[int]) -> float:
-    return math.fsum((2**grade - 1) / math.log2(n + 2) for n, grade in enumerate(grades))
+    if len(set(values)) == 1:  # scipy refuses a single value, and of equal ones the mean is exact
+        return round(values[0], 4), round(values[0], 4)
+    found = bootstrap(
+        (values,),
+        lambda sample, axis: sample.mean(axis=axis),
+        n_resamples=_RESAMPLES,
+        confidence_level=_CONFIDENCE,
+        method="percentile",
+        batch=100,  # bounds the memory: resamples at once, times questions
+        rng=0,
+    ).confidence_interval
+    return round(float(found.low), 4), round(float(found.high), 4)
 
 
 def _measure(
     client: Client, given: Set, rerankers: Sequence[Reranker], *, collection: str, texts: str
 ) -> tuple[list[Row], list[list[str]]]:
     rows, found = [], []
-    plain: list[float] = []  # nDCG by question of the latest search that no head reranked
+    plain: Sequence[float] = ()  # nDCG by question of the last search without a reranker
     ways: list[tuple[SearchMode, Reranker | None]] = [(mode, None) for mode in SearchMode]
     ways += [(SearchMode.HYBRID, one) for one in rerankers]
     judged = [given.relevant[question] for question in given.questions]
     for mode, again in ways:
         ranked, ms = _asked(client, given, again, collection=collection, mode=mode)
-        pairs = list(zip(ranked, judged, strict=True))
-        reached = [ndcg(*pair) for pair in pairs]
+        reached = measures(ranked, judged)
         rows.append(
             Row(
                 mode=mode,
                 reranked_by=None if again is None else again.head,
                 texts=texts,
-                ndcg=_mean(reached),
-                ndcg_95=bounds(reached),
-                gain=None if again is None else gain(reached, plain),
-                recall_10=_mean([recall(*pair, cut=CUT) for pair in pairs]),
-                recall_100=_mean([recall(*pair, cut=RECALL_AT) for pair in pairs]),
+                ndcg=_mean(reached.ndcg_10),
+                ndcg_95=bounds(reached.ndcg_10),
+                gain=None if again is None else gain(reached.ndcg_10, plain),
+                recall_10=_mean(reached.recall_10),
+                recall_100=_mean(reached.recall_100),
                 ms=ms,
             )
         )
-        plain = reached if again is None else plain
+        plain = reached.ndcg_10 if again is None else plain
         found += ranked
     return rows, found
 
@@ -266,7 +302,7 @@ def _measure(
 def _asked(
     client: Client, given: Set, again: Reranker | None, *, collection: str, mode: SearchMode
 ) -> tuple[list[list[str]], float]:
-    """Search for every question; gives documents, best first, and the median time."""
+    """Search for every question; return the documents, best first, and the median time in ms."""
     ranked, spent = [], []
     for question in given.questions.values():
         start = time.monotonic()
@@ -297,7 +333,7 @@ def _verified(client: Client, name: str, *, count: int, patience_s: float) -> An
 
 
 def _mean(values: Sequence[float]) -> float:
-    return round(math.fsum(values) / len(values), 4)
+    return round(statistics.fmean(values), 4)
 
 
 def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
@@ -320,7 +356,7 @@ def _field(row: Mapping[str, Any], name: str) -> str:
 
 
 def _open(folder: Path, name: str) -> io.TextIOBase:
-    """Open a file of the layout, packed or not."""
+    """Open a file of the layout, compressed or not."""
     for path, opens in (
         (folder / name, open),
         (folder / f"{name}.xz", lzma.open),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verso_client import joblist
 from verso_client.exchange import Call, Reply, Steps
+from verso_client.operations import jobs as operations
 from verso_client.retries import Retries
 from verso_core.jobs import Kind, Status
 
@@ -35,7 +35,7 @@ def test_pages_are_joined_up_to_the_limit() -> None:
         {"jobs": [], "next_cursor": "6"},  # a filter may leave a page empty
         {"jobs": [job(n) for n in range(200, 230)], "next_cursor": "5"},
     ]
-    steps = joblist.jobs(Retries(), status=Status.DEAD, kind=Kind.EMBED, limit=230)
+    steps = operations.jobs(Retries(), status=Status.DEAD, kind=Kind.EMBED, limit=230)
     found, calls = carried_out(steps, answers)
     assert [one.id for one in found] == [f"j{n}" for n in range(230)]
     assert calls[0].params == {"status": "dead", "kind": "embed", "limit": "200"}
@@ -49,6 +49,6 @@ def test_dead_jobs_are_replayed_until_none_is_new() -> None:
         {"jobs": ["c"], "more": True},
         {"jobs": ["c"], "more": True},  # died again meanwhile: that is enough
     ]
-    found, calls = carried_out(joblist.replay_dead(Retries()), answers)
+    found, calls = carried_out(operations.replay_dead(Retries()), answers)
     assert found == ["a", "b", "c"]
     assert len(calls) == 3

@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from verso_client.cli.render import excerpt
+from verso_client.cli.terminal import AsJson, out, print_json
+from verso_client.cli.terminal import client as connected
 from verso_client.head_answers import Answered, Classified, HeadInfo
-from verso_client.render import excerpt
-from verso_client.terminal import AsJson, out, print_json
-from verso_client.terminal import client as connected
 from verso_core.heads import Portion
 from verso_core.registry import Channel
 

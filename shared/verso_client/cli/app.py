@@ -9,28 +9,32 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import datetime
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verso_client import arguments, render, retrieval
-from verso_client.cli_collections import collections_app
-from verso_client.cli_jobs import jobs_app
-from verso_client.cli_models import models_app, train_app
-from verso_client.http import DEFAULT_URL
-from verso_client.operations import Progress as IngestProgress
-from verso_client.plugins import add_plugins
-from verso_client.sources import Format
-from verso_client.terminal import AsJson, Target, bar
-from verso_client.terminal import client as _client
-from verso_client.terminal import out as _out
-from verso_client.terminal import print_json as _print_json
-from verso_client.terminal import telling as _telling
+from verso_client.cli import evaluation, heads, render, sources
+from verso_client.cli.collections import collections_app
+from verso_client.cli.jobs import jobs_app
+from verso_client.cli.models import models_app, train_app
+from verso_client.cli.sources import Format
+from verso_client.cli.terminal import AsJson, Target, bar, fail
+from verso_client.cli.terminal import client as _client
+from verso_client.cli.terminal import failures_reported as _failures_reported
+from verso_client.cli.terminal import out as _out
+from verso_client.cli.terminal import print_json as _print_json
+from verso_client.exchange import DEFAULT_URL
+from verso_client.operations.documents import Progress as IngestProgress
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 from verso_core.jobs.cluster import ClusterRequest, Method
 
+PLUGINS = "verso.commands"
+"""Entry points that are commands of other packages."""
 _INGEST_PATIENCE_S = 600.0
 _LOOK_S = 1.0
 
@@ -46,6 +50,8 @@ eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data 
 app.add_typer(eval_app, name="eval")
 app.add_typer(train_app, name="train")
 app.add_typer(models_app, name="models")
+for command in (heads.classify, heads.answer, heads.score, heads.rerank, heads.heads):
+    app.command()(command)
 
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 Reranker = Annotated[
@@ -98,16 +104,16 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
-    metadata = arguments.pairs(meta)
-    documents = arguments.documents(files, format, name=name, metadata=metadata)
+    metadata = sources.pairs(meta)
+    documents = sources.documents(files, format, name=name, metadata=metadata)
     started = time.monotonic()
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
 
-        def tell(state: IngestProgress) -> None:
+        def show(state: IngestProgress) -> None:
             progress.update(task, completed=state.done, total=state.sent)
 
-        report = client.ingest(documents, collection=collection, progress=tell)
+        report = client.ingest(documents, collection=collection, progress=show)
     if as_json:
         _print_json(report)
     else:
@@ -143,7 +149,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find the records nearest to a text."""
-    chosen = arguments.condition(where, since, until)
+    chosen = sources.condition(where, since, until)
     with _client(context) as client:
         started = time.monotonic()
         found = client.search(
@@ -192,7 +198,7 @@ def cluster(
         min_samples=min_samples,
         min_size=min_size,
         limit=limit,
-        since=arguments.unix(since),
+        since=sources.unix(since),
     )
     with _client(context) as client:
         found = client.cluster(request)
@@ -215,7 +221,7 @@ def get(
     if as_json:
         _print_json(stored)
     elif output is not None:
-        with _telling():
+        with _failures_reported():
             output.write_bytes(stored.data)
     else:
         sys.stdout.buffer.write(stored.data)
@@ -242,7 +248,7 @@ def reconstruct(
         raise typer.BadParameter("expected ids or --vectors, and not both")
     with _client(context) as client:
         if vectors is not None:
-            bare = arguments.vectors(vectors)
+            bare = sources.vectors(vectors)
             guesses = client.guess(bare, beam=beam, max_tokens=max_tokens)
             _print_json(guesses) if as_json else render.guesses(_out(), guesses)
             return
@@ -333,22 +339,69 @@ def evaluate_retrieval(
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a fresh collection finds what it should; the collection is deleted."""
+    if find_spec("ir_measures") is None:
+        fail("not_installed", "expected the extra verso[eval]")
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
-        given = retrieval.read(folder, split=split)
+        given = evaluation.read(folder, split=split)
         task = progress.add_task("taking in", total=len(given.documents))
-        report = retrieval.evaluate(
+        report = evaluation.evaluate(
             client,
             given,
             split=split,
             precision=precision,
             patience_s=patience,
             rerankers=[
-                retrieval.Reranker(head, scored=rerank_from, share=rerank_share)
+                evaluation.Reranker(head, scored=rerank_from, share=rerank_share)
                 for head in rerank or ()
             ],
-            tell=lambda state: progress.update(task, completed=state.done),
+            on_progress=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)
+
+
+def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
+    """Add the commands of other installed packages.
+
+    The client is often installed without the platform: a command whose libraries are missing is
+    left out.
+
+    Args:
+        to: the app that gets them.
+        arguments: of the command line. If they name a command, no other is loaded: the
+            platform's libraries take seconds to import, and a search needs none of them.
+    """
+    plugins = sorted(entry_points(group=PLUGINS), key=lambda entry: entry.name)
+    named = [found for found in plugins if found.name.partition(" ")[0] in arguments]
+    if named or _names(to).intersection(arguments):
+        plugins = named
+    for found in plugins:
+        try:
+            command = found.load()
+        except ModuleNotFoundError:
+            continue
+        group, _, name = found.name.rpartition(" ")
+        _group(to, group).command(name)(command)
+
+
+def _names(of: typer.Typer) -> set[str]:
+    """Return the names of an app's own commands and groups."""
+    names = {group.name for group in of.registered_groups if isinstance(group.name, str)}
+    for command in of.registered_commands:
+        callback = "" if command.callback is None else command.callback.__name__
+        names.add(command.name or callback.replace("_", "-"))
+    return names
+
+
+def _group(to: typer.Typer, name: str) -> typer.Typer:
+    """Return the group of commands of this name, added if need be; the app itself for ""."""
+    if not name:
+        return to
+    for group in to.registered_groups:
+        if group.name == name and group.typer_instance is not None:
+            return group.typer_instance
+    added = typer.Typer(no_args_is_help=True)
+    to.add_typer(added, name=name)
+    return added
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from verso_client.answers import RegistryState, RolloutState
+from verso_client.cli.terminal import AsJson, client, fail, out, print_json
 from verso_client.client import Client
-from verso_client.releases import CSV, NDJSON, Training
-from verso_client.terminal import AsJson, client, fail, out, print_json
+from verso_client.operations.training import CSV, NDJSON, Training
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs import Status

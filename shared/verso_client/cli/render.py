@@ -23,7 +23,7 @@ from verso_client.answers import (
     Statistics,
     StoredText,
 )
-from verso_client.retrieval import Gain, Report
+from verso_client.cli.evaluation import Gain, Report
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20

@@ -1,0 +1,227 @@
+"""Documents: upload them, read them back, list and delete them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from verso_client.answers import DocumentPage, Ingested, IngestReport, Job, StoredText
+from verso_client.exchange import Call, Steps
+from verso_client.operations.jobs import (
+    answered,
+    get_job,
+    new_key,
+    post,
+    results,
+    sole,
+    succeeded,
+)
+from verso_client.retries import Retries, perform
+from verso_core.errors import RequestInvalid
+from verso_core.texts import Scalar
+
+UPLOAD_DOCUMENTS = 2048
+UPLOAD_BYTES = 4 * 1024 * 1024
+_OPEN_UPLOADS = 3
+_NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text to store.
+
+    Attributes:
+        text: a string, or any bytes; the platform returns exactly these bytes.
+        id: 1..256 bytes of UTF-8; by default derived from the content, so that the same document
+            sent twice is stored once.
+        metadata: scalars that a search can filter by.
+        time: Unix seconds, or an aware datetime.
+    """
+
+    text: str | bytes
+    id: str | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    time: float | datetime | None = None
+
+    def line(self) -> bytes:
+        """Return the document as one line of NDJSON: ASCII, without a line end.
+
+        A string with lone surrogates is sent unchanged: the platform answers with the error.
+
+        Raises:
+            RequestInvalid: ``time`` is a datetime without its offset from UTC.
+        """
+        row: dict[str, Any] = _text_field(self.text)
+        if self.id is not None:
+            row["id"] = self.id
+        if self.metadata:
+            row["metadata"] = dict(self.metadata)
+        if self.time is not None:
+            row["time"] = _unix_seconds(self.time)
+        return json.dumps(row, separators=(",", ":")).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Several documents as one request body."""
+
+    body: bytes
+    documents: int
+
+
+def uploads(
+    documents: Iterable[Document],
+    *,
+    max_documents: int = UPLOAD_DOCUMENTS,
+    max_bytes: int = UPLOAD_BYTES,
+) -> Iterator[Upload]:
+    """Yield documents as uploads, in order; one larger than ``max_bytes`` goes alone."""
+    lines: list[bytes] = []
+    size = 0
+    for document in documents:
+        line = document.line()
+        if lines and (len(lines) >= max_documents or size + len(line) > max_bytes):
+            yield Upload(b"\n".join(lines), len(lines))
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line) + 1
+    if lines:
+        yield Upload(b"\n".join(lines), len(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of an ingest: documents sent so far, and documents stored or failed."""
+
+    sent: int
+    done: int
+
+
+def ingest(
+    documents: Iterable[Document],
+    retries: Retries,
+    *,
+    collection: str,
+    progress: Callable[[Progress], None] | None = None,
+) -> Steps[IngestReport]:
+    """Send documents in uploads, a few at a time, and wait until all have been stored.
+
+    If the queue is full, each upload is retried for up to the patience of ``retries``. A document
+    that is refused is in the report's ``failed``; the others are stored.
+    """
+    open_jobs: deque[str] = deque()
+    jobs: list[str] = []
+    items: list[Ingested] = []
+    sent = 0
+
+    def report(current: Job | None = None) -> None:
+        if progress is not None:
+            under_way = 0 if current is None else current.ok + current.failed
+            progress(Progress(sent=sent, done=len(items) + under_way))
+
+    for upload in uploads(documents):
+        job = yield from _submit(upload.body, retries, collection=collection)
+        jobs.append(job)
+        open_jobs.append(job)
+        sent += upload.documents
+        report()
+        if len(open_jobs) >= _OPEN_UPLOADS:
+            items += yield from _ingested(open_jobs.popleft(), retries, on_progress=report)
+            report()
+    while open_jobs:
+        items += yield from _ingested(open_jobs.popleft(), retries, on_progress=report)
+        report()
+    return IngestReport.of(jobs, items)
+
+
+def submit(documents: Iterable[Document], retries: Retries, *, collection: str) -> Steps[list[Job]]:
+    """Send documents and return the jobs that will store them, without waiting for the jobs."""
+    jobs = []
+    for upload in uploads(documents):
+        job = yield from _submit(upload.body, retries, collection=collection)
+        jobs.append((yield from get_job(job, retries)))
+    return jobs
+
+
+def get(document: str, retries: Retries, *, collection: str) -> Steps[StoredText]:
+    """Return the exact text of a document or record (``document#n``)."""
+    path = f"/v1/documents/{quote(document, safe='')}"
+    reply = yield from perform(Call("GET", path, params={"collection": collection}), retries)
+    return StoredText.model_validate(reply.json())
+
+
+def reconstruct(
+    ids: Sequence[str], retries: Retries, *, collection: str
+) -> Steps[list[StoredText]]:
+    """Return the exact texts of many documents or records, each with its own error."""
+    body = {"collection": collection, "ids": list(ids)}
+    row = yield from answered(post("/v1/reconstruct", body), retries)
+    return [
+        StoredText.model_validate({"id": name, **item})
+        for name, item in zip(ids, row["results"], strict=True)
+    ]
+
+
+def documents(name: str, retries: Retries, *, after: str | None) -> Steps[DocumentPage]:
+    """Return a page of a collection's documents.
+
+    Raises:
+        CollectionUnknown: no collection has this name.
+    """
+    params = {} if after is None else {"cursor": after}
+    path = f"/v1/collections/{quote(name, safe='')}/documents"
+    reply = yield from perform(Call("GET", path, params=params), retries)
+    return DocumentPage.model_validate(reply.json())
+
+
+def delete(document: str, retries: Retries, *, collection: str) -> Steps[None]:
+    """Delete a document.
+
+    Raises:
+        DocumentUnknown: no document has this id; this call may have deleted it itself.
+    """
+    path = f"/v1/documents/{quote(document, safe='')}"
+    call = Call("DELETE", path, params={"collection": collection})
+    row = yield from answered(call, retries)
+    if "results" in row:
+        sole(row["results"])
+
+
+def _submit(body: bytes, retries: Retries, *, collection: str) -> Steps[str]:
+    headers = {**_NDJSON, "Idempotency-Key": new_key(), "Prefer": "respond-async"}
+    call = Call(
+        "POST", "/v1/ingest", params={"collection": collection}, content=body, headers=headers
+    )
+    reply = yield from perform(call, retries)
+    return str(reply.json()["id"])
+
+
+def _ingested(
+    job_id: str, retries: Retries, *, on_progress: Callable[[Job], None]
+) -> Steps[list[Ingested]]:
+    yield from succeeded(job_id, retries, on_progress=on_progress)
+    rows = yield from results(job_id, retries)
+    return [Ingested.model_validate(row) for row in rows]
+
+
+def _unix_seconds(time: float | datetime) -> float:
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise RequestInvalid("expected a time with its offset from UTC, got a naive one")
+    return time.timestamp()
+
+
+def _text_field(text: str | bytes) -> dict[str, Any]:
+    if isinstance(text, str):
+        return {"text": text}
+    try:
+        return {"text": text.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"text_base64": base64.b64encode(text).decode("ascii")}
