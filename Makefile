@@ -77,15 +77,15 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_scale.py
 	$(BIN)/python tests/bench/bench_cost.py --threads 1
 
-evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/reference/quality.md
+evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/research/quality.md
 	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \
-	  --work runs/quality --out docs/reference/quality.md
+	  --work runs/quality --out docs/research/quality.md
 
 evaluate-tasks: $(VENV)/.installed-dev  ## the papers' tasks with adapters, hours of one core, DATA=folder; goes on where it stopped
 	$(BIN)/python -m verso_training tasks --data $(DATA) --artifact models/default \
-	  --work runs/quality --out docs/reference/quality.md
+	  --work runs/quality --out docs/research/quality.md
 
-evaluate-all: evaluate evaluate-tasks  ## every table of docs/reference/quality.md, DATA=folder
+evaluate-all: evaluate evaluate-tasks  ## every table of docs/research/quality.md, DATA=folder
 
 images: $(VENV)/.installed-dev  ## build the images for real, look into them, print their sizes (root, buildah, debootstrap)
 	$(BIN)/pytest -s tests/images

@@ -12,7 +12,7 @@ the first `--from` records, in this process and by the worker's own code (an eng
 nDCG@10 by the head alone and mixed with the search; brackets are 95 % bootstrap intervals over the
 questions. Then the same heads put the candidate sentences of SelQA's questions in order, by
 themselves and mixed with the cosine of the vectors: what they may be good for. None of these
-questions is among those that docs/reference/quality.md reports on.
+questions is among those that docs/research/quality.md reports on.
 
     verso up
     bench_rerank_causes.py --data DIR --heads alike pairs

@@ -48,6 +48,7 @@ SETTINGS = (
     "verso_worker.settings",
 )
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+_APART = {"adr", "research"}
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -141,6 +142,27 @@ def test_links_between_pages_resolve(page: Path) -> None:
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
+
+
+def test_the_index_links_every_page_once() -> None:
+    index = ROOT / "docs/README.md"
+    linked = [link.partition("#")[0] for link in _LINK.findall(index.read_text())]
+    pages = {
+        str(page.relative_to(index.parent))
+        for page in index.parent.rglob("*.md")
+        if page != index and page.parent.name != "adr"
+    }
+    assert sorted(linked) == sorted({*pages, "adr"})
+
+
+def test_the_readme_fits_on_a_screen_or_two() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80
+
+
+def test_the_pages_of_a_user_are_readable_in_an_afternoon() -> None:
+    """Lab reports and decisions are kept apart, so that what a user needs stays short."""
+    user = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in _APART]
+    assert sum(len(page.read_text().split()) for page in user) <= 40_000
 
 
 def test_every_decision_has_a_number_of_its_own_and_the_three_parts() -> None:

@@ -7,9 +7,9 @@ python -m verso_training evaluate --run RUN --data DIR --artifact models/default
 python -m verso_training head --recipe intents --data DIR --artifact models/default \
     --work WORK --out models/heads
 python -m verso_training quality --data DIR --artifact models/default --models models \
-    --work WORK --out docs/reference/quality.md
+    --work WORK --out docs/research/quality.md
 python -m verso_training tasks --data DIR --artifact models/default --work WORK \
-    --out docs/reference/quality.md [--only STUDY ...]
+    --out docs/research/quality.md [--only STUDY ...]
 python -m verso_training compare --data DIR --work WORK [--minutes N] [--only ARM ...]
 python -m verso_training tiny-artifact OUT
 python -m verso_training serve

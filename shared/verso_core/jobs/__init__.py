@@ -33,7 +33,7 @@ SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
 RERANK_SHARE = 0.4
 """What a head's score counts in a search that it reranks, if nothing is said; chosen on training
-questions (docs/reference/search-quality.md)."""
+questions (docs/research/search-quality.md)."""
 
 
 class Kind(StrEnum):

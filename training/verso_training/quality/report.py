@@ -1,4 +1,4 @@
-"""The page ``docs/reference/quality.md``: our rows beside the papers' and the baselines'."""
+"""The page ``docs/research/quality.md``: our rows beside the papers' and the baselines'."""
 
 from __future__ import annotations
 

@@ -127,6 +127,16 @@ _REASONS = {
     "all four goals are reached.",
 }
 """Causes that no study measures, told where a goal of that number is missed."""
+_CHOSEN = (
+    "**Chosen after looking.** The figures of M2 and M3 are of ensembles that were put "
+    "together after single readers had missed on these rows; they do not ship, and the single "
+    "readers miss. The signal of M7 for out-of-scope questions is one of 55, chosen on about "
+    "100 rows. The reference of M5, one encoder a task, is below the untrained cosine. The "
+    "parameters of M9 were chosen on the reported sets; chosen on half of them, the other "
+    "half gives GA 0.839, FGA 0.909 and V 0.985."
+)
+"""What a reader must know of the figures that reach their goal."""
+
 _BY_KEY = {"M2": "M2", "M3": "M3", "M4": "M4", "M4b": "M4", "M7": "M7", "M7b": "M7", "M7c": "M7"}
 
 
@@ -149,7 +159,8 @@ def section(found: Found, folder: Path) -> str:
     goals = [*_cited(_BEFORE, folder), *_studied(found), *_cited(_AFTER, folder)]
     missed = {goal.name[:2] for goal in goals if goal.short > 0}
     told = [wrapped(text) for number, text in _REASONS.items() if number in missed]
-    parts = [TITLE, _opening(goals), _table(goals), _rows_needed(found), _spread(found)]
+    parts = [TITLE, _opening(goals), _table(goals), wrapped(_CHOSEN)]
+    parts += [_rows_needed(found), _spread(found)]
     parts += [intent_tables.causes(found) if "M7" in missed else "", *told]
     return "\n\n".join(part for part in parts if part) + "\n"
 

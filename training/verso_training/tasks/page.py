@@ -1,4 +1,4 @@
-"""The section of ``docs/reference/quality.md`` that tells what the studies found."""
+"""The section of ``docs/research/quality.md`` that tells what the studies found."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ For the candidates of both searches, each scored by both, exactly:
 (convex combination after min-max normalisation: Bruch, Gai & Ingber 2023, eq. 4 and section 4.1;
 the lowest possible BM25 weight is known, it is 0, so it need not be looked for). Unlike reciprocal
 rank fusion it keeps how far apart two candidates are. ``A`` was chosen on questions that no figure
-of docs/reference/search-quality.md uses.
+of docs/research/search-quality.md uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Score pairs of texts, and texts by the sentence of theirs that fits a query best.
 
 A head that scores pairs has learnt what one sentence says of another. Of a whole passage, most of
-which is beside the question, it makes little (docs/reference/search-quality.md has figures). So a
+which is beside the question, it makes little (docs/research/search-quality.md has figures). So a
 text is worth what its best sentence is.
 """
 
