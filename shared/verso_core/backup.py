@@ -23,6 +23,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from verso_core import files
 from verso_core.errors import BackupInvalid
 
 MANIFEST_NAME = "backup.json"
@@ -70,7 +71,7 @@ class Backup(_Model):
 
 def seal(folder: Path, *, epoch: str, seq: int, collections: dict[str, int]) -> Backup:
     """Finish a backup: hash what lies in the folder, bring it to the disk, write the manifest."""
-    files = {
+    copied = {
         path.relative_to(folder).as_posix(): CopiedFile(
             sha256=_hash(path, sync=True), size_bytes=path.stat().st_size
         )
@@ -82,14 +83,13 @@ def seal(folder: Path, *, epoch: str, seq: int, collections: dict[str, int]) -> 
         epoch=epoch,
         seq=seq,
         collections=collections,
-        files=files,
+        files=copied,
         digest="",
     )
     made = draft.model_copy(update={"digest": _digest(draft)})
-    path = folder / MANIFEST_NAME
-    path.write_bytes(_written(made))
-    for one in [path, *(p for p in folder.rglob("*") if p.is_dir()), folder]:
-        sync(one)
+    files.write(folder / MANIFEST_NAME, _written(made))
+    for one in [*(p for p in folder.rglob("*") if p.is_dir()), folder]:
+        files.sync(one)
     return made
 
 
@@ -120,15 +120,6 @@ def check(folder: Path) -> Backup:
         if _hash(folder / name) != file.sha256:
             raise BackupInvalid(f"{name} was altered: it has another hash than the manifest says")
     return found
-
-
-def sync(path: Path) -> None:
-    """Bring a file's bytes, or a folder's names, to the disk (fsync(2))."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _files(folder: Path) -> Iterator[Path]:

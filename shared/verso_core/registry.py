@@ -30,6 +30,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from verso_core import files
 from verso_core.errors import ArtifactInvalid, DiskFull, HeadUnknown, RequestInvalid
 
 REGISTRY_NAME = "registry.json"
@@ -315,24 +316,12 @@ def _locked(models: Path) -> Iterator[None]:
 
 
 def _write(models: Path, registry: Registry) -> None:
-    draft = models / f".{REGISTRY_NAME}.{os.getpid()}"
     content = registry.model_dump(mode="json", exclude_defaults=True)
-    # These two stand in every file, whatever they are: other readers look for them.
+    # Every file names these two, because other readers look for them.
     content = {"stable": registry.stable, "canary": registry.canary, **content}
     try:
-        with draft.open("w") as file:
-            json.dump(content, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(models / REGISTRY_NAME)
-        folder = os.open(models, os.O_RDONLY | os.O_DIRECTORY)  # a power cut must not undo the name
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        files.replace(models / REGISTRY_NAME, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as exc:
-        draft.unlink(missing_ok=True)
         raise DiskFull(f"{models / REGISTRY_NAME} cannot be written: {exc.strerror}") from exc
 
 

@@ -20,18 +20,17 @@ A reference holds no path, so whoever can write a result cannot name a file outs
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import re
 import shutil
 import struct
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from verso_core import files
 from verso_core.errors import DiskFull, ResultLost, ResultsUnavailable
 
 SHARDS: Final = tuple(f"{n:02x}" for n in range(256))
@@ -154,21 +153,10 @@ class ResultFiles:
         for made in (folder.parent.parent, folder.parent, folder):
             if not made.is_dir():
                 made.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _sync(made.parent)
+                files.sync(made.parent)
         if shutil.disk_usage(folder).free - len(frame) < self._floor_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        draft = folder / f".{uuid.uuid4().hex}"
-        try:
-            with draft.open("xb") as file:
-                file.write(frame)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
-        _sync(folder)
+        files.replace(path, frame)
 
 
 def _path(folder: Path, job_id: str, number: int, digest: bytes) -> Path:
@@ -177,12 +165,3 @@ def _path(folder: Path, job_id: str, number: int, digest: bytes) -> Path:
 
 def _digest(frame: bytes) -> bytes:
     return hashlib.blake2b(frame, digest_size=32).digest()
-
-
-def _sync(folder: Path) -> None:
-    """Bring a folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

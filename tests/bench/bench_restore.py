@@ -36,7 +36,7 @@ from verso_worker.engine.decoder import Cache, Decoder
 from verso_worker.engine.operations import EngineClient
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.ipc.child import Child
+from verso_worker.ipc.child import make_child
 from verso_worker.records.artifact import cutter
 from verso_worker.records.space import Space
 
@@ -136,7 +136,7 @@ def main() -> None:
         socket = Path(run) / "engine.sock"
         command = [sys.executable, "-m", "verso_worker.engine", "--socket", str(socket)]
         command += ["--artifact", str(artifact.folder), "--threads", str(arguments.threads)]
-        child = Child("engine", command, socket_path=socket, ready_timeout_s=120.0)
+        child = make_child("engine", command, socket_path=socket, ready_timeout_s=120.0)
         child.start()
         engine = EngineClient(socket)
         try:

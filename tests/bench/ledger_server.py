@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from verso_standalone.process import Process
+from verso_core.supervise import Process
 from verso_standalone.valkey import Valkey, find_program, free_port
 
 

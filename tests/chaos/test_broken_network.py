@@ -23,7 +23,7 @@ from tests.chaos.storm import judge, probe
 from tests.e2e.conftest import ARTIFACT, READY_TIMEOUT_S, Platform
 
 from verso_core.registry import Channel, assign
-from verso_standalone.process import Process
+from verso_core.supervise import Process
 
 _ENDS = ("gateway", "worker", "keeper")
 _LOST_S = 240.0

@@ -20,12 +20,12 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from verso_client import Client, ScrubState
-from verso_core import backup
+from verso_core import backup, files
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
+from verso_core.supervise import Process
 from verso_ledger.epoch import Guard
 from verso_standalone.folder import DataFolder
-from verso_standalone.process import Process
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import Valkey, find_program, free_port
 from verso_worker.jobs.ledger_watch import describe
@@ -83,11 +83,11 @@ def restore(source: Path, data: Path) -> Backup:
             guard.begin_epoch()
         shutil.rmtree(draft.logs)
         for path in draft.root.rglob("*"):
-            backup.sync(path)
+            files.sync(path)
         if data.exists():
             data.rmdir()
         draft.root.rename(data)
-        backup.sync(data.parent)
+        files.sync(data.parent)
     except BaseException:
         shutil.rmtree(draft.root, ignore_errors=True)
         raise

@@ -214,7 +214,8 @@ def _data_folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
 def _table(stack: Stack) -> Table:
     table = Table("what", "pid", "where", "log")
     for process in stack.processes:
-        table.add_row(process.name, str(process.pid or "-"), process.where, str(process.log_path))
+        where = stack.addresses[process.name]
+        table.add_row(process.name, str(process.pid or "-"), where, str(process.log_path))
     table.add_row("data", "", str(stack.folder.root), "")
     table.add_row("artifact", "", artifact_of(stack.folder.models), "")
     return table

@@ -24,6 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from verso_core import files
 from verso_core.errors import Unavailable
 
 LONGEST_SOCKET_PATH = 100
@@ -76,8 +77,7 @@ class DataFolder:
             return path.read_text(encoding="ascii").strip()
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
-            file.flush()
-            os.fsync(file.fileno())  # an empty one after a power cut would lock everybody out
+        files.sync(path)  # an empty one after a power cut would lock everybody out
         return path.read_text(encoding="ascii").strip()
 
     def valkey_port(self) -> int | None:

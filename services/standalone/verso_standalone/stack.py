@@ -32,9 +32,9 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
+from verso_core.supervise import Process
 from verso_standalone.folder import DataFolder
 from verso_standalone.models import adopt
-from verso_standalone.process import Process
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
 _VALKEY_TIMEOUT_S = 60.0
@@ -119,6 +119,7 @@ class Stack:
         self.folder = DataFolder(config.data.resolve())
         self.port = config.port or free_port(config.host)
         self.processes: list[Process] = []
+        self.addresses: dict[str, str] = {}
         self._client = Client(self.url, timeout_s=3.0)
         self._lock: int | None = None
 
@@ -232,11 +233,11 @@ class Stack:
             name,
             argv,
             log_path=self.folder.log_path(name),
-            environment=environment or {},
+            environment=environment,
             keep_open=[self._lock],
-            where=where,
         )
         self.processes.append(process)
+        self.addresses[name] = where
         process.start()
 
     def _await(

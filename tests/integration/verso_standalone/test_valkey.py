@@ -14,10 +14,10 @@ import pytest
 import redis
 
 from verso_core.errors import Unavailable
+from verso_core.supervise import Process
 from verso_ledger.epoch import Epoch, Guard
 from verso_standalone.backup import ledger_state
 from verso_standalone.folder import DataFolder
-from verso_standalone.process import Process
 from verso_standalone.valkey import Valkey, find_program, free_port
 
 

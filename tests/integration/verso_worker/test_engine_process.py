@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, VectorInvalid
+from verso_core.supervise import Process
 from verso_worker.engine.operations import EngineClient
-from verso_worker.ipc.child import Child
+from verso_worker.ipc.child import make_child
 from verso_worker.records.timings import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -24,13 +25,13 @@ TEXTS = [b"connection to worker at 10.0.4.2 was reset", b"\xff\xfe", b"", b"the 
 
 
 @pytest.fixture
-def start_engine(tmp_path: Path) -> Iterator[Callable[..., Child]]:
-    started: list[Child] = []
+def start_engine(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    started: list[Process] = []
 
-    def start(artifact: Path = ARTIFACT) -> Child:
+    def start(artifact: Path = ARTIFACT) -> Process:
         socket_path = tmp_path / "engine.sock"
         argv = [sys.executable, "-m", "verso_worker.engine", "--socket", str(socket_path)]
-        child = Child(
+        child = make_child(
             "engine",
             [*argv, "--artifact", str(artifact), "--threads", "1"],
             socket_path=socket_path,
@@ -53,7 +54,7 @@ def client(tmp_path: Path) -> Iterator[EngineClient]:
 
 
 def test_texts_come_back_over_the_socket(
-    start_engine: Callable[..., Child], client: EngineClient
+    start_engine: Callable[..., Process], client: EngineClient
 ) -> None:
     start_engine()
     timings = Timings()
@@ -81,7 +82,7 @@ def test_texts_come_back_over_the_socket(
 
 
 def test_an_engine_killed_in_a_call_is_unavailable_and_comes_back(
-    start_engine: Callable[..., Child], client: EngineClient
+    start_engine: Callable[..., Process], client: EngineClient
 ) -> None:
     child = start_engine()
     failures: list[EngineUnavailable] = []
@@ -107,7 +108,7 @@ def test_an_engine_killed_in_a_call_is_unavailable_and_comes_back(
 
 
 def test_a_stopped_engine_finishes_the_call_in_hand(
-    start_engine: Callable[..., Child], client: EngineClient
+    start_engine: Callable[..., Process], client: EngineClient
 ) -> None:
     child = start_engine()
     text = b"a long line of a log that takes a moment to read back, number 1234567890"
@@ -124,7 +125,7 @@ def test_a_stopped_engine_finishes_the_call_in_hand(
 
 
 def test_a_broken_artifact_is_refused_by_name(
-    start_engine: Callable[..., Child], tmp_path: Path
+    start_engine: Callable[..., Process], tmp_path: Path
 ) -> None:
     broken = Path(shutil.copytree(ARTIFACT, tmp_path / "broken"))
     (broken / "decoder.onnx").write_bytes(b"")

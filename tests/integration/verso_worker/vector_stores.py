@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient
 from tests.support.qdrant_stand_in import handler
 
 from verso_core.jobs import Precision
-from verso_worker.ipc.child import Child
+from verso_core.supervise import Process
 from verso_worker.records.points import Point
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.ports import Vectors
@@ -44,7 +44,7 @@ class Edge:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._child: Child | None = None
+        self._child: Process | None = None
         self.vectors: Vectors
         self.open()
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import sys
 import threading
 import time
@@ -34,8 +33,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from verso_core import telemetry
-from verso_core.backup import sync
+from verso_core import files, telemetry
 from verso_core.errors import LedgerUnavailable, VersoError
 from verso_ledger.epoch import Epoch, Guard
 from verso_worker.settings import WorkerSettings
@@ -171,12 +169,8 @@ class HighWaterMark:
 
     def _write(self, mark: Marked) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_name(f".{MARK_NAME}.{os.getpid()}")
         row = {"epoch": mark.life.epoch, "seq": mark.life.seq, "open": mark.open, "past": mark.past}
-        draft.write_text(json.dumps(row) + "\n")
-        sync(draft)
-        draft.replace(self._path)
-        sync(self._path.parent)
+        files.replace(self._path, (json.dumps(row) + "\n").encode())
 
 
 def follows(now: Epoch, known: Epoch) -> bool:

@@ -30,12 +30,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from verso_core import files
 from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable
 from verso_core.jobs import Collection
 from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
 from verso_core.registry import Channel, channel_of
+from verso_core.supervise import Process
 from verso_worker.engine.operations import EngineClient
-from verso_worker.ipc.child import Child
+from verso_worker.ipc.child import make_child
 from verso_worker.metrics import KEPT, Running
 from verso_worker.records.artifact import byte_codecs, cutter
 from verso_worker.records.recorder import Recorder
@@ -55,7 +57,7 @@ class _Running:
 
     artifact: str
     model: Model
-    child: Child
+    child: Process
     client: EngineClient
     asked: float = field(default_factory=time.monotonic)
 
@@ -293,7 +295,7 @@ class ArtifactStore:
         codec = artifact.manifest.codec.id
         # A number, since one that ends removes its socket when the next of its codec may listen.
         socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
-        engine = Child(
+        engine = make_child(
             f"engine-{codec}",
             [
                 *(sys.executable, "-m", "verso_worker.engine"),
@@ -348,10 +350,7 @@ def _copy(artifact: Artifact, folder: Path) -> None:
     folder.mkdir(parents=True)
     manifest = (artifact.folder / MANIFEST_NAME).read_bytes()
     for name, data in {**artifact.data, MANIFEST_NAME: manifest}.items():
-        with (folder / name).open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        files.write(folder / name, data)
 
 
 def _model(artifact: Artifact, engine: EngineClient) -> Model:

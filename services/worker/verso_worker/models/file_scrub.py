@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from verso_core import heads, manifest
-from verso_core.backup import sync
+from verso_core import files, heads, manifest
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import File
 
@@ -87,14 +85,14 @@ class FileScrub:
         corrupt: list[Path] = []
         seen: dict[str, list[Path]] = {}
         listed = [*self._listed(self._own), *self._listed(self._foreign)]
-        for folder, files in listed:
-            for name, file in files.items():
+        for folder, listing in listed:
+            for name, file in listing.items():
                 seen.setdefault(file.sha256, []).append(folder / name)
-        for folder, files in listed:
-            if not files:
+        for folder, listing in listed:
+            if not listing:
                 corrupt.append(folder)
                 self._counts.file_read("corrupt")
-            for name, file in files.items():
+            for name, file in listing.items():
                 status = self._judge(folder / name, file, others=seen[file.sha256])
                 if self._over.is_set():
                     return corrupt
@@ -160,9 +158,5 @@ class FileScrub:
             return False
         if hashlib.sha256(data).hexdigest() != file.sha256:
             return False
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_bytes(data)
-        sync(draft)
-        draft.replace(path)
-        sync(path.parent)
+        files.replace(path, data)
         return True

@@ -24,8 +24,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from verso_core import telemetry
-from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal, sync
+from verso_core import files, telemetry
+from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
 from verso_ledger.dump import dump
 from verso_ledger.epoch import Guard
@@ -86,7 +86,7 @@ def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Back
                 shutil.copytree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
         made = seal(draft, epoch=life.epoch, seq=life.seq, collections=counts)
         draft.rename(target)
-        sync(target.parent)
+        files.sync(target.parent)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

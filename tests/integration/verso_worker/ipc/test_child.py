@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, Unavailable
-from verso_worker.ipc import child as child_module
-from verso_worker.ipc.child import Child
+from verso_core.supervise import Process
+from verso_worker.ipc.child import make_child
 from verso_worker.ipc.rpc import Client
 
 _SERVE = """
@@ -48,9 +48,8 @@ _WORKER = """
 import sys, time
 from pathlib import Path
 from typing import Any
-from verso_worker.ipc import child as child_module
-from verso_worker.ipc.child import Child
-child = Child("engine", [sys.executable, "-c", sys.argv[2], sys.argv[1]],
+from verso_worker.ipc.child import make_child
+child = make_child("engine", [sys.executable, "-c", sys.argv[2], sys.argv[1]],
               socket_path=Path(sys.argv[1]), ready_timeout_s=20)
 child.start()
 print(child.pid, flush=True)
@@ -59,13 +58,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-def make_child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
-    made: list[Child] = []
+def new_child(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    made: list[Process] = []
 
-    def make(program: str = _SERVE, *, ready_timeout_s: float = 20, **options: Any) -> Child:
+    def make(program: str = _SERVE, *, ready_timeout_s: float = 20, **options: Any) -> Process:
         path = tmp_path / "s"
         made.append(
-            Child(
+            make_child(
                 "engine",
                 [sys.executable, "-c", program, str(path)],
                 socket_path=path,
@@ -105,9 +104,9 @@ def _until(condition: Callable[[], bool], timeout_s: float = 20) -> bool:
 
 
 def test_a_started_child_answers_and_a_stopped_one_is_gone(
-    make_child: Callable[..., Child], client: Client
+    new_child: Callable[..., Process], client: Client
 ) -> None:
-    child = make_child()
+    child = new_child()
     child.start()
     assert child.ready
     header, _ = client.call("pid")
@@ -119,9 +118,9 @@ def test_a_started_child_answers_and_a_stopped_one_is_gone(
 
 @pytest.mark.parametrize("how", ["killed", "exits"])
 def test_a_child_that_dies_is_started_again(
-    make_child: Callable[..., Child], client: Client, how: str
+    new_child: Callable[..., Process], client: Client, how: str
 ) -> None:
-    child = make_child()
+    child = new_child()
     child.start()
     first = child.pid
     assert first is not None
@@ -134,7 +133,7 @@ def test_a_child_that_dies_is_started_again(
     assert client.call("pid")[0]["pid"] == child.pid != first
 
 
-def _back(child: Child, restarts: int) -> bool:
+def _back(child: Process, restarts: int) -> bool:
     return child.restarts == restarts and child.ready
 
 
@@ -142,14 +141,12 @@ def _back(child: Child, restarts: int) -> bool:
     ("settled_s", "pauses"), [(0.0, ["0.0", "0.0", "0.0"]), (60.0, ["0.0", "0.2", "1.0"])]
 )
 def test_only_a_child_that_has_not_worked_yet_is_waited_with(
-    make_child: Callable[..., Child],
-    monkeypatch: pytest.MonkeyPatch,
+    new_child: Callable[..., Process],
     caplog: pytest.LogCaptureFixture,
     settled_s: float,
     pauses: list[str],
 ) -> None:
-    monkeypatch.setattr(child_module, "_SETTLED_S", settled_s)
-    child = make_child()
+    child = new_child(settled_s=settled_s)
     child.start()
     for turn in range(1, 4):
         assert child.pid is not None
@@ -159,8 +156,8 @@ def test_only_a_child_that_has_not_worked_yet_is_waited_with(
     assert [match[1] for match in found if match] == pauses
 
 
-def test_a_child_that_hangs_is_replaced(make_child: Callable[..., Child], client: Client) -> None:
-    child = make_child(hang_s=0.5)
+def test_a_child_that_hangs_is_replaced(new_child: Callable[..., Process], client: Client) -> None:
+    child = new_child(hang_s=0.5)
     child.start()
     with pytest.raises(EngineUnavailable):
         client.call("freeze", timeout_s=1)
@@ -169,28 +166,28 @@ def test_a_child_that_hangs_is_replaced(make_child: Callable[..., Child], client
 
 
 def test_a_refusal_is_raised_as_the_error_the_child_named(
-    make_child: Callable[..., Child],
+    new_child: Callable[..., Process],
 ) -> None:
     with pytest.raises(ArtifactInvalid, match="expected sha256 aa, got bb"):
-        make_child(_REFUSE).start()
+        new_child(_REFUSE).start()
 
 
 def test_a_child_that_ends_early_is_an_error_with_its_status(
-    make_child: Callable[..., Child],
+    new_child: Callable[..., Process],
 ) -> None:
     with pytest.raises(Unavailable, match="exit status 9"):
-        make_child("import sys; sys.exit(9)").start()
+        new_child("import sys; sys.exit(9)").start()
 
 
-def test_a_child_that_never_listens_is_given_up(make_child: Callable[..., Child]) -> None:
-    child = make_child("import time; time.sleep(60)", ready_timeout_s=0.5)
+def test_a_child_that_never_listens_is_given_up(new_child: Callable[..., Process]) -> None:
+    child = new_child("import time; time.sleep(60)", ready_timeout_s=0.5)
     with pytest.raises(Unavailable, match=r"not ready within 0\.5 s"):
         child.start()
     assert child.pid is None
 
 
-def test_a_child_that_ignores_sigterm_is_killed(make_child: Callable[..., Child]) -> None:
-    child = make_child(_SERVE.replace("lambda *_: server.close()", "signal.SIG_IGN"))
+def test_a_child_that_ignores_sigterm_is_killed(new_child: Callable[..., Process]) -> None:
+    child = new_child(_SERVE.replace("lambda *_: server.close()", "signal.SIG_IGN"))
     child.start()
     pid = child.pid
     assert pid is not None

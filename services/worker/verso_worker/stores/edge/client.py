@@ -18,7 +18,8 @@ import numpy as np
 
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter, Precision
-from verso_worker.ipc.child import Child
+from verso_core.supervise import Process
+from verso_worker.ipc.child import make_child
 from verso_worker.ipc.rpc import Client
 from verso_worker.records.points import (
     Hit,
@@ -46,7 +47,7 @@ def shard_child(
     floor_mib: int = 256,
     index_above: int = 50_000,
     quiet_s: float = 30.0,
-) -> Child:
+) -> Process:
     """Describe the shard process for a folder; it is not started yet.
 
     Args:
@@ -62,7 +63,7 @@ def shard_child(
         *("--floor-mib", str(floor_mib), "--index-above", str(index_above)),
         *("--quiet-s", str(quiet_s)),
     ]
-    return Child("vectors", argv, socket_path=socket_path, ready_timeout_s=READY_S)
+    return make_child("vectors", argv, socket_path=socket_path, ready_timeout_s=READY_S)
 
 
 class EdgeVectors:

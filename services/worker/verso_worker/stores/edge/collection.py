@@ -23,6 +23,7 @@ from uuid import UUID
 
 import qdrant_edge as qdrant
 
+from verso_core import files
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter
 from verso_worker.records.fusion import depth, fused, joined
@@ -60,7 +61,6 @@ from verso_worker.stores.edge.settings import (
     FieldKind,
     engine_config,
     read_settings,
-    sync,
     write_settings,
 )
 
@@ -128,7 +128,7 @@ class EdgeCollection:
         edge.close()
         write_settings(folder, settings)
         for path in [*folder.rglob("*"), folder]:
-            sync(path)
+            files.sync(path)
 
     def prepare(
         self,

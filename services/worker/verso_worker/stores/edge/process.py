@@ -30,7 +30,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from verso_core import telemetry, tracing
+from verso_core import files, telemetry, tracing
 from verso_core.errors import (
     CollectionExists,
     DiskFull,
@@ -48,7 +48,6 @@ from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
 from verso_worker.stores.edge.collection import EdgeCollection
 from verso_worker.stores.edge.commit import Committer, end_process
 from verso_worker.stores.edge.optimise import Runner
-from verso_worker.stores.edge.settings import sync
 
 LOCK_NAME = "lock"
 HANDLERS = 64
@@ -153,7 +152,7 @@ class Shard:
             draft = self._folder / f".{name}.{uuid4().hex}"
             EdgeCollection.create(draft, wanted)
             draft.rename(self._folder / name)
-            sync(self._folder)
+            files.sync(self._folder)
             opened = EdgeCollection(self._folder / name, index_above=self._limits.index_above)
             self._collections = {**self._collections, name: opened}
         return {}, []
@@ -168,7 +167,7 @@ class Shard:
             self._committer.alone(collection.close)
             trash = self._folder / f".{name}.{uuid4().hex}"
             (self._folder / name).rename(trash)
-            sync(self._folder)
+            files.sync(self._folder)
             shutil.rmtree(trash)
         return {}, []
 

@@ -10,7 +10,6 @@ refuses it instead of losing them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -38,7 +37,7 @@ class FieldKind(StrEnum):
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """Write how a collection is made; :func:`sync` brings it to the disk."""
+    """Write how a collection is made; the caller brings it to the disk."""
     kept = {
         "format": _FORMAT_TERMS if settings.terms else _FORMAT,
         "dim": settings.space.dim,
@@ -46,15 +45,6 @@ def write_settings(folder: Path, settings: Settings) -> None:
         "int8_scale": settings.space.int8_scale,
     }
     (folder / SETTINGS_NAME).write_text(json.dumps(kept) + "\n")
-
-
-def sync(path: Path) -> None:
-    """Bring a file's bytes, or a folder's names, to the disk (fsync(2))."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def engine_config(settings: Settings, *, index_above: int | None = None) -> qdrant.EdgeConfig:

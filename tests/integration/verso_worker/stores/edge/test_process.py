@@ -18,7 +18,7 @@ import pytest
 
 from verso_core.errors import DiskFull, VectorsUnavailable
 from verso_core.jobs import Filter, Precision
-from verso_worker.ipc.child import Child
+from verso_core.supervise import Process
 from verso_worker.records.points import Point
 from verso_worker.records.space import Space, Stored
 from verso_worker.stores.bm25 import Bm25
@@ -26,15 +26,15 @@ from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 DIM = 64
 SPACE = Space(Precision.INT8, DIM, 300.0)
-Start = Callable[..., tuple[Child, EdgeVectors]]
+Start = Callable[..., tuple[Process, EdgeVectors]]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start shard processes on one folder, each with a socket of its own."""
-    running: list[tuple[Child, EdgeVectors]] = []
+    running: list[tuple[Process, EdgeVectors]] = []
 
-    def run(**settings: Any) -> tuple[Child, EdgeVectors]:
+    def run(**settings: Any) -> tuple[Process, EdgeVectors]:
         socket = tmp_path / f"{len(running)}.sock"
         child = shard_child(tmp_path / "vectors", socket_path=socket, **settings)
         vectors = EdgeVectors(socket)
@@ -79,7 +79,7 @@ def patiently(call: Callable[[], Any]) -> Any:
             time.sleep(0.05)
 
 
-def kill(child: Child) -> None:
+def kill(child: Process) -> None:
     """Kill the process in whatever it is doing, its start included."""
     deadline = time.monotonic() + 30
     while (pid := child.pid) is None:

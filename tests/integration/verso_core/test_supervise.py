@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from verso_standalone.process import Process
+from verso_core.supervise import Process
 
 _SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 _STUBBORN = (
@@ -92,14 +92,14 @@ def test_its_output_and_its_deaths_are_in_the_log(start: Callable[[str], Process
     words = process.last_words()
     assert "42" in words
     assert "broken on purpose" in words
-    assert "ended with status 1" in words
+    assert "ended with exit status 1" in words
 
 
 def test_it_dies_with_its_supervisor(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from verso_standalone.process import Process
+from verso_core.supervise import Process
 log_path = Path({str(tmp_path / "log")!r})
 p = Process("t", [sys.executable, "-c", {_SLEEP!r}], log_path=log_path, environment={{}})
 p.start()

@@ -1,0 +1,42 @@
+"""Write files so that a power cut leaves a whole one: the new, or the one before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file and bring its bytes to the disk; a power cut may leave a part of it."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, and bring it to the disk with its name.
+
+    Raises:
+        OSError: it could not be written; what was there before is unchanged.
+    """
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        write(draft, data)
+        draft.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or the names in a folder, to the disk (fsync(2))."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
