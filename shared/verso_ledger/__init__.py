@@ -25,7 +25,6 @@ from verso_ledger.durability import await_ledger, check_durability
 from verso_ledger.models import (
     URGENCY,
     Accepted,
-    Ahead,
     Backlog,
     Commit,
     DeadLetter,
@@ -56,7 +55,6 @@ __all__ = [
     "LEASE_S",
     "URGENCY",
     "Accepted",
-    "Ahead",
     "AsyncLedger",
     "Backlog",
     "Commit",

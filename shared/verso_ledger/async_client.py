@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, cast
@@ -12,7 +11,6 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
 
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.migration import Migration
@@ -21,7 +19,6 @@ from verso_ledger.connection import translated
 from verso_ledger.document_pages import DocumentRow
 from verso_ledger.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
-from verso_ledger.line import Exchange
 from verso_ledger.models import (
     Accepted,
     DeadLetter,
@@ -69,25 +66,21 @@ class AsyncLedger:
     Every method raises LedgerUnavailable when Redis does not answer or refuses.
     """
 
-    def __init__(
-        self, client: Redis, *, policy: Policy | None = None, timeout_s: float = 1.5
-    ) -> None:
+    def __init__(self, client: Redis, *, policy: Policy | None = None) -> None:
         self._redis = client
         self._policy = policy or Policy()
-        self._digests: dict[str, str] = {}
-        self._exchange = Exchange(client, silent_s=timeout_s)
+        self._scripts: dict[str, Any] = {}
         self._news = JobEvents(client)
         self.webhooks = Webhooks(client, self._run)
 
     @classmethod
     def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:
         """Connect to the ledger at ``redis://…`` or ``unix://…``."""
-        return cls(connect(url, timeout_s=timeout_s), timeout_s=timeout_s)
+        return cls(connect(url, timeout_s=timeout_s))
 
     async def close(self) -> None:
         """End the subscription and close the connections."""
         await self._news.close()
-        await self._exchange.close()
         await self._redis.aclose()
 
     async def ping(self) -> None:
@@ -112,17 +105,6 @@ class AsyncLedger:
                     await self._redis.set(name, part.payload, px=codec.STAGED_FOR_MS)
         reply = await self._run("accept", codec.accept_args(job, job_id, staged=staged))
         return codec.accepted(reply)
-
-    async def ahead(self, job: NewJob) -> bool:
-        """Show a job of one slice, which has its id and is about to be accepted, to an idle hand.
-
-        It begins, and tells nobody before the job is on disk. Returns whether one heard.
-        """
-        [part] = job.slices
-        if job.job_id is None or len(part.payload) > self._policy.told_bytes:
-            return False
-        args: list[codec.Arg] = [job.job_id, job.queue, job.trace or "", part.payload]
-        return bool(await self._run("ahead", args))
 
     async def job(self, job_id: str) -> JobRecord:
         """Return what is known of a job.
@@ -320,16 +302,12 @@ class AsyncLedger:
         await self._run("scrub_ask", [])
 
     async def _run(self, step: str, args: Sequence[codec.Arg]) -> Any:
-        digest = self._digests.get(step)
-        if digest is None:
-            text = source(step, self._policy).encode()
-            digest = self._digests[step] = hashlib.sha1(text, usedforsecurity=False).hexdigest()
+        script = self._scripts.get(step)
+        if script is None:
+            script = self._redis.register_script(source(step, self._policy))
+            self._scripts[step] = script
         with translated():
-            try:
-                return await self._exchange.call("EVALSHA", digest, 0, *args)
-            except NoScriptError:
-                text = source(step, self._policy).encode()
-                return await self._exchange.call("EVAL", text, 0, *args)
+            return await script(args=args)
 
 
 class Watch:

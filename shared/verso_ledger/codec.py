@@ -26,7 +26,6 @@ from verso_core.record import Entry, bucket_of
 from verso_ledger.models import (
     URGENCY,
     Accepted,
-    Ahead,
     Awaited,
     Depth,
     DocumentDelete,
@@ -192,30 +191,6 @@ def lease(row: Sequence[Any]) -> Lease:
         trace=text(row[11]) or None,
         awaited=_awaited(row[12]),
     )
-
-
-def given(message: bytes) -> tuple[Lease | Ahead, bool]:
-    """Read what an idle hand is told: a lease or what comes, and whether its payload is with it."""
-    head, _, payload = message.partition(b"\n")
-    row = json.loads(head)
-    if isinstance(row, dict):
-        return Ahead(row["job"], payload, trace=row["trace"] or None), True
-    lease = Lease(
-        slice_id=row[0],
-        job_id=row[1],
-        number=int(row[2]),
-        fence=int(row[3]),
-        kind=Kind(row[4]),
-        phase=Phase(row[5]),
-        payload=payload,
-        seq=int(row[7]),
-        queue=Queue(row[8]),
-        not_after=_seconds(str(row[9])),
-        waited_ms=int(row[10]),
-        trace=row[11] or None,
-        awaited=_awaited(row[12]),
-    )
-    return lease, bool(row[6])
 
 
 def _awaited(row: Sequence[Any]) -> Awaited | None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from redis.asyncio import Redis
 
@@ -18,14 +19,13 @@ from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Status
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.line import dial
 
 _log = logging.getLogger(__name__)
 
 POLL_ALONE_S = 1.0
 POLL_BESIDE_NEWS_S = 5.0
 _QUIET_S = 5.0
-_SILENT_S = 10.0
+_SILENT_S = 15.0
 _BACKOFF_S = 0.5
 
 
@@ -48,6 +48,8 @@ class JobEvents:
         self._end_bells: dict[str, set[JobWaiter]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._connected = False
+        self._closing = False
+        self._cancellable = False  # in an await whose cancellation leaves no socket open
         self.released = False
 
     @property
@@ -82,35 +84,56 @@ class JobEvents:
                 del bells[job_id]
 
     async def close(self) -> None:
-        """End the subscription."""
+        """End the subscription.
+
+        A listener that is connecting is awaited: redis-py would leave its socket open if cancelled.
+        """
+        self._closing = True
         if self._listener is not None:
-            self._listener.cancel()
+            if self._cancellable:
+                self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
             self._listener = None
 
     async def _listen(self) -> None:
-        while True:
+        while not self._closing:
             try:
                 with translated():
                     await self._subscription()
-            except LedgerUnavailable as exc:
+            except (LedgerUnavailable, OSError) as exc:
                 if self._connected:
-                    _log.warning("news are lost", extra={"error": str(exc)})
+                    _log.warning("event subscription lost", extra={"error": str(exc)})
                 self._connected = False
-                await asyncio.sleep(_BACKOFF_S)
+                with self._may_be_cancelled():
+                    await asyncio.sleep(_BACKOFF_S)
+
+    @contextmanager
+    def _may_be_cancelled(self) -> Iterator[None]:
+        self._cancellable = True
+        try:
+            yield
+        finally:
+            self._cancellable = False
 
     async def _subscription(self) -> None:
-        """Listen until the connection fails. A silent peer is asked, and given up when mute."""
-        line = await dial(self._redis, silent_s=_SILENT_S, heard=self._hear)
-        try:
-            await line.call("SUBSCRIBE", key("news"))
-            self._connected = True
-            self._ring_all()
-            while not line.over.done():
-                await asyncio.wait([line.over], timeout=_QUIET_S)
-                await line.call("PING")
-        finally:
-            await line.close()
+        """Receive events until the connection fails; a silent server is pinged, then given up."""
+        clock = asyncio.get_running_loop().time
+        async with self._redis.pubsub() as channel:
+            await channel.subscribe(key("news"))
+            received_s = clock()
+            while not self._closing and clock() - received_s < _SILENT_S:
+                with self._may_be_cancelled():
+                    reply = await channel.get_message(timeout=_QUIET_S)
+                message = cast("dict[str, Any] | None", reply)
+                if message is None:
+                    await channel.ping()
+                    continue
+                received_s = clock()
+                if message["type"] == "subscribe":
+                    self._connected = True
+                    self._ring_all()
+                elif message["type"] == "message":
+                    self._hear(message["data"])
 
     def _hear(self, message: bytes) -> None:
         what, _, told = message.partition(b"\n")

@@ -15,9 +15,6 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     turns       {queue}              sorted set: tenants with due slices, by when their turn starts
     served      {queue}              hash: tenant -> when its last turn finished, in virtual time
     leased      {queue}              sorted set: slices that run, by the end of their lease
-    line        {queue}              sorted set: idle hands, channel|owner|lease|number, by when
-                                     they will have gone
-    hand        {channel}            channel: a slice for an idle hand, with its lease
     dead        -                    sorted set: slices that crashed or failed too often, by time
     deadlines   -                    sorted set: unfinished jobs that have a deadline, by it
     pending     -                    sorted set: unfinished writes and deletes, by sequence number
@@ -37,7 +34,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events; with the end
                                      of one that a caller waits for, the job and its result
-    wake        {queue}              channel: new work came, for the hands that are awake
+    wake        {queue}              channel: new work came, for workers that listen
     collections -                    hash: name -> collection as JSON
     uids        -                    hash: name -> uid: the sequence number of its birth
     tombs       {uid}                sorted set: deleted documents, by the delete's sequence number
@@ -76,7 +73,7 @@ PREFIX: Final = "verso:"
 
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
-    "docs", "long", "text", "gcitem", "wake", "line", "hand", "lane", "turns", "served", "jobs",
+    "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "webhooks", "hookitem", "razed",
 )  # fmt: skip
 _SINGLE: Final = (

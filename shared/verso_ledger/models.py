@@ -47,8 +47,7 @@ class Policy:
     mature: int = 64
     """Slices laid into their lanes by one claim; the keeper lays more."""
     told_bytes: int = 64 * 1024
-    """Longest payload told to an idle hand, and longest result told to a caller who waits; longer
-    ones are fetched."""
+    """Longest result published to a waiting caller; the gateway fetches longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,18 +218,6 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """A job of one slice that is about to be accepted: its work may begin, untold.
-
-    Its lease follows, to this hand or to another, or never.
-    """
-
-    job_id: str
-    payload: bytes
-    trace: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class End:
     """What came of a slice that wrote no documents: its result frame, items by outcome, and whether
     whoever waits has the result."""
@@ -246,8 +233,6 @@ class Commit(StrEnum):
     """Answer to the end of a lease."""
 
     DONE = "done"
-    IDLE = "idle"
-    """Done, and nothing else is due: the hand that was named stands in line."""
     STALE = "stale"
     """Another attempt or a cancel took the slice over: nothing was changed."""
     SEALED = "sealed"

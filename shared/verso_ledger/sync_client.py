@@ -36,7 +36,6 @@ from verso_ledger.models import (
     Policy,
 )
 from verso_ledger.server import keepalive
-from verso_ledger.voice import Voice
 from verso_ledger.webhooks import Outbox
 
 LEASE_S = 10.0
@@ -74,13 +73,8 @@ class Ledger(Migrations, Maintenance, Outbox):
         """Connect to the ledger at ``redis://…`` or ``unix://…``."""
         return cls(connect(url), policy=policy)
 
-    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
-        super().__init__(client, policy=policy)
-        self._voice = Voice(client)
-
     def close(self) -> None:
         """Close the connections."""
-        self._voice.close()
         self._redis.close()
 
     def ping(self) -> None:
@@ -132,28 +126,16 @@ class Ledger(Migrations, Maintenance, Outbox):
         n: int = 1,
         lease_s: float = LEASE_S,
         together: Kind | None = None,
-        hand: str = "",
-        line_s: float = 0.0,
     ) -> list[Lease]:
         """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
 
         With ``together`` more than one are given only where all are of that kind: slices that the
-        owner runs as one, and none that would have to wait for another. Where nothing is due,
-        ``hand``, a name from an ear, stands in line for ``line_s``, if it is the ear's only one, to
-        be given what comes next.
+        owner runs as one, and none that would have to wait for another.
         """
         args: list[codec.Arg] = [
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
-            hand, round(line_s * 1000),
         ]  # fmt: skip
         return [codec.lease(row) for row in self._run("claim", args)]
-
-    def leave_line(self, queue: Queue, channel: str) -> bool:
-        """Take an ear's hand out of the line; False when none stands there.
-
-        It may then have been given a slice just now, which its ear is about to hear of.
-        """
-        return bool(self._run("leave", [queue, channel]))
 
     def beat(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
         """Extend leases. Returns the slice ids that are lost: cancelled, or taken over."""
@@ -177,8 +159,6 @@ class Ledger(Migrations, Maintenance, Outbox):
         documents: Sequence[Write] = (),
         verify_delay_s: float = 1.0,
         told: bool = False,
-        hand: str = "",
-        line_s: float = 0.0,
     ) -> Commit:
         """End a slice's work: result, documents, counters and state in one step.
 
@@ -194,7 +174,7 @@ class Ledger(Migrations, Maintenance, Outbox):
             writes = self._write_args(documents)
             return [
                 lease.slice_id, lease.fence, result, ok, errors, round(verify_delay_s * 1000),
-                Queue.SCRUB, int(told), hand, round(line_s * 1000), len(documents), *writes,
+                Queue.SCRUB, int(told), len(documents), *writes,
             ]  # fmt: skip
 
         return self._end("commit", arguments)
@@ -216,8 +196,10 @@ class Ledger(Migrations, Maintenance, Outbox):
         said = [one for one in news if one is not None]
         heard: list[int] = []
         if said:
-            with suppress(RedisError):  # then the commit tells
-                heard = self._voice.publish(key("news"), said)
+            with suppress(RedisError), self._redis.pipeline(transaction=False) as pipe:
+                for message in said:
+                    pipe.publish(key("news"), message)
+                heard = pipe.execute()
         told = iter(heard or [0] * len(said))
         return [
             replace(end, told=one is not None and next(told) > 0)
@@ -230,7 +212,7 @@ class Ledger(Migrations, Maintenance, Outbox):
         rows: list[list[codec.Arg]] = [
             [
                 one.lease.slice_id, one.lease.fence, one.result, one.ok, one.errors,
-                0, Queue.SCRUB, int(one.told), "", 0, 0,
+                0, Queue.SCRUB, int(one.told), 0,
             ]
             for one in ends
         ]  # fmt: skip

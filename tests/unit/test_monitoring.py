@@ -57,7 +57,7 @@ class QuietLedger:
 class QuietWorker:
     """A desk and a shelf with one engine, at rest."""
 
-    def hands(self) -> dict[Queue, tuple[int, int]]:
+    def slots(self) -> dict[Queue, tuple[int, int]]:
         return dict.fromkeys(Queue, (0, 1))
 
     def engines(self) -> dict[str, Running]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from verso_core import tracing
@@ -82,7 +81,6 @@ class JobService:
         self._limits = limits
         self._keep_s = keep_s
         self._closing = closing
-        self._waiting = 0
 
     async def place(
         self, order: Order, *, job_id: str | None = None, wait: bool = False
@@ -115,8 +113,6 @@ class JobService:
         with tracing.span(
             "accept", about={"verso.kind": order.kind, "verso.slices": len(job.slices)}
         ):
-            if wait and self._waiting == 1 and job.kind is Kind.EMBED and len(job.slices) == 1:
-                await self._ledger.ahead(job)  # else no hand is idle
             accepted = await self._ledger.accept(job)
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
@@ -138,7 +134,7 @@ class JobService:
         """
         job_id = uuid.uuid4().hex
         slices = len(order.slices)
-        with self._ledger.watch(job_id) as watch, self._counted():
+        with self._ledger.watch(job_id) as watch:
             placed = await self.place(order, job_id=job_id, wait=wait_s > 0)
             accepted(placed)
             if wait_s <= 0:
@@ -151,14 +147,6 @@ class JobService:
                 outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
         self._metrics.waited(ended=outcome.record.status.terminal)
         return await self._whole(outcome)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
 
     async def _whole(self, outcome: JobOutcome) -> JobOutcome:
         if not any(row is not None and is_reference(row) for row in outcome.results):

@@ -89,9 +89,9 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         pipeline = make(shelf)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
         heart = LeaseRenewer(
-            ledger, owner=owner, lease_s=settings.lease_s, beat_file=settings.heartbeat_file
+            ledger, owner=owner, lease_s=settings.lease_s, heartbeat_file=settings.heartbeat_file
         )
-        heart.beat()
+        heart.renew()
         heart.start()
         stack.callback(heart.stop)
         follower.step()
@@ -176,7 +176,7 @@ def _desk(
         heart,
         metrics,
         owner=owner,
-        hands={
+        slots={
             Queue.INTERACTIVE: settings.interactive_slices,
             Queue.BULK: settings.bulk_slices,
             Queue.SCRUB: settings.scrub_slices,
@@ -189,9 +189,11 @@ def _desk(
             inline_bytes=settings.result_inline_bytes,
             floor_bytes=settings.free_floor_mib << 20,
         ),
-        ears={queue: WorkSubscriber(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)},
+        subscribers={
+            queue: WorkSubscriber(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
+        },
         idle_listen_s=settings.idle_listen_s,
-        trials=trials,
+        canary=trials,
     )
 
 
@@ -231,7 +233,7 @@ def _look_around(desk: Dispatcher, over: threading.Event) -> None:
     while not over.wait(_IDLE_POLL_S):
         for queue in _QUEUES:
             try:
-                desk.drain(queue)
+                desk.run_queue(queue)
             except VersoError as error:
                 _log.warning("no look at %s: %s", queue, error.detail)
 
@@ -257,7 +259,7 @@ def _leave(desk: Dispatcher) -> None:
     children with their parent, and nothing that was acknowledged is only in their memory.
     """
     try:
-        count = desk.give_back()
+        count = desk.release_all()
     except VersoError as error:
         _log.warning("leases are left to run out: %s", error.detail)
     else:

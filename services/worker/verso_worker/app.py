@@ -48,7 +48,7 @@ def create_app(broker_url: str, desk: Dispatcher) -> Celery:
     @app.task(name=TASK_WORK, shared=False)  # type: ignore[untyped-decorator]  # Celery has no types
     def work(queue: str) -> None:
         try:
-            desk.drain(Queue(queue), call=partial(ring, Queue(queue)))
+            desk.run_queue(Queue(queue), wake_slot=partial(ring, Queue(queue)))
         except (
             Unavailable
         ) as error:  # nothing is lost with a bell, and what is due is rung for again

@@ -299,10 +299,10 @@ class Engines(Protocol):
 
 
 class Places(Protocol):
-    """What is asked about hands."""
+    """What is asked about slots."""
 
-    def hands(self) -> Mapping[Queue, tuple[int, int]]:
-        """Return how many hands of each queue are at work, and how many there may be."""
+    def slots(self) -> Mapping[Queue, tuple[int, int]]:
+        """Return how many slots of each queue are executing, and how many there are."""
 
 
 class Usage(Collector):
@@ -327,17 +327,21 @@ class Usage(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Ask everything once."""
-        yield from self._hands()
+        yield from self._slots()
         yield from self._disk()
         yield from self._artifacts()
         yield from self._lanes()
 
-    def _hands(self) -> Iterator[Metric]:
-        most = GaugeMetricFamily("verso_worker_slots", "Slices it may hold", labels=["queue"])
-        busy = GaugeMetricFamily("verso_worker_slots_busy", "Hands at work", labels=["queue"])
-        for queue, (at_work, there_may_be) in self._places.hands().items():
-            busy.add_metric([queue], at_work)
-            most.add_metric([queue], there_may_be)
+    def _slots(self) -> Iterator[Metric]:
+        most = GaugeMetricFamily(
+            "verso_worker_slots", "Slices that may be executed at once", labels=["queue"]
+        )
+        busy = GaugeMetricFamily(
+            "verso_worker_slots_busy", "Slots that execute a slice", labels=["queue"]
+        )
+        for queue, (executing, limit) in self._places.slots().items():
+            busy.add_metric([queue], executing)
+            most.add_metric([queue], limit)
         yield most
         yield busy
 

@@ -66,52 +66,19 @@ local seq = redis.call('INCRBY', K.seq, numbers) - numbers
 redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
-
--- Where the queue is idle, a hand that stands in line is given the slice at once, under a lease as if
--- it had claimed it: it need not ask. Where others run, what comes gathers meanwhile to be claimed
--- together, which costs an engine less. A hand that nobody hears for is gone, and the next is tried.
--- forms.given reads what it is told.
-local function given(sid, n, payload)
-  local told = not staged and #payload <= P.told_bytes
-  -- of a job whose caller waits for this slice alone: what the hand tells it at the end
-  local job_row = ARGV[19] == '1' and count == 1 and { tenant, now, items, urgency, now } or {}
-  while true do
-    local hand, score = unpack(unlogged('ZPOPMIN', K.line .. queue))
-    if not hand then return nil end
-    local channel, owner, lease = string.match(hand, '^([^|]+)|([^|]+)|(%d+)|')
-    local row = { sid, job, n, 1, kind, 'work', told, seq + n + 1, queue, deadline, 0, ARGV[18], job_row }
-    if tonumber(score) > now and redis.call('PUBLISH', K.hand .. channel,
-        cjson.encode(row) .. '\n' .. (told and payload or '')) > 0 then
-      return { 'st', 'running', 'att', 1, 'own', owner, 'lend', now + lease }
-    end
-  end
-end
-
-local running = 0
 for n = 0, count - 1 do
   local at = FIRST + n * 3
-  local sid, size = job .. '.' .. n, ARGV[at + 1]
+  local sid = job .. '.' .. n
   if staged then
     redis.call('PERSIST', K.payload .. sid)
   else
     redis.call('SET', K.payload .. sid, ARGV[at + 2])
   end
-  local lease = v[1] == 0 and given(sid, n, ARGV[at + 2]) or nil
   redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
-    'items', ARGV[at], 'bytes', size, 'seq', seq + n + 1, 'ph', 'work', 'due', now, 'ten', tenant,
-    'u', urgency, unpack(lease or { 'st', 'queued', 'att', 0 }))
-  if lease then
-    redis.call('ZADD', K.leased .. queue, lease[8], sid)
-    turn_over(queue, tenant, turn_start(queue, tenant), tonumber(size))
-    running = running + 1
-  else
-    lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
-  end
+    'items', ARGV[at], 'bytes', ARGV[at + 1], 'seq', seq + n + 1, 'ph', 'work', 'due', now,
+    'ten', tenant, 'u', urgency, 'st', 'queued', 'att', 0)
+  lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
   if promised(kind) then redis.call('ZADD', K.pending, seq + n + 1, sid) end
-end
-if running > 0 then
-  redis.call('HSET', K.job .. job, 'st', 'running', 'att', 1, 'start', now)
-  emit(job)
 end
 if count == 0 then
   end_job(job, 'succeeded')
@@ -119,8 +86,8 @@ else
   load_add(queue, count, bytes)
   tenant_add(queue, tenant, count, bytes)
 end
--- A hand that is awake and at work looks again when it has done; a trainer hears this. A bell is needed
--- only to wake one: when none is awake, and when nothing waited that was rung for already.
-local heard = running == count and 1 or redis.call('PUBLISH', K.wake .. queue, '')
+-- A worker that is at work claims again when it has finished. A wake-up through the broker is needed only
+-- when no subscriber received this message and no slice that was announced before is still waiting.
+local received = redis.call('PUBLISH', K.wake .. queue, '')
 local left = math.max(0, math.min(tonumber(ARGV[9]) - v[1], tonumber(ARGV[15]) - v[3]) - count)
-return { 'new', job, (heard == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }
+return { 'new', job, (received == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }

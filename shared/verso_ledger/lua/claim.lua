@@ -1,15 +1,13 @@
--- Gives out due slices of a queue under a lease. ARGV: queue, owner, n, lease in ms, token, kind,
--- hand ('' none), ms. Where nothing is due the hand stands in line for so long, if none of its channel
--- does: see accept. Where something is, none of its channel does any more.
--- More than one slice is given only where all are of that kind ('' any), which the owner runs as one.
--- The token makes a repeated call (the reply was lost) give the same slices again.
+-- Leases due slices of a queue to a worker. ARGV: queue, owner, n, lease in ms, token, kind.
+-- More than one slice is leased only where all are of that kind ('' any), which the worker runs as one.
+-- A repeated call with the same token (the reply was lost) returns the same slices again.
 local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local together = ARGV[6] or ''
 
 local function describe(sid, s, fence)
   local v = redis.call('HMGET', K.job .. s.job, 'deadline', 'trace', 'slices', 'wait', 'tenant', 'made',
     'items', 'u', 'start')
-  -- of a job whose caller waits for this slice alone: what the hand tells it at the end
+  -- of a job whose caller waits for this slice alone: what the worker notifies the caller with
   local job_row = v[3] == '1' and v[4] and s.ph == 'work' and { v[5], v[6], v[7], v[8], v[9] } or {}
   return { sid, s.job, s.n, fence, s.kind, s.ph, redis.call('GET', K.payload .. sid) or '', s.seq,
     s.q, v[1] or '0', math.max(0, now - s.due), v[2] or '', job_row }
@@ -86,13 +84,4 @@ while #leases < n and budget > 0 do
   end
 end
 if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end
-local hand = ARGV[7] or ''
-if hand ~= '' then
-  if #names == 0 then
-    stand(queue, hand, now + ARGV[8])
-  else
-    local stands = in_line(queue, string.match(hand, '^[^|]*'))
-    if stands then unlogged('ZREM', K.line .. queue, stands) end
-  end
-end
 return leases

@@ -1,7 +1,6 @@
 -- Ends the work of a slice: result, documents, counters and state in one step, guarded by the fence.
--- ARGV: slice, fence, result, ok, errors, settle in ms, queue of the verify phase, 1 if whoever waits has
--- been told the result, hand ('' none), ms, count of writes, then the writes (see read_writes).
--- Where nothing else is due the hand stands in line for so long, as if it had claimed in vain.
+-- ARGV: slice, fence, result, ok, errors, delay of the verify in ms, queue of the verify phase, 1 if the
+-- waiting caller has been notified of the result, count of writes, then the writes (see read_writes).
 local sid, fence = ARGV[1], ARGV[2]
 local s = held(sid, fence)
 if not s or s.ph ~= 'work' then
@@ -9,9 +8,9 @@ if not s or s.ph ~= 'work' then
   redis.call('HINCRBY', K.totals, 'stale', 1)
   return 'stale'
 end
-local count = tonumber(ARGV[11])
+local count = tonumber(ARGV[9])
 if count > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
-local writes = read_writes(12, count)
+local writes = read_writes(10, count)
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do
   -- Done for a collection that a migration has replaced, or is about to: to be done again.
@@ -23,7 +22,7 @@ if #writes > 0 and not numbered(sid, s) then
   return 'stale'
 end
 
-local queue, wrote = s.q, false
+local wrote = false
 for _, w in ipairs(writes) do
   apply(w, s.seq)
   wrote = wrote or w.op == 'w'
@@ -41,12 +40,5 @@ if wrote then
   load_add('unverified', 1, s.bytes)
 else
   forget(sid)
-end
-if ARGV[9] ~= '' then
-  mature(queue, P.mature)
-  if redis.call('EXISTS', K.turns .. queue) == 0 then
-    stand(queue, ARGV[9], now + ARGV[10])
-    return 'idle'
-  end
 end
 return 'done'

@@ -218,30 +218,6 @@ local function unqueue(sid, s)
   lane_remove(sid, s)
 end
 
--- The line of idle hands is of this moment: a server that starts again has no connections to tell
--- them by. So its writes go to no file and no replica, and an idle worker costs no sync of the disk.
-local function unlogged(...)
-  redis.set_repl(redis.REPL_NONE)
-  local reply = redis.call(...)
-  redis.set_repl(redis.REPL_ALL)
-  return reply
-end
-
--- The hand of this channel that stands in line, if one does.
-local function in_line(queue, channel)
-  for _, hand in ipairs(redis.call('ZRANGE', K.line .. queue, 0, -1)) do
-    if string.match(hand, '^[^|]*') == channel then return hand end
-  end
-  return nil
-end
-
--- Puts a hand in line until then, if none of its channel stands there.
-local function stand(queue, hand, till)
-  if not in_line(queue, string.match(hand, '^[^|]*')) then
-    unlogged('ZADD', K.line .. queue, till, hand)
-  end
-end
-
 -- The slice, if this fence still holds its lease.
 local function held(sid, fence)
   local s = read_slice(sid)

@@ -118,7 +118,7 @@ def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
             LeaseRenewer(ledger, owner="desk", lease_s=10.0),
             Metrics(CollectorRegistry()),
             owner="desk",
-            hands=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
+            slots=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
             lease_s=10.0,
             verify_delay_s=0.0,
             raw_text_retention_s=0.0,
@@ -139,7 +139,7 @@ async def _ask(url: str, desk: Dispatcher, path: str, *bodies: object) -> None:
             while not all(one.done() for one in asked):
                 await asyncio.sleep(0.3)
                 for queue in (Queue.INTERACTIVE, Queue.BULK):
-                    await asyncio.to_thread(desk.drain, queue)
+                    await asyncio.to_thread(desk.run_queue, queue)
             assert {one.result().status_code for one in asked} <= {200, 201, 202}
 
 
@@ -159,8 +159,8 @@ def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
 ) -> None:
     body = {"documents": [{"id": "one", "text": SECRET}]}
     asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
-    desk.drain(Queue.BULK)
-    desk.drain(Queue.SCRUB)
+    desk.run_queue(Queue.BULK)
+    desk.run_queue(Queue.SCRUB)
     made = exporter.get_finished_spans()
     spans = {one.context.span_id: one for one in made if one.context is not None}
     assert {f"{one.context.trace_id:032x}" for one in made if one.context is not None} == {TRACE}

@@ -37,22 +37,23 @@ class Bench:
 
     def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
         self.ledger = ledger
+        self.pipeline = pipeline
         self.vectors = vectors
-        self.ears = {
+        self.subscribers = {
             queue: WorkSubscriber(ledger._redis, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
         }
-        heart = LeaseRenewer(ledger, owner="desk", lease_s=10.0)
+        leases = LeaseRenewer(ledger, owner="desk", lease_s=10.0)
         self.desk = Dispatcher(
             ledger,
             pipeline,
-            heart,
+            leases,
             Metrics(CollectorRegistry()),
             owner="desk",
-            hands={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
+            slots={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
             lease_s=10.0,
             verify_delay_s=0.0,
             raw_text_retention_s=0.0,
-            ears=self.ears,
+            subscribers=self.subscribers,
             idle_listen_s=20.0,
         )
 
@@ -67,7 +68,7 @@ class Bench:
         """Accept a job, drain its queue, and give its state and results."""
         slices = list(cut(kind, params, items))
         accepted = self.ledger.accept(NewJob(kind=kind, queue=queue, slices=slices))
-        self.desk.drain(queue)
+        self.desk.run_queue(queue)
         raw = (self.ledger.result(accepted.job_id, n) for n in range(len(slices)))
         results = [Result.unpack(frame) for frame in raw if frame is not None]
         return self.ledger.job(accepted.job_id).status, results
@@ -99,7 +100,7 @@ class Stores(Bench):
     def fill(self, texts: dict[str, bytes], collection: str = "default") -> None:
         """Take texts in, and verify them."""
         assert self.ingest(texts, collection) is Status.SUCCEEDED
-        self.desk.drain(Queue.SCRUB)
+        self.desk.run_queue(Queue.SCRUB)
 
     def scrub(self, collection: str = "default", **limits: float) -> dict[str, Any]:
         """Scrub a collection in one job, and give what was found."""

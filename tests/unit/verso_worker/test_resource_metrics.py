@@ -17,7 +17,7 @@ from verso_worker.metrics import Running, Usage
 class Desk:
     """Two of three bulk hands are at work."""
 
-    def hands(self) -> dict[Queue, tuple[int, int]]:
+    def slots(self) -> dict[Queue, tuple[int, int]]:
         return {Queue.BULK: (2, 3)}
 
 

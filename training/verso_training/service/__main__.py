@@ -88,12 +88,12 @@ def _serve(trainer: Trainer, ear: WorkSubscriber, over: threading.Event) -> None
         try:
             trainer.beat()
             # Entered anew each time: an ear whose connection was lost hears nothing, and at once.
-            ear.enter()
+            ear.open()
             try:
                 if not trainer.step():
-                    ear.hear(_LISTEN_S)
+                    ear.receive(_LISTEN_S)
             finally:
-                ear.leave()
+                ear.close()
         except LedgerUnavailable as error:
             _log.warning("no look at the queue: %s", error.detail)
             over.wait(_LISTEN_S)

@@ -11,10 +11,9 @@ from verso_core.errors import VersoError, error_body
 from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut
 from verso_core.texts import text_bytes
 from verso_gateway import bodies, openapi, responses, views
-from verso_gateway.direct import DirectRoute
 from verso_gateway.schemas import BatchView
 
-router = APIRouter(tags=["models"], route_class=DirectRoute)
+router = APIRouter(tags=["models"])
 
 _SLICE_ITEMS = 256
 _SLICE_BYTES = 1024 * 1024

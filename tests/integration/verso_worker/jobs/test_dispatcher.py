@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -21,17 +20,15 @@ from tests.integration.verso_worker.worker_parts import TEXTS, Bench
 from verso_core.errors import (
     Cancelled,
     DocumentUnknown,
-    JobUnknown,
     PatchCorrupt,
     RecordCorrupt,
 )
-from verso_core.jobs import Item, Kind, Queue, Result, Slice, Status, cut
+from verso_core.jobs import Item, Kind, Queue, Slice, Status, cut
 from verso_core.jobs.cluster import ClusterRequest
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
-from verso_ledger.keys import key
 from verso_ledger.sync_client import connect
-from verso_worker.jobs.progress import ProgressReporter
+from verso_worker.jobs.leases import ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports import OnProgress, SliceOutcome
@@ -53,7 +50,7 @@ def test_every_text_reads_back_before_and_after_the_raw_text_is_dropped(bench: B
     assert bench.ingest(TEXTS) is Status.SUCCEEDED
     assert bench.read(*TEXTS) == list(TEXTS.values())
     assert bench.ledger.backlog().unverified == 1
-    bench.desk.drain(Queue.SCRUB)
+    bench.desk.run_queue(Queue.SCRUB)
     bench.ledger.drop_due()
     backlog = bench.ledger.backlog()
     assert (backlog.unverified, backlog.to_drop, backlog.dead) == (0, 0, 0)
@@ -111,7 +108,7 @@ def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> No
     """The raw text is still held, so damage between commit and verify costs nothing."""
     bench.ingest({"a": b"a text that is stored with care"})
     _flip_payload(bench, "a")
-    bench.desk.drain(Queue.SCRUB)
+    bench.desk.run_queue(Queue.SCRUB)
     assert bench.read("a") == [b"a text that is stored with care"]
     bench.ledger.drop_due()
     assert bench.ledger.backlog().unverified == 0
@@ -201,7 +198,7 @@ def _collect(bench: Bench) -> None:
     client: redis.Redis = bench.ledger._redis
     for token, _ in client.zscan_iter("verso:gc"):
         client.zadd("verso:gc", {token: 0})
-    bench.desk.drain(Queue.SCRUB)
+    bench.desk.run_queue(Queue.SCRUB)
 
 
 def _grouped(bench: Bench, **asked: Any) -> tuple[dict[str, Any], list[list[bytes]]]:
@@ -250,8 +247,8 @@ def test_more_records_than_pairs_are_grouped_by_the_stores_neighbours(
     }
     bench.ingest(texts | {"e0": b"the disk is full", "e1": b"the disk is full"})
     pairs = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
-    clusters = bench.desk._pipeline._clusters
-    monkeypatch.setattr(bench.desk._pipeline, "_clusters", replace(clusters, pairs=12))
+    clusters = bench.pipeline._clusters
+    monkeypatch.setattr(bench.pipeline, "_clusters", replace(clusters, pairs=12))
     graph = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
     assert [_sizes(one) for one in graph] == [_sizes(one) for one in pairs]
 
@@ -263,8 +260,8 @@ def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
     job = NewJob(kind=Kind.CLUSTER, queue=Queue.BULK, slices=slices)
     job_id = bench.ledger.accept(job).job_id
     [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
-    tell = ProgressReporter(bench.ledger, lease, every_s=0.0)
-    tell("neighbours", 1, 4)
+    report = ProgressReporter(bench.ledger, lease, every_s=0.0)
+    report("neighbours", 1, 4)
 
     async def told_then_cancelled() -> dict[str, Any]:
         front = AsyncLedger.from_url(valkey_url)
@@ -276,7 +273,7 @@ def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
     told = asyncio.run(told_then_cancelled())
     assert told["progress"] == {"stage": "neighbours", "share": 0.25}
     with pytest.raises(Cancelled):
-        tell("neighbours", 2, 4)
+        report("neighbours", 2, 4)
 
 
 def _sizes(item: dict[str, Any]) -> tuple[int, list[int]]:
@@ -287,14 +284,14 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pipeline stands behind the desk as in life, but one text breaks it."""
-    whole = bench.desk._pipeline.run
+    whole = bench.pipeline.run
 
     def breaks(work: Slice, *, seq: int, tell: OnProgress) -> SliceOutcome:
         if any(item.blob == b"poison" for item in work.items):
             raise ZeroDivisionError
         return whole(work, seq=seq, tell=tell)
 
-    monkeypatch.setattr(bench.desk._pipeline, "run", breaks)
+    monkeypatch.setattr(bench.pipeline, "run", breaks)
     items = [Item({"id": f"n{n}", "metadata": {}}, b"text %d" % n) for n in range(9)]
     items[4] = Item({"id": "bad", "metadata": {}}, b"poison")
     status, [result] = bench.do(Kind.INGEST, {"collection": "default"}, items)
@@ -314,9 +311,9 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
     job = NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices)
     job_id = bench.ledger.accept(job).job_id
     [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
-    bench.desk._heart.hold(lease)
+    bench.desk._leases.hold(lease)
     bench.desk.close()
-    assert bench.desk.give_back() == 1
+    assert bench.desk.release_all() == 1
     assert bench.ledger.commit(lease, b"late", ok=1, errors=0) is Commit.STALE
     [again] = bench.ledger.claim(Queue.BULK, owner="another")
     assert again.fence > lease.fence
@@ -325,7 +322,7 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
 
 
 @pytest.mark.parametrize("kind", [Kind.EMBED, Kind.INGEST])
-async def test_who_waits_is_told_before_the_commit_only_of_work_that_changes_nothing(
+async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_changes_nothing(
     bench: Bench, valkey_url: str, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     queue = Queue.INTERACTIVE if kind is Kind.EMBED else Queue.BULK
@@ -336,13 +333,13 @@ async def test_who_waits_is_told_before_the_commit_only_of_work_that_changes_not
         return commit(*given, **named)
 
     monkeypatch.setattr(bench.ledger, "commit", held_up)
-    hand = threading.Thread(target=lambda: bench.desk.drain(queue, call=lambda: None))
-    hand.start()
+    slot = threading.Thread(target=lambda: bench.desk.run_queue(queue, wake_slot=lambda: None))
+    slot.start()
     slices = list(cut(kind, {"collection": "default"}, [Item({"id": "d"}, b"one text")]))
     job = NewJob(kind=kind, queue=queue, slices=slices, job_id="cd" * 16, wait=True)
     with front.watch("cd" * 16) as watch:
         for _ in range(1000):
-            if front._news.connected and bench.ledger._redis.exists(key("line", queue)):
+            if front._news.connected and bench.subscribers[queue].is_open:
                 break
             await asyncio.sleep(0.01)
         await front.accept(job)
@@ -351,48 +348,9 @@ async def test_who_waits_is_told_before_the_commit_only_of_work_that_changes_not
         gate.set()
         late = await watch.end("cd" * 16, timeout_s=10.0, slices=1)
     bench.desk.close()
-    await asyncio.to_thread(hand.join, 10)
+    await asyncio.to_thread(slot.join, 10)
     await front.close()
     assert early.record.status is (Status.SUCCEEDED if kind is Kind.EMBED else Status.RUNNING)
     assert (await asyncio.to_thread(bench.ledger.job, "cd" * 16)).status is Status.SUCCEEDED
     assert late.record.status is Status.SUCCEEDED
     assert early.results == (late.results if kind is Kind.EMBED else [None])
-
-
-async def test_an_embed_that_is_shown_ahead_is_run_once_and_told_when_it_is_accepted(
-    bench: Bench, shelf: ArtifactStore, valkey_url: str
-) -> None:
-    engine = cast("Any", shelf.current().recorder.engine)
-
-    def run() -> float:
-        return float(engine.figures()["encode"]["texts"])
-
-    front, job_id = AsyncLedger.from_url(valkey_url), "ef" * 16
-    drain = partial(bench.desk.drain, Queue.INTERACTIVE, call=lambda: None)
-    hand = threading.Thread(target=drain)
-    hand.start()
-    slices = list(cut(Kind.EMBED, {}, [Item({}, b"one text")]))
-    job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, job_id=job_id, wait=True)
-    before = run()
-    with front.watch(job_id) as watch:
-        for _ in range(3000):
-            if front._news.connected and await front.ahead(job):
-                break
-            await asyncio.sleep(0.01)
-        for _ in range(3000):
-            if await asyncio.to_thread(run) > before:
-                break
-            await asyncio.sleep(0.01)
-        with pytest.raises(JobUnknown):
-            await watch.end(job_id, timeout_s=0.1, slices=1)
-        await front.accept(job)
-        outcome = await watch.end(job_id, timeout_s=30.0, slices=1)
-        assert await asyncio.to_thread(run) == before + 1
-    bench.desk.close()
-    await asyncio.to_thread(hand.join, 10)
-    await front.close()
-    assert outcome.record.status is Status.SUCCEEDED
-    [frame] = outcome.results
-    assert frame is not None
-    assert Result.unpack(frame).items[0]["ok"]
-    assert (await asyncio.to_thread(bench.ledger.job, job_id)).status is Status.SUCCEEDED

@@ -94,7 +94,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
     assert machine.bench.ingest({"old": b"stored before the copy, again"}) is Status.SUCCEEDED
     waiting = machine.ledger.accept(write(Kind.INGEST))
     machine.keep(tmp_path / "copy")
-    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.desk.run_queue(Queue.BULK)
     machine.bench.ingest({"new": b"acknowledged after the copy"})
     assert machine.mark.look()
     points = machine.bench.vectors.count("default")
@@ -116,7 +116,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
         b"stored before the copy, again",
         "document_unknown",
     ]
-    machine.bench.desk.drain(Queue.BULK)
+    machine.bench.desk.run_queue(Queue.BULK)
     assert not machine.ledger.job(waiting.job_id).status.terminal
     for token, _ in machine.ledger._redis.zscan_iter("verso:gc"):
         machine.ledger._redis.zadd("verso:gc", {token: 0})
@@ -235,10 +235,10 @@ def test_an_unclean_end_is_told_with_the_number_of_an_hour_before(machine: Machi
 
 def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Machine) -> None:
     machine.bench.ingest({f"old{n}": b"an old text %d" % n for n in range(30)})
-    machine.bench.desk.drain(Queue.SCRUB)
+    machine.bench.desk.run_queue(Queue.SCRUB)
     since = machine.guard.life().seq
     machine.bench.ingest({"new": b"a text of the last hour", "newer": b"another"})
-    machine.bench.desk.drain(Queue.SCRUB)
+    machine.bench.desk.run_queue(Queue.SCRUB)
     client = machine.ledger._redis
     uid = cast("bytes", client.hget("verso:uids", "default")).decode()
     name = f"verso:docs:{uid}:{bucket_of('new', buckets=16)}"
@@ -253,7 +253,7 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     machine.ledger.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
     for _ in range(20):
         scrubber.step()
-        machine.bench.desk.drain(Queue.SCRUB)
+        machine.bench.desk.run_queue(Queue.SCRUB)
         if machine.ledger.scrub().recent is None:
             break
     state = machine.ledger.scrub()
@@ -261,11 +261,11 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     assert state.running
     assert (state.collection, state.bucket, state.counts["documents"]) == ("", 0, 0)
     assert [one.document for one in state.damaged] == ["new"]
-    machine.bench.desk.drain(Queue.BULK)
-    machine.bench.desk.drain(Queue.SCRUB)
+    machine.bench.desk.run_queue(Queue.BULK)
+    machine.bench.desk.run_queue(Queue.SCRUB)
     for _ in range(20):
         scrubber.step()
-        machine.bench.desk.drain(Queue.SCRUB)
+        machine.bench.desk.run_queue(Queue.SCRUB)
     state = machine.ledger.scrub()
     assert not state.running
     assert state.counts["documents"] == 33

@@ -57,9 +57,9 @@ def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterato
 def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) -> None:
     job = made.delete_and_end()
     assert made.vectors.names() == ["default"]
-    made.desk.drain(Queue.BULK)
+    made.desk.run_queue(Queue.BULK)
     assert made.ledger.job(job).status is Status.SUCCEEDED
-    made.desk.drain(Queue.SCRUB)
+    made.desk.run_queue(Queue.SCRUB)
     assert made.vectors.names() == []
     assert made.ledger.backlog().to_collect == 0
     assert made.delete() is Status.FAILED  # there is none any more
@@ -72,7 +72,7 @@ def test_a_deletion_that_comes_again_spares_what_was_made_since(made: Made) -> N
     assert made.ingest(TEXTS) is Status.SUCCEEDED  # the lost deletion is done before it
     assert made.ledger.job(job).status is Status.SUCCEEDED
     made.vectors.drop("default")  # as would one that was held up after the ledger's part
-    made.desk.drain(Queue.SCRUB)
+    made.desk.run_queue(Queue.SCRUB)
     assert made.read(*TEXTS) == list(TEXTS.values())
     assert made.vectors.names() == [made.ledger.collections()["default"].name]
 
@@ -83,7 +83,7 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert made.delete() is Status.SUCCEEDED
     made.pipeline.create_collection({"name": "default"})
     made.ingest(TEXTS)
-    made.desk.drain(Queue.SCRUB)
+    made.desk.run_queue(Queue.SCRUB)
     ended = made.ledger.job(late.job_id)
     assert ended.status is Status.FAILED
     assert ended.error is not None

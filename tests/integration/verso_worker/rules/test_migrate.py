@@ -110,7 +110,7 @@ class Moving(Stores):
             if not state.running or state.stage is until:
                 return state
             self.migrator.step()
-            self.desk.drain(Queue.BULK)
+            self.desk.run_queue(Queue.BULK)
             assert self.hits(b"open failed", "coded")[0]["score"] > 0.5
         raise AssertionError(self.state)
 
@@ -120,7 +120,7 @@ class Moving(Stores):
             assert self.read(*texts, collection="coded") == list(texts.values())
         collection = self.ledger.collections()["coded"]
         assert dict(self.ledger.entries(collection.name)).keys() == texts.keys()
-        self.desk.drain(Queue.SCRUB)
+        self.desk.run_queue(Queue.SCRUB)
         found = self.scrub("coded")
         assert (found["sound"], found["damaged"]) == (len(texts), 0)
 
@@ -167,7 +167,7 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
     assert moving.begin(others["space"]) is Status.SUCCEEDED  # finds the one under way
     assert moving.begin(others["codec"]) is Status.FAILED
     moving.migrator.step()
-    moving.desk.drain(Queue.BULK)
+    moving.desk.run_queue(Queue.BULK)
     moving.fill({"late": b"came while it was copied", "n3": b"written again"}, "coded")
     moving.do(Kind.DELETE, {"collection": "coded"}, [Item({"id": "n4"})])
     texts |= {"late": b"came while it was copied", "n3": b"written again"}
@@ -205,7 +205,7 @@ def test_work_done_before_the_switch_is_done_again_after_it(
     accept = moving.ledger.accept
     first = accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=slices))
     [lease] = moving.ledger.claim(Queue.BULK, owner="slow", lease_s=600.0)
-    outcome = moving.desk._pipeline.run(read_slice(lease.payload), seq=lease.seq)
+    outcome = moving.pipeline.run(read_slice(lease.payload), seq=lease.seq)
     second = accept(NewJob(kind=Kind.INGEST, queue=Queue.INTERACTIVE, slices=waiting))
     assert moving.begin(others["space"]) is Status.SUCCEEDED
     assert moving.advance().stage is Stage.DONE
@@ -221,8 +221,8 @@ def test_work_done_before_the_switch_is_done_again_after_it(
     assert moving.remove() is Status.SUCCEEDED
     assert commit() is Commit.SEALED
     assert moving.ledger.release(lease) is Commit.DONE
-    moving.desk.drain(Queue.BULK)
-    moving.desk.drain(Queue.INTERACTIVE)
+    moving.desk.run_queue(Queue.BULK)
+    moving.desk.run_queue(Queue.INTERACTIVE)
     for job in (first, second):
         assert moving.ledger.job(job.job_id).status is Status.SUCCEEDED
     moving.holds({**TEXTS, "slow": b"slow one", "wait": b"waited"})
@@ -259,7 +259,7 @@ def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
     for survived in itertools.count():
         fate.left = survived
         try:
-            moving.desk._pipeline._migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
+            moving.pipeline._migrate.step("coded", first=0, count=BUCKETS, spend_s=60.0)
             break
         except Killed:
             fate.left = None
@@ -273,7 +273,7 @@ def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
         except Killed:
             killed += 1
         fate.left = None
-        moving.desk.drain(Queue.BULK)
+        moving.desk.run_queue(Queue.BULK)
         if not moving.state.running:
             break
     assert killed > 3
@@ -312,15 +312,15 @@ def test_room_for_a_migration_that_did_not_come_to_begin_goes(
     moving: Moving, others: dict[str, str]
 ) -> None:
     moving.fill(TEXTS, "coded")
-    pipeline = moving.desk._pipeline
+    pipeline = moving.pipeline
     source, model = moving.ledger.collections()["coded"], pipeline._models.get(others["space"])
     target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
     assert moving.vectors.names() == ["coded", target.name]
-    moving.desk.drain(Queue.SCRUB)
+    moving.desk.run_queue(Queue.SCRUB)
     assert moving.vectors.names() == ["coded", target.name]
     for room, _ in moving.redis.zscan_iter("verso:gc"):
         moving.redis.zadd("verso:gc", {room: 0})
-    moving.desk.drain(Queue.SCRUB)
+    moving.desk.run_queue(Queue.SCRUB)
     assert moving.vectors.names() == ["coded"]
     moving.holds(TEXTS)
 
@@ -334,7 +334,7 @@ def test_a_migrated_collection_is_deleted_with_both_its_sides(
     status, _ = moving.do(Kind.COLLECTION_DELETE, {"name": "coded"}, [Item({})])
     assert status is Status.SUCCEEDED
     assert (moving.ledger.collections(), moving.vectors.names()) == ({}, [])
-    moving.desk._pipeline.create_collection({"name": "coded", "precision": "int8"})
+    moving.pipeline.create_collection({"name": "coded", "precision": "int8"})
     moving.holds({})
     moving.fill(TEXTS, "coded")
     moving.holds(TEXTS)
@@ -351,11 +351,11 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
                 slices=list(cut(Kind.MIGRATE, params, [Item({"artifact": artifact})])),
             )
         )
-        moving.desk.drain(Queue.BULK)
+        moving.desk.run_queue(Queue.BULK)
         error = moving.ledger.job(accepted.job_id).error
         assert error is not None
         assert error["code"] == code
     assert moving.ledger.migration("coded") is None
     with pytest.raises((MigrationRefused, CollectionUnknown)):
-        moving.desk._pipeline._migrate.remove("coded")
+        moving.pipeline._migrate.remove("coded")
     assert Entry.unpack(moving.ledger.entry("coded", ["short"])["short"]).records

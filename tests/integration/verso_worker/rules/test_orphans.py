@@ -69,7 +69,7 @@ def test_points_of_a_slice_that_has_not_ended_stay_and_are_named_at_last(filled:
     slices = list(cut(Kind.INGEST, {"collection": "default"}, items))
     filled.ledger.accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=slices))
     [lease] = filled.ledger.claim(Queue.BULK, owner="slow", lease_s=60.0)
-    outcome = filled.desk._pipeline.run(read_slice(lease.payload), seq=lease.seq)
+    outcome = filled.pipeline.run(read_slice(lease.payload), seq=lease.seq)
     for _ in range(4):
         assert a_pass(filled)["orphans"] == 0
     assert filled.vectors.count("default") == 3
@@ -126,7 +126,7 @@ def test_nothing_goes_while_a_backup_is_taken_or_the_ledger_is_halted(filled: St
     assert begun
     filled.redis.hset("verso:scrub", "prior", 1)
     guard.halt(Epoch(life.epoch, "", life.seq + 9))
-    sweep = filled.desk._pipeline._scrub.sweep
+    sweep = filled.pipeline._scrub.sweep
     assert sweep.run(filled.ledger.collection("default"), first=0, count=16) == 0
     assert guard.trust()
     assert sweep.run(filled.ledger.collection("default"), first=0, count=16) == 1
