@@ -228,14 +228,14 @@ def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
         child.stop()
 
 
-def _look_around(desk: Dispatcher, over: threading.Event) -> None:
-    """Claim from time to time without a bell, until the worker closes."""
+def _poll(desk: Dispatcher, over: threading.Event) -> None:
+    """Run the queues from time to time without a wake-up, until the worker closes."""
     while not over.wait(_IDLE_POLL_S):
         for queue in _QUEUES:
             try:
                 desk.run_queue(queue)
             except VersoError as error:
-                _log.warning("no look at %s: %s", queue, error.detail)
+                _log.warning("poll failed: %s: %s", queue, error.detail)
 
 
 def main() -> int:
@@ -280,14 +280,14 @@ def _consume(settings: WorkerSettings, desk: Dispatcher) -> None:
             limit.start()
 
     worker_shutting_down.connect(close, weak=False)
-    idle = threading.Thread(target=_look_around, args=(desk, over), name="idle", daemon=True)
+    idle = threading.Thread(target=_poll, args=(desk, over), name="idle", daemon=True)
     idle.start()
-    hands = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
+    slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
     app = create_app(settings.broker_url, desk)
     worker = app.Worker(
         pool="threads",
-        # One thread more for each queue: a bell that finds all hands full leaves at once.
-        concurrency=hands + len(_QUEUES),
+        # One thread more for each queue: a wake-up that finds all slots active returns at once.
+        concurrency=slots + len(_QUEUES),
         queues=[queue.celery_name for queue in _QUEUES],
         hostname=f"verso@{settings.worker_name}",
         loglevel=settings.log_level,

@@ -1,4 +1,4 @@
-"""The Celery application: one task, a door-bell that names a queue.
+"""The Celery application: one task, a wake-up that names a queue.
 
 Celery is the transport and the executor; the ledger is the truth about jobs (ADR 0002). A message
 may be lost, doubled or late without any harm, so none of Celery's guarantees is asked for: no
@@ -28,8 +28,8 @@ BROKER_OPTIONS: dict[str, Any] = {
 }
 
 
-def create_app(broker_url: str, desk: Dispatcher) -> Celery:
-    """Make the application whose one task rings a desk."""
+def create_app(broker_url: str, dispatcher: Dispatcher) -> Celery:
+    """Return the application, whose one task runs a queue through the dispatcher."""
     app = Celery("verso", broker=broker_url, set_as_current=False)
     app.conf.update(
         accept_content=["json"],
@@ -48,16 +48,17 @@ def create_app(broker_url: str, desk: Dispatcher) -> Celery:
     @app.task(name=TASK_WORK, shared=False)  # type: ignore[untyped-decorator]  # Celery has no types
     def work(queue: str) -> None:
         try:
-            desk.run_queue(Queue(queue), wake_slot=partial(ring, Queue(queue)))
-        except (
-            Unavailable
-        ) as error:  # nothing is lost with a bell, and what is due is rung for again
-            _log.warning("a bell in vain: %s", error.detail, extra={"code": error.code})
+            dispatcher.run_queue(Queue(queue), wake_slot=partial(wake_slot, Queue(queue)))
+        except Unavailable as error:
+            # Nothing is lost with a wake-up: the keeper sends another for what is due.
+            _log.warning(
+                "wake-up failed: ledger unavailable: %s", error.detail, extra={"code": error.code}
+            )
 
-    def ring(queue: Queue) -> None:
+    def wake_slot(queue: Queue) -> None:
         try:
             work.apply_async(args=[queue.value], queue=queue.celery_name, retry=False)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the keeper rings instead
-            _log.warning("no bell: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the keeper sends a wake-up
+            _log.warning("broker unavailable: %s", type(error).__name__)
 
     return app
