@@ -42,7 +42,7 @@ from rival_server import load_encoder
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_worker.engine.precision import halved
+from verso_worker.engine.encoder import halved
 from verso_worker.records.artifact import golden_samples
 
 Feeds = dict[str, NDArray[np.int64]]

@@ -20,7 +20,7 @@ from verso_core.jobs import Item, Kind, Slice
 from verso_core.registry import Channel
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.heads import HeadStore
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 from verso_worker.rules.score import Score
 
 

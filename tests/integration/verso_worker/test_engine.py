@@ -18,12 +18,12 @@ from verso_core import manifest
 from verso_core.errors import RequestInvalid, VectorInvalid
 from verso_core.manifest import Artifact
 from verso_worker.engine.decoder import Cache, Decoder
+from verso_worker.engine.encoder import Precision
 from verso_worker.engine.loading import load_service
-from verso_worker.engine.precision import Precision
 from verso_worker.engine.service import BATCH_ROWS, Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.records.artifact import golden_samples
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 HARD = [

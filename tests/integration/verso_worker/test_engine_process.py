@@ -18,7 +18,7 @@ from verso_core.errors import ArtifactInvalid, EngineUnavailable, VectorInvalid
 from verso_core.supervise import Process
 from verso_worker.engine.operations import EngineClient
 from verso_worker.ipc.child import make_child
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 TEXTS = [b"connection to worker at 10.0.4.2 was reset", b"\xff\xfe", b"", b"the patch is small"]

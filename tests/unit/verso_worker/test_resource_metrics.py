@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from verso_core.errors import EngineUnavailable
 from verso_core.jobs import Queue
-from verso_worker.engine.tally import Tally
+from verso_worker.engine.lanes import Tally
 from verso_worker.metrics import Running, Usage
 
 

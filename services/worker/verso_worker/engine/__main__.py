@@ -15,11 +15,11 @@ from typing import Any
 
 from verso_core import manifest, telemetry, tracing
 from verso_core.errors import VersoError
+from verso_worker.engine.encoder import Precision
 from verso_worker.engine.head_operations import head_handlers
 from verso_worker.engine.heads import Heads
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
-from verso_worker.engine.precision import Precision
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device
 from verso_worker.ipc.child import refuse

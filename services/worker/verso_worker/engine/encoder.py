@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,6 @@ from tokenizers import Tokenizer
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Space
-from verso_worker.engine.precision import Precision
 from verso_worker.engine.sessions import Sessions, expect_names
 
 _BYTES_PER_TOKEN = 64
@@ -18,6 +18,18 @@ _BYTES_PER_TOKEN = 64
 
 Without a bound a text of a gigabyte would be tokenised whole to keep its first 256 tokens.
 """
+
+
+class Precision(StrEnum):
+    """What the encoder's graph computes in.
+
+    Records never depend on it: a record is coded against the vector that was *stored*, and the
+    decoder's graphs always run as their artifact's profile says. Only searches could suffer, so the
+    artifact's golden samples check a float16 encoder as they check any other.
+    """
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
 
 
 class Encoder:
@@ -77,3 +89,28 @@ class Encoder:
             # The graph's last division is rounded as well: lengths are off by up to 5e-4.
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
+
+
+def halved(graph: bytes, name: str) -> bytes:
+    """Return the same graph computing in float16, with the same inputs and outputs.
+
+    The result is deterministic. Weights that are stored as int8 stay so and are widened to float16.
+    A value that float16 cannot hold becomes the nearest one that it can: the mask's -3.4e38 becomes
+    -65504.
+
+    Args:
+        graph: the ONNX file's content.
+        name: the file's name, for errors.
+
+    Raises:
+        ArtifactInvalid: the bytes are not a graph that can be rewritten.
+    """
+    import onnx  # here, since an engine in float32 needs neither
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    try:
+        model = convert_float_to_float16(onnx.load_from_string(graph), keep_io_types=True)
+    except Exception as exc:  # the parser's and the rewriter's errors have no common class
+        raise ArtifactInvalid(f"{name}: cannot be brought to float16: {exc!r}") from exc
+    halved: bytes = model.SerializeToString()
+    return halved

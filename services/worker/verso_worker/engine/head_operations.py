@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_worker.ipc.rpc import Client, Handler
-from verso_worker.records.head_outputs import Classified, Found, Span
+from verso_worker.records.outputs import Classified, Found, Span
 
 if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime
     from verso_worker.engine.heads import Heads

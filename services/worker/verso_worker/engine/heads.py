@@ -25,12 +25,11 @@ from verso_core import heads
 from verso_core.errors import EngineUnavailable, HeadInvalid, HeadUnknown, VectorInvalid
 from verso_core.heads import Head, LoadedHead, Reads, Task
 from verso_core.manifest import Artifact
-from verso_worker.engine import spans
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.sessions import Device, expect_names, open_session
 from verso_worker.engine.weights import BaseWeights
-from verso_worker.engine.windows import Row, Windows, feeds
-from verso_worker.records.head_outputs import Classified, Found
+from verso_worker.engine.windows import Row, Windows, best_spans, feeds
+from verso_worker.records.outputs import Classified, Found
 
 TOKEN_BUDGET = 1024
 """Tokens of a batch, padding included."""
@@ -223,7 +222,7 @@ class Heads:
         for rows in cut:
             own = [next(outputs) for _ in rows]
             logits = [(output["start"], output["end"]) for output in own]
-            found.append(spans.read(rows, logits, count=count))
+            found.append(best_spans(rows, logits, count=count))
         return found
 
     def close(self) -> None:

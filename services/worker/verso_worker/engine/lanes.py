@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from verso_worker.engine.batching import Closed, Item, Pool, Request
-from verso_worker.engine.tally import Tally
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -114,3 +115,51 @@ def log_failure(lane: str, exc: Exception, **extra: Any) -> None:
     """Log where a batch failed, without the foreign message, which may quote a text."""
     stack = "".join(traceback.format_tb(exc.__traceback__))
     _log.error("lane %s: %s\n%s", lane, type(exc).__name__, stack, extra=extra)
+
+
+class Tally:
+    """Counts the batches of a lane, their texts and their time; any number of threads may add."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches = 0
+        self._texts = 0
+        self._failed = 0
+        self._tokens = 0
+        self._busy_s = 0.0
+
+    @contextmanager
+    def batch(self, *, texts: int = 0, tokens: int = 0) -> Iterator[None]:
+        """Count a batch of so many texts and tokens, and the time of the block.
+
+        Args:
+            texts: texts that start with it; none for a step of the decoder, which continues its
+                own.
+            tokens: tokens given to the graph, without padding.
+        """
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent_s = time.perf_counter() - start
+            with self._lock:
+                self._batches += 1
+                self._texts += texts
+                self._tokens += tokens
+                self._busy_s += spent_s
+
+    def failed(self, texts: int = 1) -> None:
+        """Count texts that ended in an error."""
+        with self._lock:
+            self._failed += texts
+
+    def figures(self) -> dict[str, float]:
+        """Return the counts by name; ``busy_s`` in seconds."""
+        with self._lock:
+            return {
+                "batches": self._batches,
+                "texts": self._texts,
+                "failed": self._failed,
+                "tokens": self._tokens,
+                "busy_s": self._busy_s,
+            }

@@ -21,8 +21,7 @@ from verso_core.errors import ArtifactInvalid, PatchCorrupt, VersoError
 from verso_core.manifest import Artifact
 from verso_core.record import Codec
 from verso_worker.engine.decoder import Decoder
-from verso_worker.engine.encoder import Encoder
-from verso_worker.engine.precision import Precision, halved
+from verso_worker.engine.encoder import Encoder, Precision, halved
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from verso_core.errors import VectorInvalid
 from verso_worker.engine.head_operations import HeadCalls
 from verso_worker.ipc.rpc import Client, Handler
+from verso_worker.records.outputs import Timings
 from verso_worker.records.recorder import Encoded, Guess
-from verso_worker.records.timings import Timings
 
 CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""

@@ -10,19 +10,15 @@ from numpy.typing import NDArray
 
 from verso_codecs.ranks import RankTables
 from verso_core.errors import EngineUnavailable, VectorInvalid
-from verso_worker.engine.checking import Checker, Draft
-from verso_worker.engine.coding import Codable, Coder
+from verso_worker.engine.coding import Codable, Coder, Prober
 from verso_worker.engine.decoder import Decoder
-from verso_worker.engine.encoder import Encoder
+from verso_worker.engine.encoder import Encoder, Precision
 from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
-from verso_worker.engine.noise import Noise
-from verso_worker.engine.precision import Precision
-from verso_worker.engine.probing import Prober
-from verso_worker.engine.reading import Reader
+from verso_worker.engine.reading import Checker, Draft, Noise, Reader
 from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.records.outputs import Timings
 from verso_worker.records.recorder import Encoded, Guess
-from verso_worker.records.timings import Timings
 
 ENCODE_BUDGET = 512
 """Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from verso_core.errors import HeadInvalid, QuestionTooLong
+from verso_worker.records.outputs import Found, Span
 
 ROOM_TOKENS = 16
 """Context tokens that every window must have room for."""
@@ -123,3 +124,53 @@ def feeds(rows: Sequence[Row]) -> dict[str, NDArray[np.int64]]:
         mask[place, : len(row.ids)] = 1
         types[place, : len(row.types)] = row.types
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+
+
+LONGEST_TOKENS = 30
+"""Longest answer, as in the reference implementations for SQuAD."""
+
+_CANDIDATES = 20  # starts and ends tried in each window, as in those implementations
+
+
+def best_spans(
+    rows: Sequence[Row],
+    logits: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]],
+    *,
+    count: int,
+) -> Found:
+    """Return the best spans of one context, from the logits of all its windows.
+
+    The score of the answer t..u is ``start[t] + end[u]``; "no answer" scores ``start[0] + end[0]``,
+    the position of [CLS] (Devlin et al. 2019, section 4.3). The null score of a context is the
+    smallest of its windows': an answer in one window counts even if the others hold none.
+
+    Args:
+        rows: the windows.
+        logits: start and end of each. Shape: (tokens of the window,) each, without padding.
+        count: most spans to return.
+    """
+    spans: list[Span] = []
+    null_score = np.inf
+    for row, (start, end) in zip(rows, logits, strict=True):
+        null_score = min(null_score, float(start[0] + end[0]))
+        spans += _window(row, start, end)
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda span: (-span.score, span.start, span.end)):
+        if len(kept) == count:
+            break
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    return Found(kept, null_score)
+
+
+def _window(row: Row, start: NDArray[np.float32], end: NDArray[np.float32]) -> list[Span]:
+    part = slice(row.first, row.first + len(row.offsets))
+    starts, ends = start[part], end[part]
+    spans = []
+    last = np.argsort(-ends, kind="stable")[:_CANDIDATES].tolist()
+    for first in np.argsort(-starts, kind="stable")[:_CANDIDATES].tolist():
+        for final in last:
+            if first <= final < first + LONGEST_TOKENS:
+                score = float(starts[first] + ends[final])
+                spans.append(Span(row.offsets[first][0], row.offsets[final][1], score))
+    return [span for span in spans if span.start < span.end]

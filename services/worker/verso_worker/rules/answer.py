@@ -21,9 +21,8 @@ from typing import Any
 from verso_core.errors import VersoError, error_body
 from verso_core.heads import Task
 from verso_core.jobs import Collection, Filter, Item, Result, Slice
-from verso_worker.records.head_outputs import Found, Span
+from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
-from verso_worker.records.timings import Timings
 from verso_worker.rules.head_ports import Heads, ServedHead
 from verso_worker.rules.items import is_accepted
 from verso_worker.rules.reader import Chunk, Reader

@@ -31,8 +31,8 @@ from verso_core.jobs import Collection, Item, Result, Slice
 from verso_core.record import Entry, point_ids
 from verso_worker.records import confidence
 from verso_worker.records.neural import Vector
+from verso_worker.records.outputs import Timings
 from verso_worker.records.space import Space
-from verso_worker.records.timings import Timings
 from verso_worker.rules.decoder_signals import probe
 from verso_worker.rules.head_ports import Heads, ServedHead
 from verso_worker.rules.items import is_accepted

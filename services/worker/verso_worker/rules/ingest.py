@@ -33,10 +33,10 @@ from verso_core.record import (
     total_payload,
     written_by,
 )
+from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.recorder import Stored
 from verso_worker.records.space import Space
-from verso_worker.records.timings import Timings
 from verso_worker.rules.ports import (
     Documents,
     Lexicon,

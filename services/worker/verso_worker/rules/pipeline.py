@@ -27,7 +27,7 @@ from verso_core.jobs import (
 )
 from verso_core.record import Entry, point_ids
 from verso_core.registry import Channel
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 from verso_worker.rules.answer import Answer
 from verso_worker.rules.classify import Classify
 from verso_worker.rules.cluster import Cluster

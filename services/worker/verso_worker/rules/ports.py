@@ -13,8 +13,8 @@ from uuid import UUID
 
 from verso_core.holdings import Holdings
 from verso_core.jobs import Collection, Filter, Precision, Result
-from verso_worker.records.head_outputs import Classified, Found
 from verso_worker.records.neural import Vector
+from verso_worker.records.outputs import Classified, Found
 from verso_worker.records.points import Hit, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder, Stored
 

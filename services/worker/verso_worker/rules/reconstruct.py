@@ -9,7 +9,7 @@ from typing import Any
 from verso_core.errors import DocumentUnknown, VectorInvalid, VersoError, error_body
 from verso_core.jobs import Collection, Item, Result, Slice
 from verso_core.record import Entry, point_ids
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 from verso_worker.rules.items import is_accepted, read_vector
 from verso_worker.rules.ports import Models, Vectors
 from verso_worker.rules.reader import Chunk, Reader

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task
 from verso_core.jobs import Item, Result, Slice
-from verso_worker.records.timings import Timings
+from verso_worker.records.outputs import Timings
 from verso_worker.rules import sentences
 from verso_worker.rules.head_ports import Heads, ServedHead
 from verso_worker.rules.items import is_accepted

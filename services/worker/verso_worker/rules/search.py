@@ -11,9 +11,9 @@ from verso_core.jobs import RERANK_SHARE, Collection, Filter, Item, Result, Sear
 from verso_core.record import point_ids
 from verso_worker.records import fusion
 from verso_worker.records.neural import Vector
+from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
 from verso_worker.records.space import Space
-from verso_worker.records.timings import Timings
 from verso_worker.rules.items import is_accepted, read_vector
 from verso_worker.rules.ports import Lexicon, Models, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader

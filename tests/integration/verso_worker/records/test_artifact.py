@@ -19,8 +19,8 @@ from verso_core import manifest
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Artifact, Manifest
 from verso_core.record import Codec
+from verso_worker.engine.encoder import Precision, halved
 from verso_worker.engine.loading import describe, load_service
-from verso_worker.engine.precision import Precision, halved
 from verso_worker.engine.sessions import Device, open_session
 from verso_worker.records.artifact import (
     GOLDEN_MIN,

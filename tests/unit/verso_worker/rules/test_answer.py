@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_worker.records.head_outputs import Span
+from verso_worker.records.outputs import Span
 from verso_worker.rules.answer import Context, _sentence
 
 

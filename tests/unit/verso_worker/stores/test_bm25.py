@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from verso_core.errors import VectorInvalid
 from verso_worker.records.points import NO_TERMS, Terms
-from verso_worker.stores.bm25 import Bm25
-from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
+from verso_worker.stores.bm25 import Bm25, pack_terms, unpack_terms
 
 WEIGHTS = st.floats(width=32, min_value=0, max_value=1e6)
 TERMS = st.dictionaries(st.integers(0, 2**32 - 1), WEIGHTS, max_size=20).map(

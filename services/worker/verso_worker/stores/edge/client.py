@@ -31,7 +31,7 @@ from verso_worker.records.points import (
     stacked,
 )
 from verso_worker.records.space import Space, Stored, Vector
-from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
+from verso_worker.stores.bm25 import pack_terms, unpack_terms
 
 TIMEOUT_S = 60.0
 """Longest wait for a call: a collection may be away for being optimised, a disk may be slow."""

@@ -44,7 +44,7 @@ from verso_worker.ipc.child import refuse
 from verso_worker.ipc.rpc import Handler, Server
 from verso_worker.records.points import TERM_BYTES, check_name, unknown
 from verso_worker.records.space import Settings, Space
-from verso_worker.stores.bm25_wire import pack_terms, unpack_terms
+from verso_worker.stores.bm25 import pack_terms, unpack_terms
 from verso_worker.stores.edge.collection import EdgeCollection
 from verso_worker.stores.edge.commit import Committer, end_process
 from verso_worker.stores.edge.optimise import Runner

@@ -1,0 +1,55 @@
+"""What the engine returns for heads, and the time that work took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_core import tracing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classified:
+    """Outputs of a classifier. Shapes: (n, C) and (n, F); features None where it has none."""
+
+    logits: NDArray[np.float32]
+    features: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a context: characters [start, end), and its score."""
+
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best spans of one context, best first, no two of which overlap, and its null score."""
+
+    spans: list[Span]
+    null_score: float
+
+
+@dataclass(slots=True)
+class Timings:
+    """What a slice spent in each phase, ms."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a phase."""
+        start = time.perf_counter()
+        with tracing.inner(name):
+            try:
+                yield
+            finally:
+                self.spent[name] = self.spent.get(name, 0.0) + 1e3 * (time.perf_counter() - start)
