@@ -1,79 +1,74 @@
 """A job's progress as server-sent events (HTML standard, section 9.2).
 
-``state`` tells of a new state and ``progress`` of more work done in it; ``end`` comes last. Events
-have the ledger's ids, so a reader that comes back with Last-Event-ID goes on where it stopped. A
-reader that goes away cancels nothing.
+``state`` is a new state of the job, ``progress`` more work done in the same state, and ``end`` the
+last event. Events have the ledger's ids, so a reader that reconnects with Last-Event-ID continues
+after the last event it received. A reader that disconnects cancels nothing. FastAPI writes the
+stream, with a comment whenever 15 seconds pass without an event.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
+
+from fastapi.sse import ServerSentEvent
 
 from verso_core.errors import RequestInvalid
 from verso_ledger import Event
 
-PING_S = 15.0
 BEGINNING = "0-0"
+_CANCEL_AGAIN_S = 0.1
 _EVENT_ID = re.compile(r"^\d{1,19}-\d{1,19}$")
-HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _END = object()
 
 
-def encode(name: str, data: dict[str, Any], *, event_id: str | None = None) -> bytes:
-    """Write one event; JSON in ASCII holds no line break, so one data line is enough."""
-    lines = [] if event_id is None else [f"id: {event_id}"]
-    lines += [f"event: {name}", f"data: {json.dumps(data)}", "", ""]
-    return "\n".join(lines).encode("ascii")
-
-
 async def stream(
-    events: AsyncIterator[Event], *, closing: asyncio.Event, ping_s: float = PING_S
-) -> AsyncIterator[bytes]:
-    """Write a job's events as they come, and a comment when none came for a while.
+    events: AsyncIterator[Event], *, closing: asyncio.Event
+) -> AsyncGenerator[ServerSentEvent]:
+    """Yield a job's events, the last one named ``end``.
 
     Args:
-        events: what the ledger tells of the job; it ends after the event of the terminal state.
-        closing: ends the stream without its last event when set, so that the reader comes back.
-        ping_s: seconds between two comments that keep proxies from cutting the connection.
+        events: the ledger's events of the job; they end after that of the terminal state.
+        closing: when set, ends the stream without its last event, so that the reader reconnects.
     """
     stopped = asyncio.ensure_future(closing.wait())
     coming = asyncio.ensure_future(anext(events, _END))
     status = None
     try:
         while True:
-            done, _ = await asyncio.wait(
-                {coming, stopped}, timeout=ping_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if stopped in done:
                 return
-            if not done:
-                yield b": ping\n\n"
-                continue
             event = coming.result()
             if not isinstance(event, Event):
-                yield encode("end", {})
+                yield ServerSentEvent(event="end", raw_data="{}")
                 return
             name = "progress" if event.data["status"] == status else "state"
             status = event.data["status"]
-            yield encode(name, event.data, event_id=event.id)
+            yield ServerSentEvent(event=name, id=event.id, raw_data=json.dumps(event.data))
             coming = asyncio.ensure_future(anext(events, _END))
     finally:
         for task in (coming, stopped):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                await task
+            await _cancelled(task)
+
+
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    """Cancel a task until it ends: a Redis client may swallow a cancellation."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.exception()  # retrieved, else asyncio would log it
 
 
 def checked_id(given: str | None) -> str:
-    """Return the event id to go on after: that of a Last-Event-ID header, or the beginning.
+    """Return the id of the event to continue after, that of a Last-Event-ID header if any.
 
     Raises:
-        RequestInvalid: it is no id that a stream of ours ever sent.
+        RequestInvalid: the header is not an id of an event.
     """
     if not given:
         return BEGINNING

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from verso_gateway import problems
-from verso_gateway.limits import NDJSON
+from verso_gateway.bodies.limits import NDJSON
 
 _REF = "#/components/schemas/{model}"
 _SCHEMES = {

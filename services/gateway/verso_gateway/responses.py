@@ -14,11 +14,10 @@ from starlette.responses import Response
 
 from verso_core.errors import VersoError, from_body
 from verso_core.jobs import Item, Kind, Queue, SliceSpec, cut
-from verso_gateway import bodies, job_service, prefer, ratelimit, results, views
+from verso_gateway import bodies, headers, job_service, results, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.job_service import Ended, Order
-from verso_gateway.placement import placement_of
 from verso_ledger import Accepted, JobRecord
 
 SLICE_ALL = 1 << 30
@@ -56,7 +55,7 @@ def order_of(
     Raises:
         RequestInvalid: a header of its placement cannot be read.
     """
-    asked = placement_of(request)
+    asked = headers.scheduling_of(request)
     return Order(
         kind=kind,
         queue=queue,
@@ -104,24 +103,24 @@ async def respond(
     """
     context = context_of(request)
     settings = context.settings
-    preference = prefer.parse(request.headers.getlist("prefer"))
+    preference = headers.preference_of(request)
     wait_s = preference.wait(
         settings.wait_default_s if wait_default_s is None else wait_default_s,
         max_s=settings.wait_max_s,
     )
-    headers: dict[str, str] = {}
+    fields: dict[str, str] = {}
 
     def accepted(placed: Accepted) -> None:
         request.state.job_id = placed.job_id  # an error from here on names the job
-        headers.update(_headers(placed, applied=preference.applied(wait_s)))
-        headers.update(ratelimit.headers(order.queue, settings, placed))
+        fields.update(_fields(placed, applied=preference.applied(wait_s)))
+        fields.update(headers.rate_limit(order.queue, settings, placed))
 
     outcome = await context.desk.carry(order, wait_s=wait_s, accepted=accepted)
     if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
-        return deferred(outcome.record, headers=headers)
+        return deferred(outcome.record, headers=fields)
     ended = job_service.ended(outcome)
-    headers["Server-Timing"] = results.server_timing(results.total_timings(ended.results))
-    return json_response(body(ended), status=status, headers=headers)
+    fields["Server-Timing"] = results.server_timing(results.total_timings(ended.results))
+    return json_response(body(ended), status=status, headers=fields)
 
 
 async def finish(request: Request, order: Order) -> Ended:
@@ -132,7 +131,7 @@ async def finish(request: Request, order: Order) -> Ended:
         VersoError: the job could not be placed or ended in an error.
     """
     context = context_of(request)
-    preference = prefer.parse(request.headers.getlist("prefer"))
+    preference = headers.preference_of(request)
     wait_s = preference.wait(context.settings.wait_default_s, max_s=context.settings.wait_max_s)
     wait_s = max(wait_s, 1.0)
     if order.idempotency is None:  # else whoever asks again finds the job, however late it is begun
@@ -163,11 +162,11 @@ def item_error(item: Mapping[str, Any]) -> VersoError:
     return from_body(item["error"])
 
 
-def _headers(accepted: Accepted, *, applied: str | None) -> dict[str, str]:
-    headers = {"Verso-Job-Id": accepted.job_id}
+def _fields(accepted: Accepted, *, applied: str | None) -> dict[str, str]:
+    fields = {"Verso-Job-Id": accepted.job_id}
     if applied is not None:
-        headers["Preference-Applied"] = applied
-        headers["Vary"] = "Prefer"
+        fields["Preference-Applied"] = applied
+        fields["Vary"] = "Prefer"
     if accepted.replayed:
-        headers["Idempotency-Replayed"] = "true"
-    return headers
+        fields["Idempotency-Replayed"] = "true"
+    return fields

@@ -28,21 +28,10 @@ def _submit(client: httpx2.Client, texts: int = 600) -> str:
 
 
 def _events(client: httpx2.Client, job_id: str, **headers: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert answer.headers["cache-control"] == "no-cache"
-        event: dict[str, Any] = {}
-        for line in answer.iter_lines():
-            if line.startswith(":"):
-                continue
-            if not line:
-                found.append(event)
-                event = {}
-                continue
-            name, _, value = line.partition(": ")
-            event[name] = json.loads(value) if name == "data" else value
-    return found
+    with client.sse(f"/v1/jobs/{job_id}/events", headers=headers) as source:
+        assert source.response.headers["content-type"].startswith("text/event-stream")
+        assert source.response.headers["cache-control"] == "no-cache"
+        return [{"id": one.id, "event": one.event, "data": json.loads(one.data)} for one in source]
 
 
 def test_results_are_paged_by_cursor(client: httpx2.Client) -> None:
@@ -114,6 +103,17 @@ def test_a_reader_that_goes_away_cancels_nothing(client: httpx2.Client, hand: Ha
         pass
     hand.gate.set()
     assert client.get(f"/v1/jobs/{job_id}", headers=WAIT).json()["status"] == "succeeded"
+
+
+def test_a_quiet_stream_is_kept_open_by_comments(
+    client: httpx2.Client, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)  # FastAPI names it for tests
+    hand.pause()
+    job_id = _submit(client)
+    with client.stream("GET", f"/v1/jobs/{job_id}/events") as answer:
+        lines = answer.iter_lines()
+        assert ": ping" in (next(lines) for _ in range(20))
 
 
 def test_a_cancelled_job_never_runs(client: httpx2.Client, hand: Hand) -> None:

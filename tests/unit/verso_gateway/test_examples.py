@@ -17,10 +17,11 @@ from tests import made_up
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs.train import unpack_pairs, unpack_rows
-from verso_gateway import bodies, examples
-from verso_gateway.examples import Examples
-from verso_gateway.labelled import CSV, Columns
-from verso_gateway.limits import NDJSON
+from verso_gateway import bodies
+from verso_gateway.bodies import examples
+from verso_gateway.bodies.examples import Examples
+from verso_gateway.bodies.labelled import CSV, Columns
+from verso_gateway.bodies.limits import NDJSON
 
 TURNS = 10
 """A body that is read on the event loop lets it turn once or not at all."""

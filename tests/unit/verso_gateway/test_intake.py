@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from verso_core.jobs import Item
 from verso_core.texts import MAX_TEXT_BYTES
-from verso_gateway.intake import Intake
+from verso_gateway.bodies.intake import Intake
 
 
 def _take(*documents: object) -> list[Item]:

@@ -6,7 +6,7 @@ import pytest
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.jobs.train import Labelled, Scored
-from verso_gateway.labelled import Columns, from_csv, from_lines, of_json, pair
+from verso_gateway.bodies.labelled import Columns, from_csv, from_lines, of_json, pair
 
 NAMES = ("text", "label")
 ROW = Columns().row

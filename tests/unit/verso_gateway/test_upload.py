@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Item, SliceSpec, read_slice
-from verso_gateway import upload
-from verso_gateway.upload import Upload
+from verso_gateway.bodies import upload
+from verso_gateway.bodies.upload import Upload
 
 
 async def _chunks(data: bytes, size: int) -> AsyncIterator[bytes]:

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
 from verso_gateway import bodies, openapi, responses, views
+from verso_gateway.bodies.limits import NDJSON
+from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
-from verso_gateway.limits import NDJSON
 from verso_gateway.schemas import BatchView, IngestRequest
-from verso_gateway.upload import Upload
 
 router = APIRouter(tags=["documents"])
 

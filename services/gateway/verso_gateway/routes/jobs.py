@@ -6,16 +6,18 @@ A caller sees the jobs of its own tenant; others are unknown to it, however it c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from itertools import takewhile
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.result_files import is_reference
-from verso_gateway import events, openapi, prefer, responses, views
+from verso_gateway import events, headers, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.pages import Page
 from verso_gateway.schemas import DeadLetterList, JobList, JobView, Replayed
@@ -108,7 +110,7 @@ async def get(
     ``Prefer: wait=N`` waits until the job ends, at most N seconds.
     """
     context = context_of(request)
-    preference = prefer.parse(request.headers.getlist("prefer"))
+    preference = headers.preference_of(request)
     wait_s = preference.wait(0.0, max_s=context.settings.wait_max_s)
     await _own(request, job_id)
     record = await context.desk.wait(job_id, wait_s)
@@ -118,35 +120,46 @@ async def get(
     more = rest < record.slices and not (record.status.terminal and len(held) < len(found))
     head = {**views.job(record), "next_cursor": str(rest) if more else None}
     applied = preference.applied(wait_s)
-    headers = {} if applied is None else {"Preference-Applied": applied}
+    fields = {} if applied is None else {"Preference-Applied": applied}
     base64 = encoding == "base64"
     if any(map(is_reference, held)):
         page = Page(context.files, job_id, kind=record.kind, first=cursor, held=held)
         await page.check()
         parts = page.json(head, vectors_base64=base64)
-        return StreamingResponse(parts, media_type="application/json", headers=headers)
+        return StreamingResponse(parts, media_type="application/json", headers=fields)
     results = views.flat(record.kind, list(map(Result.unpack, held)), vectors_base64=base64)
-    return responses.json_response({**head, "results": results}, headers=headers)
+    return responses.json_response({**head, "results": results}, headers=fields)
 
 
-@router.get("/v1/jobs/{job_id}/events", name="job_events", operation_id="followJob")
-async def follow(
+async def _resumption(
     request: Request,
     job_id: str,
-    last_event_id: Annotated[str | None, Header(description="go on after this event")] = None,
-) -> Response:
+    last_event_id: Annotated[str | None, Header(description="continue after this event")] = None,
+) -> str:
+    """Return the id of the event to continue after, of a job that is the caller's.
+
+    A dependency, as the status of a stream is sent before its first event.
+    """
+    await _own(request, job_id)
+    return events.checked_id(last_event_id)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    name="job_events",
+    operation_id="followJob",
+    response_class=EventSourceResponse,
+)
+async def follow(
+    request: Request, job_id: str, after: Annotated[str, Depends(_resumption)]
+) -> AsyncIterator[ServerSentEvent]:
     """Follow a job: server-sent events of its state and progress, the last one is ``end``."""
     context = context_of(request)
-    await _own(request, job_id)  # an unknown job is a 404, not an empty stream
-    after = events.checked_id(last_event_id)
-
-    async def body() -> AsyncIterator[bytes]:
-        with context.metrics.streams.track_inprogress():
-            coming = context.ledger.follow(job_id, after)
-            async for part in events.stream(coming, closing=context.closing):
-                yield part
-
-    return StreamingResponse(body(), media_type="text/event-stream", headers=events.HEADERS)
+    with context.metrics.streams.track_inprogress():
+        coming = context.ledger.follow(job_id, after)
+        async with aclosing(events.stream(coming, closing=context.closing)) as stream:
+            async for event in stream:
+                yield event
 
 
 @router.delete("/v1/jobs/{job_id}", name="job_cancel", operation_id="cancelJob")

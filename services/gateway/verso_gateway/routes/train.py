@@ -11,11 +11,12 @@ from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
 from verso_core.heads import Task
 from verso_core.jobs import Item, Kind, Queue
 from verso_core.jobs.train import MAX_ROWS_BYTES, TrainRequest
-from verso_gateway import bodies, examples, openapi, responses, views
+from verso_gateway import bodies, openapi, responses, views
+from verso_gateway.bodies import examples
+from verso_gateway.bodies.examples import Examples
+from verso_gateway.bodies.labelled import CSV, Columns
+from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.context import context_of
-from verso_gateway.examples import Examples
-from verso_gateway.labelled import CSV, Columns
-from verso_gateway.limits import NDJSON
 from verso_gateway.schemas import BatchView
 
 router = APIRouter(tags=["training"])

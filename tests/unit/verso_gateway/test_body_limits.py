@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from verso_core.errors import VersoError
 from verso_gateway import problems
-from verso_gateway.limits import NDJSON, BodyLimit
+from verso_gateway.bodies.limits import NDJSON, BodyLimit
 
 
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:

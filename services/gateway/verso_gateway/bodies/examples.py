@@ -15,9 +15,10 @@ from verso_core import questions
 from verso_core.heads import Task
 from verso_core.jobs import train
 from verso_core.jobs.train import Labelled, Scored, TrainRequest
-from verso_gateway import bodies, labelled
-from verso_gateway.labelled import Columns
-from verso_gateway.limits import NDJSON
+from verso_gateway import bodies
+from verso_gateway.bodies import labelled
+from verso_gateway.bodies.labelled import Columns
+from verso_gateway.bodies.limits import NDJSON
 
 _PAIR = ("text_1", "text_2", "score")
 

@@ -10,7 +10,7 @@ from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Item, Kind, SliceSpec, cut
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway import bodies
-from verso_gateway.intake import Intake
+from verso_gateway.bodies.intake import Intake
 
 # a text whose every byte is written as \u00XX, its metadata and its id
 LINE_BYTES = 6 * MAX_TEXT_BYTES + 64 * 1024
