@@ -25,9 +25,9 @@ import sheet
 from verso_client import Client, Document, Retries
 from verso_core import manifest
 from verso_core.jobs import Precision
-from verso_standalone import publishing
+from verso_standalone import models
+from verso_standalone.fitting import texts_of
 from verso_standalone.folder import DataFolder
-from verso_standalone.harvest import texts_of
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_training import collection
 
@@ -55,7 +55,7 @@ def measure(
             fitted = data.parent / "fitted"
             known = texts_of(client, "first", space=space)
             collection.fit(artifact, known, folder=fitted, name=fitted.name)
-            codec = publishing.add(fitted, DataFolder(data.resolve()).models, share=0.1)
+            codec = models.add(fitted, DataFolder(data.resolve()).models, share=0.1)
             _promoted(client, fitted.name)
             after = _taken_in(client, "fitted", test)
     finally:

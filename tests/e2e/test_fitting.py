@@ -21,7 +21,7 @@ from verso_client import Document
 from verso_client.cli.terminal import Target
 from verso_core import manifest
 from verso_standalone.fitting import train_decoder
-from verso_standalone.publishing import add_model
+from verso_standalone.models import add_model
 from verso_training import collection, tiny
 
 pytestmark = pytest.mark.timeout(600)

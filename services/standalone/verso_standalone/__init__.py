@@ -1,1 +1,1 @@
-"""Everything on one machine by one command: `verso up` and `verso demo`."""
+"""A whole platform on one machine: `verso up`, `demo`, `backup`, `restore` and more."""

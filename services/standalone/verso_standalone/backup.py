@@ -1,12 +1,12 @@
-"""Backups of a one-machine platform: taken while it serves, restored into a folder of their own.
+"""Backups of a one-machine platform: taken while it serves, restored into a new folder.
 
-A restore makes the new data folder under another name and renames it when all is done:
+A restore builds the data folder under a temporary name and renames it at the end:
 
-    1. Every file of the backup is hashed and compared with its manifest.
-    2. Vectors and artifacts are copied; the ledger's copy becomes the base of an append-only file.
-    3. Valkey is started on it once, and the ledger begins a new epoch.
+1. Hash every file of the backup and compare it with the manifest.
+2. Copy vectors and artifacts; make the ledger's copy the base of an append-only file.
+3. Start Valkey on it once, and let the ledger begin a new epoch.
 
-What a restore has made is then read: the platform is started on it and a scrub pass decodes every
+A restored folder can be checked: the platform is started on it and a scrub pass decodes every
 document from the stores.
 """
 
@@ -36,7 +36,7 @@ _AOF_FOLDER = "appendonlydir"
 _AOF_BASE = "appendonly.aof.1.base.rdb"
 _AOF_MANIFEST = "appendonly.aof.manifest"
 _STARTED_S = 120.0
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _STOP_S = 20.0
 
 
@@ -59,7 +59,7 @@ def save(data: Path, target: Path) -> Backup:
 
 
 def restore(source: Path, data: Path) -> Backup:
-    """Make a data folder of a backup.
+    """Build a data folder from a backup.
 
     Raises:
         BackupInvalid: the backup is altered, or the data folder exists.
@@ -95,13 +95,13 @@ def restore(source: Path, data: Path) -> Backup:
 
 
 def read_back(
-    config: StackConfig, *, told: Callable[[ScrubState], None] = lambda _: None
+    config: StackConfig, *, on_progress: Callable[[ScrubState], None] = lambda _: None
 ) -> ScrubState:
-    """Start a platform on a restored folder, have every document read, and stop it.
+    """Start a platform on a restored folder, let a scrub pass read every document, and stop it.
 
     Args:
-        config: which platform; its data folder is the restored one.
-        told: how far the pass is, several times a second.
+        config: the platform's settings; its data folder is the restored one.
+        on_progress: called with the state of the pass several times a second.
 
     Raises:
         VersoError: the platform does not start.
@@ -110,20 +110,23 @@ def read_back(
     stack.start()
     try:
         with Client(stack.url) as client:
-            # A pass that was under way when the backup was taken goes on first.
+            # The pass that ran when the backup was taken is finished first.
             wanted = client.scrub(now=True).number + 1
             while (state := client.scrub()).number < wanted or state.running:
-                told(state)
-                time.sleep(_LOOK_S)
+                on_progress(state)
+                time.sleep(_POLL_S)
             return state
     finally:
         stack.stop()
 
 
 def ledger_state(data: Path, *, trust: bool) -> tuple[str, bool]:
-    """Return how a data folder's ledger stands, and whether it is halted; ``trust`` ends that.
+    """Describe a data folder's ledger; if it is read-only and ``trust`` is set, accept it as it is.
 
     The ledger of a platform that does not run is started alone.
+
+    Returns:
+        The description, and whether the ledger is read-only.
 
     Raises:
         Unavailable: there is no platform in the folder, or its Valkey does not start.
@@ -140,12 +143,12 @@ def ledger_state(data: Path, *, trust: bool) -> tuple[str, bool]:
             lock = folder.lock()
             stack.callback(os.close, lock)
             guard = stack.enter_context(_ledger(folder))
-        said = describe(guard, trust=trust)
-        return said, guard.halted() is not None
+        description = describe(guard, trust=trust)
+        return description, guard.halted() is not None
 
 
 def _lay_ledger(copy: Path, folder: Path) -> None:
-    """Make a ledger's copy the base of an append-only file, which is what a server starts from."""
+    """Make the ledger's copy the base of an append-only file, from which a server starts."""
     folder.mkdir(parents=True)
     shutil.copyfile(copy, folder / _AOF_BASE)
     (folder / _AOF_MANIFEST).write_text(f"file {_AOF_BASE} seq 1 type b\n", encoding="ascii")
@@ -153,7 +156,7 @@ def _lay_ledger(copy: Path, folder: Path) -> None:
 
 @contextmanager
 def _ledger(folder: DataFolder) -> Iterator[Guard]:
-    """Run a folder's Valkey alone."""
+    """Run a folder's Valkey alone and yield the ledger's guard."""
     valkey = Valkey(find_program(), folder.valkey, port=free_port(), password=folder.secret())
     process = Process("valkey", valkey.argv(), log_path=folder.log_path("valkey"), environment={})
     process.start()
@@ -164,7 +167,7 @@ def _ledger(folder: DataFolder) -> Iterator[Guard]:
                 raise BackupInvalid(f"Valkey refuses the ledger's copy:\n{process.last_words()}")
             if time.monotonic() > deadline:
                 raise NotReady(f"Valkey did not load the ledger's copy in {_STARTED_S:g} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         with closing(Guard.from_url(valkey.url(0))) as guard:
             yield guard
     finally:

@@ -54,7 +54,7 @@ def up(
 ) -> None:
     """Run the whole platform on this machine until Ctrl-C."""
     console = Console()
-    with _told(console), _signals() as stopped:
+    with _reported(console), _signals() as stopped:
         stack = Stack(
             StackConfig(
                 data=data,
@@ -89,7 +89,11 @@ def demo(
 ) -> None:
     """Take in the sample corpus, search it, read every byte back, and report."""
     console = Console()
-    with _told(console), _signals() as stopped, _data_folder(data, keep=keep) as folder:
+    with (
+        _reported(console),
+        _signals() as stopped,
+        _data_folder(data, keep=keep) as folder,
+    ):
         report = demonstration.run(
             folder,
             artifact or find_artifact(),
@@ -113,7 +117,7 @@ def backup(
 ) -> None:
     """Copy both stores and the artifacts of a running platform, in step, while it serves."""
     console = Console()
-    with _told(console):
+    with _reported(console):
         with console.status("copying"):
             made = copies.save(data, target)
         console.print(
@@ -132,9 +136,9 @@ def restore(
     artifact: Artifact = None,
     threads: Threads = None,
 ) -> None:
-    """Make a data folder of a backup; status 1 if it is damaged or a document does not read."""
+    """Build a data folder from a backup; status 1 if it is damaged or a document cannot be read."""
     console = Console()
-    with _told(console):
+    with _reported(console):
         with console.status("restoring"):
             made = copies.restore(source, data)
         console.print(f"restored, as of {made.created:%Y-%m-%d %H:%M:%S} UTC", highlight=False)
@@ -162,21 +166,21 @@ def restore(
 def ledger(
     data: Annotated[Path, typer.Option(help="Data folder of the platform.")] = Path("verso-data"),
     trust: Annotated[
-        bool, typer.Option("--trust", help="Go on with a ledger that is halted, as it is.")
+        bool, typer.Option("--trust", help="Accept a ledger that is read-only, as it is.")
     ] = False,
 ) -> None:
-    """Whether the ledger holds all it has acknowledged; status 1 where it is halted."""
+    """Show whether the ledger holds all that it acknowledged; status 1 if it is read-only."""
     console = Console()
-    with _told(console):
-        said, halted = copies.ledger_state(data, trust=trust)
-        console.print(said, highlight=False)
-    if halted:
+    with _reported(console):
+        description, read_only = copies.ledger_state(data, trust=trust)
+        console.print(description, highlight=False)
+    if read_only:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _told(console: Console) -> Iterator[None]:
-    """Show an expected failure as one readable message and end with status 1."""
+def _reported(console: Console) -> Iterator[None]:
+    """Print an expected failure as one readable message and exit with status 1."""
     try:
         yield
     except VersoError as error:
@@ -187,7 +191,7 @@ def _told(console: Console) -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event, so that stopping takes its proper course."""
+    """Turn SIGINT and SIGTERM into an event, so that the platform is stopped in order."""
     stopped = threading.Event()
     handlers = {
         number: signal.signal(number, lambda *_: stopped.set())

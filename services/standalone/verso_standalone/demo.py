@@ -1,10 +1,10 @@
 """`verso demo`: the whole promise on real texts, checked byte by byte.
 
-1. Start a platform of its own on a free port.
-2. Take in the sample corpus and wait until every text has been verified and dropped.
-3. Ask ten questions whose answers are known.
+1. Start a separate platform on a free port.
+2. Ingest the sample corpus and wait until every text has been verified and dropped.
+3. Run ten searches whose right documents are known.
 4. Read every text back and compare every byte with the corpus.
-5. Count what is stored, and report.
+5. Report what is stored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _WARM_UP = "warm-up of the search path"
 _PATIENCE_S = 300.0
 _VERIFY_TIMEOUT_S = 900.0
 
-# Texts are dropped as soon as their verify has passed: the demo shall show that it reads them back
-# from vector and patch, not from a text that is still waiting for its grace to end.
+# Texts are dropped as soon as they are verified: the demo must show that it reads them back from
+# vector and patch, not from a text that is still retained.
 _SETTINGS = {"VERSO_VERIFY_DELAY_S": "0.2", "VERSO_RAW_TEXT_RETENTION_S": "0"}
 
 
@@ -54,7 +54,7 @@ def run(
     console: Console,
     stopped: threading.Event,
 ) -> Report:
-    """Run the demo in a data folder and give its report.
+    """Run the demo in a data folder and return its report.
 
     Raises:
         VersoError: the platform did not start or stopped working on the way.
@@ -78,7 +78,7 @@ def run(
 
 
 class Trial:
-    """One passage of texts through a running platform."""
+    """Takes texts through a running platform and measures it."""
 
     def __init__(
         self, client: Client, artifact: Path, *, console: Console, stopped: threading.Event
@@ -92,7 +92,7 @@ class Trial:
     def run(
         self, documents: Sequence[Document], questions: Sequence[Question], *, started: float
     ) -> Report:
-        """Take the documents through and report; ``started`` is a time of ``time.monotonic``."""
+        """Ingest, search and read back; ``started`` is a time of ``time.monotonic``."""
         texts = {str(document.id): _bytes(document.text) for document in documents}
         self._client.create_collection(COLLECTION, precision=_PRECISION)
         began = time.monotonic()
@@ -134,17 +134,17 @@ class Trial:
         with _bar(self._console) as bar:
             task = bar.add_task("taking in", total=len(documents))
 
-            def tell(progress: Progress) -> None:
+            def on_progress(progress: Progress) -> None:
                 bar.update(task, completed=progress.done)
                 self._check_stopped()
 
-            report = self._client.ingest(documents, collection=COLLECTION, progress=tell)
+            report = self._client.ingest(documents, collection=COLLECTION, progress=on_progress)
         for item in report.failed:
             assert item.error is not None
             self._failed.append(f"ingest {item.id}: {item.error.code}: {item.error.detail}")
 
     def _await_verified(self, texts: int) -> Statistics:
-        """Wait until an independent decode of the stored bytes has given every text back."""
+        """Wait until an independent decode of the stored bytes has reproduced every text."""
         deadline = time.monotonic() + _VERIFY_TIMEOUT_S
         with _bar(self._console) as bar:
             task = bar.add_task("verifying", total=texts)
@@ -171,7 +171,7 @@ class Trial:
             )
             ms = (time.monotonic() - began) * 1000
             order = list(dict.fromkeys(hit.document for hit in found.hits))
-            ranks = [place for place, name in enumerate(order, 1) if name in question.right]
+            ranks = [rank for rank, name in enumerate(order, 1) if name in question.right]
             runs.append(
                 SearchRun(
                     query=question.query,
@@ -198,7 +198,7 @@ class Trial:
                     elif text.data == texts[name]:
                         exact += 1
                     else:
-                        self._failed.append(f"read {name}: other bytes than came in")
+                        self._failed.append(f"read {name}: the bytes differ from the corpus")
                 bar.update(task, advance=len(batch))
         return exact
 
@@ -207,12 +207,12 @@ class Trial:
         return self._client.reconstruct(names, collection=COLLECTION)
 
     def _zstd_bytes(self, texts: Iterable[bytes]) -> int:
-        """Sum the texts as the best codec without a decoder would keep them: zstd, or raw."""
+        """Return the size of the texts in the best codec without a decoder: zstd, or raw."""
         codec = ZstdCodec((self._artifact / "zstd.dict").read_bytes())
         return sum(1 + min(len(codec.encode(text)), len(text)) for text in texts)
 
     def _tokens(self, texts: Iterable[bytes]) -> int:
-        """Count the texts' tokens of the decoder."""
+        """Return how many tokens of the decoder the texts have."""
         tokenizer = Tokenizer.from_file(str(self._artifact / "decoder_tokenizer.json"))
         encoded = tokenizer.encode_batch([text.decode("utf-8") for text in texts])
         return sum(len(one.ids) for one in encoded)
@@ -237,7 +237,7 @@ def _bar(console: Console) -> Bar:
 
 
 def _machine() -> dict[str, Any]:
-    """Name what the figures depend on."""
+    """Return the machine and the versions that the figures depend on."""
     found: dict[str, Any] = {
         "cpus": os.cpu_count(),
         "architecture": platform.machine(),

@@ -1,23 +1,26 @@
-"""The command `verso train decoder`: an artifact's codec fitted to one's own texts."""
+"""The command `verso train decoder`: fit an artifact's codec to one's own texts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from verso_client import DocumentInfo, DocumentPage, StoredText
+from verso_client.answers import CollectionInfo
 from verso_client.cli.sources import Format, read
 from verso_client.cli.terminal import client as connected
 from verso_client.cli.terminal import failures_reported
+from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
-from verso_core.errors import RequestInvalid
-from verso_standalone.harvest import texts_of
+from verso_core.errors import CollectionUnknown, RequestInvalid
 from verso_standalone.stack import find_artifact
 from verso_training import collection
 from verso_training.collection import WORTH, Report
@@ -47,7 +50,7 @@ def train_decoder(
 ) -> None:
     """Fit the codec to your own texts: the same vectors, far smaller patches.
 
-    With --minutes the decoder learns them too. Stopped, the same command goes on where it was.
+    With --minutes the decoder is trained on them too. If it is stopped, the same command continues.
     """
     if bool(files) == bool(on):
         raise typer.BadParameter("expected either files or --on COLLECTION")
@@ -63,7 +66,7 @@ def train_decoder(
         with console.status("fitting") if budget is None else nullcontext():
             report = collection.fit(base, texts, folder=out, name=out.name, budget=budget)
         codec = manifest.load(out).manifest.codec.id
-    _tell(console, report)
+    _show(console, report)
     console.print(f"written: {out} (codec {codec})", highlight=False)
     if on is not None:
         console.print("next:", highlight=False)
@@ -71,9 +74,9 @@ def train_decoder(
             console.print(f"  verso {command}", highlight=False, soft_wrap=True)
 
 
-def _tell(console: Console, report: Report) -> None:
+def _show(console: Console, report: Report) -> None:
     table = Table("codec", "bytes a chunk", title=f"{report.held_out:,} chunks held out")
-    table.add_row("as they are", f"{report.raw:.1f}")
+    table.add_row("uncoded", f"{report.raw:.1f}")
     for when, sizes in (("before", report.before), ("fitted", report.after)):
         for codec, size in sizes.items():
             table.add_row(f"{codec}, {when}", f"{size:.1f}")
@@ -83,11 +86,11 @@ def _tell(console: Console, report: Report) -> None:
                 table.add_row(f"{what}, {when} ({training.measured:,} chunks)", f"{size:.1f}")
     console.print(table)
     if training is not None and not training.kept:
-        console.print(f"the decoder stays as it was: trained, it saves less than {WORTH:.0%}")
+        console.print(f"the decoder is unchanged: training it saves less than {WORTH:.0%}")
 
 
 def _threads() -> int:
-    """Return the cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -100,3 +103,88 @@ def _texts(files: list[Path], how: Format) -> Iterator[bytes]:
                     yield text.encode() if isinstance(text, str) else text
         except OSError as exc:
             raise RequestInvalid(f"expected a file of texts at {path}, got {exc.strerror}") from exc
+
+
+MOST_BYTES = 2 * HISTORY_BYTES
+"""Most text that is read, bytes. The codec keeps half as much: the last texts and a sample."""
+
+_BATCH = 64
+_NUMBERS = re.compile(r"(\d+)")
+
+
+class Platform(Protocol):
+    """The parts of the client that read a collection."""
+
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections."""
+
+    def documents(self, collection: str, *, after: str | None = ...) -> DocumentPage:
+        """List a collection's documents, a page at a time."""
+
+    def reconstruct(self, ids: Sequence[str], *, collection: str = ...) -> list[StoredText]:
+        """Return the exact texts of ids."""
+
+
+def texts_of(platform: Platform, name: str, *, space: str) -> list[bytes]:
+    """Return the newest texts of a collection, the oldest of them first.
+
+    They are ordered by their times if each has one. Otherwise they are ordered by the jobs that
+    wrote them, and within a job by their ids with numbers compared as numbers, so lines of a file
+    stay in order. Texts that are damaged, or deleted meanwhile, are left out.
+
+    Args:
+        platform: a client.
+        name: name of the collection.
+        space: id of the space that the collection must be of.
+
+    Raises:
+        CollectionUnknown: there is no such collection.
+        RequestInvalid: it is of another space.
+        VersoError: a text cannot be read now.
+    """
+    found = next((one for one in platform.collections() if one.name == name), None)
+    if found is None:
+        raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+    if found.space != space:
+        raise RequestInvalid(
+            f"expected an artifact of the collection's space {found.space}, got one of {space}; "
+            "name another one with --artifact"
+        )
+    newest = _newest(sorted(_listed(platform, name), key=_order))
+    texts: list[StoredText] = []
+    for start in range(0, len(newest), _BATCH):
+        ids = [row.id for row in newest[start : start + _BATCH]]
+        for text in platform.reconstruct(ids, collection=name):
+            if text.error is None:
+                texts.append(text)
+            elif text.error.retryable:
+                raise text.error.exception()
+    times = [text.time for text in texts if text.time is not None]
+    if len(times) == len(texts):
+        texts = [text for _, text in sorted(zip(times, texts, strict=True), key=lambda at: at[0])]
+    return [text.data for text in texts]
+
+
+def _listed(platform: Platform, name: str) -> Iterator[DocumentInfo]:
+    cursor: str | None = None
+    while True:
+        page = platform.documents(name, after=cursor)
+        yield from page.documents
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _order(row: DocumentInfo) -> tuple[int, list[str | int]]:
+    # The parts of an id alternate between words and numbers, so a word never meets a number.
+    parts = _NUMBERS.split(row.id)
+    return row.written, [int(part) if at % 2 else part for at, part in enumerate(parts)]
+
+
+def _newest(rows: Sequence[DocumentInfo]) -> Sequence[DocumentInfo]:
+    size = 0
+    for at in reversed(range(len(rows))):
+        size += rows[at].bytes
+        if size > MOST_BYTES:
+            return rows[at + 1 :]
+    return rows

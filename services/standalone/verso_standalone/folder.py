@@ -1,16 +1,16 @@
-"""The data folder of a one-machine platform: where things lie, and the lock that guards them.
+"""The data folder of a one-machine platform: its layout, and the lock that guards it.
 
     DIR/lock            held as long as any process of the platform lives
     DIR/valkey/         ledger and patches (append-only file), configuration
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
-    DIR/models/         artifacts and heads that are served, with their registry
-    DIR/results/        results of jobs that are too large for the ledger, while the jobs are kept
-    DIR/...             what the worker keeps, above all the vectors
+    DIR/models/         the served artifacts and heads, with their registry
+    DIR/results/        results too large for the ledger, as long as their jobs are kept
+    DIR/...             the worker's data, above all the vectors
 
-The lock is inherited by every child process. When the supervisor is killed, the kernel kills its
-children a moment later; a second start must not open the same files in between, and cannot, because
-the lock is free only when the last of them is gone.
+Every child process inherits the lock. When the supervisor is killed, the kernel kills its children
+a moment later. A second start in between must not open the same files, and cannot, because the lock
+is free only when the last child has ended.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ class DataFolder:
         return self.root / "results"
 
     def prepare(self) -> None:
-        """Make the folder and its parts; nobody but the owner may look inside."""
+        """Create the folder and its parts, accessible to their owner only."""
         for path in (self.root, self.valkey, self.logs):
             path.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)
 
     def log_path(self, process: str) -> Path:
-        """Return the log file of a process, after setting aside one that has grown too long."""
+        """Return the log file of a process; rotate one that is longer than 16 MiB."""
         path = self.logs / f"{process}.log"
         if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
             path.replace(path.with_suffix(".log.1"))
         return path
 
     def secret(self) -> str:
-        """Return the password of this folder's Valkey, made up at the first call."""
+        """Return the password of this folder's Valkey; the first call generates it."""
         path = self.root / "secret"
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -77,11 +77,11 @@ class DataFolder:
             return path.read_text(encoding="ascii").strip()
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
-        files.sync(path)  # an empty one after a power cut would lock everybody out
+        files.sync(path)  # a power cut must not leave an empty password
         return path.read_text(encoding="ascii").strip()
 
     def valkey_port(self) -> int | None:
-        """Return the port that this folder's Valkey was last started on; None before any start."""
+        """Return the port of the last start of this folder's Valkey; None before any start."""
         try:
             words = (self.valkey / "valkey.conf").read_text(encoding="utf-8").split()
         except FileNotFoundError:
@@ -89,9 +89,7 @@ class DataFolder:
         return int(words[words.index("port") + 1])
 
     def run_folder(self) -> Path:
-        """Return a folder for Unix sockets, below the data folder unless that has too long a
-        path.
-        """
+        """Return a folder for Unix sockets: below the data folder unless its path is too long."""
         near = self.root / "run"
         if len(os.fsencode(near)) + 32 <= LONGEST_SOCKET_PATH:
             near.mkdir(mode=0o700, exist_ok=True)
@@ -106,10 +104,13 @@ class DataFolder:
         return far
 
     def lock(self, *, wait_s: float = 5.0) -> int:
-        """Take the folder's lock and give its open file, which child processes shall inherit.
+        """Take the folder's lock.
 
         Args:
-            wait_s: seconds to wait for the processes of an earlier run that are just ending.
+            wait_s: seconds to wait for processes of an earlier run to end.
+
+        Returns:
+            The lock's open file, which child processes must inherit.
 
         Raises:
             Unavailable: another platform uses this folder.

@@ -1,34 +1,41 @@
-"""The models folder of a one-machine platform: what is shipped with it, and what was trained here.
+"""The models folder of a one-machine platform: shipped models, and those that were trained here.
 
     DIR/models/registry.json             which artifact and heads are served
-    DIR/models/default -> .../default    shipped, a link: it follows the release that is installed
+    DIR/models/default -> .../default    shipped: a link to the installed release
     DIR/models/heads/NAME/VERSION        shipped (a link) or trained here (a folder)
 
-What was trained here and promoted stays; a channel that serves something shipped serves, after an
-upgrade, what is shipped then. The worker keeps a copy of every artifact that wrote a record, so a
-link that leads elsewhere one day loses nothing.
+A model that was trained here and promoted stays. A channel that serves a shipped model serves the
+new release's model after an upgrade. The worker keeps a copy of every artifact that wrote a record,
+so nothing is lost when a link's target changes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
+from typing import Annotated
 
-from verso_core import registry
-from verso_core.errors import ArtifactInvalid
-from verso_core.registry import Channel, Registry
+import typer
+from rich.console import Console
+
+from verso_client.cli.terminal import failures_reported
+from verso_core import manifest, registry
+from verso_core.errors import ArtifactInvalid, RequestInvalid
+from verso_core.registry import SHARE, Channel, Registry
+from verso_standalone.folder import DataFolder
 
 
 def adopt(artifact: Path, models: Path, *, pinned: bool) -> None:
-    """Bring a platform's models folder up to date with what is shipped.
+    """Bring a platform's models folder up to date with the shipped models.
 
     Args:
         artifact: folder of the shipped artifact; a registry beside it names the shipped heads.
-        models: the platform's own folder; made when missing.
-        pinned: serve this artifact even where one that was trained here is stable.
+        models: the platform's own folder; created if it is missing.
+        pinned: serve this artifact even if one that was trained here is stable.
 
     Raises:
-        ArtifactInvalid: one of the two registries is not one.
+        ArtifactInvalid: one of the two registries is invalid.
     """
     models.mkdir(parents=True, exist_ok=True)
     known = registry.read(models) if (models / registry.REGISTRY_NAME).exists() else Registry()
@@ -41,16 +48,16 @@ def adopt(artifact: Path, models: Path, *, pinned: bool) -> None:
     for name, rollout in registry.read(shipped).heads.items():
         if rollout.stable is None:
             continue
-        place = models / registry.HEADS / name
-        place.mkdir(parents=True, exist_ok=True)
-        _link(place / rollout.stable, registry.head_folder(shipped, name, rollout.stable))
+        head = models / registry.HEADS / name
+        head.mkdir(parents=True, exist_ok=True)
+        _link(head / rollout.stable, registry.head_folder(shipped, name, rollout.stable))
         serves = known.heads[name].stable if name in known.heads else None
-        if serves is None or not _own(place / serves):
+        if serves is None or not _own(head / serves):
             registry.assign(models, Channel.STABLE, rollout.stable, head=name)
 
 
 def artifact_of(models: Path) -> str:
-    """Name the artifact that is served, for people."""
+    """Return the name of the stable artifact, or ``-``."""
     with contextlib.suppress(ArtifactInvalid):
         return registry.read(models).stable or "-"
     return "-"
@@ -60,11 +67,58 @@ def _own(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink()
 
 
-def _link(place: Path, target: Path) -> None:
+def _link(link: Path, target: Path) -> None:
     target = target.resolve()
-    if place.is_symlink():
-        if place.resolve() == target:
+    if link.is_symlink():
+        if link.resolve() == target:
             return
-        place.unlink()
-    if not place.exists():
-        place.symlink_to(target, target_is_directory=True)
+        link.unlink()
+    if not link.exists():
+        link.symlink_to(target, target_is_directory=True)
+
+
+def add_model(
+    artifact: Annotated[Path, typer.Argument(help="Folder of the artifact.")],
+    data: Annotated[Path, typer.Option(help="Data folder of the platform.")] = Path("verso-data"),
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the jobs that try it first.")
+    ] = SHARE,
+) -> None:
+    """Copy an artifact to a platform as its canary; `verso models promote` makes it stable."""
+    with failures_reported():
+        codec = add(artifact, DataFolder(data.resolve()).models, share=share)
+    console = Console()
+    console.print(f"{artifact.name} (codec {codec}) is the canary", highlight=False)
+    console.print("next: verso models list, then verso models promote", highlight=False)
+
+
+def add(artifact: Path, models: Path, *, share: float) -> str:
+    """Copy an artifact into a models folder and make it the canary.
+
+    Returns:
+        The id of the artifact's codec.
+
+    Raises:
+        ArtifactInvalid: one of the two folders holds no valid artifact or registry.
+        RequestInvalid: the artifact is of another space than the stable one, or its name is taken.
+        DiskFull: the registry could not be written.
+    """
+    new = manifest.load(artifact).manifest
+    if not (models / registry.REGISTRY_NAME).is_file():
+        raise ArtifactInvalid(f"expected the models of a platform in {models}; start it once")
+    if new.space.id != manifest.load(registry.resolve(models)).manifest.space.id:
+        raise RequestInvalid(
+            f"expected an artifact of the space that serves, got {new.space.id}; "
+            "start the platform with it and migrate"
+        )
+
+    folder = models / artifact.name
+    if not folder.exists():
+        draft = models / f".{artifact.name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(artifact, draft)
+        draft.rename(folder)
+    elif manifest.load(folder).manifest.codec.id != new.codec.id:
+        raise RequestInvalid(f"expected a name of its own, but {folder} is another artifact")
+    registry.assign(models, Channel.CANARY, artifact.name, share=share)
+    return new.codec.id

@@ -1,16 +1,16 @@
-"""What `verso demo` found out, as JSON for machines and as tables for people.
+"""The report of `verso demo`, as JSON for machines and as tables for people.
 
-Storage is counted in real bytes and in three views, and a view in which Verso takes *more* than its
+Storage is counted in real bytes and in three views; a view in which Verso takes *more* than its
 rival says so:
 
-    i    vector and text codec      the vectors as they are, each text by the best codec that needs
-                                    no decoder (zstd with the artifact's trained dictionary, or raw)
-    ii   vector and text as usual   vectors in float32, texts as they came in
-    iii  text alone                 texts as they came in, and no search
+    i    vector and text codec      the stored vectors; each text in the best codec that needs no
+                                    decoder (zstd with the artifact's trained dictionary, or raw)
+    ii   vector and text as usual   vectors in float32, uncompressed texts
+    iii  text alone                 uncompressed texts, and no search
 
-Verso's side is everything it keeps for the collection's documents: vectors and whole entries, that
+Verso's side is everything it stores for the collection's documents: vectors and whole entries, that
 is, patches with their hashes, checksums and sizes. The rivals' side is payload only, and zstd gets
-each text whole where Verso codes it in chunks: both favour the rival.
+each text whole where Verso codes it in chunks. Both favour the rival.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class SearchRun:
     """One search of the demo.
 
     Attributes:
-        rank: place of the first right document among the distinct documents found, from 1; None
-            where it is not among them.
-        ms: from request to answer, over HTTP, with the hits' texts read back.
+        rank: rank of the first right document among the distinct documents found, from 1; None if
+            it is not among them.
+        ms: from request to answer, over HTTP, including reading the hits' texts.
     """
 
     query: str
@@ -54,7 +54,7 @@ class SearchRun:
 
 @dataclass(frozen=True)
 class View:
-    """One comparison: what Verso keeps against what the rival would keep, bytes."""
+    """One comparison of Verso's bytes with the rival's."""
 
     name: str
     rival: str
@@ -63,13 +63,13 @@ class View:
 
     @property
     def saved(self) -> float:
-        """Share of the rival's bytes that Verso saves; negative where it takes more."""
+        """Share of the rival's bytes that Verso saves; negative if Verso takes more."""
         return 1.0 - self.verso_bytes / self.rival_bytes if self.rival_bytes else 0.0
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything `verso demo` measured. Sizes are bytes, times seconds unless named ``_ms``."""
+    """The measurements of `verso demo`. Sizes are bytes, times seconds unless named ``_ms``."""
 
     expected: int
     texts: int
@@ -95,7 +95,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every text of the corpus was taken in, verified and read back exactly."""
+        """Whether every text of the corpus was ingested, verified and read back exactly."""
         return (
             not self.failed
             and self.texts >= self.expected
@@ -104,17 +104,17 @@ class Report:
 
     @property
     def restore_tokens_per_s(self) -> float:
-        """Decoder tokens of all texts by the seconds that reading them all back took."""
+        """Decoder tokens of all texts, per second of reading them back."""
         return self.restored_tokens / self.restore_s if self.restore_s else 0.0
 
     @property
     def restore_bytes_per_s(self) -> float:
-        """Bytes of text by the seconds that reading them all back took."""
+        """Bytes of all texts, per second of reading them back."""
         return self.bytes_text / self.restore_s if self.restore_s else 0.0
 
     @property
     def hits_at_1(self) -> int:
-        """Searches whose first document is a right one."""
+        """Searches whose first document is right."""
         return sum(run.rank == 1 for run in self.searches)
 
     @property

@@ -1,6 +1,6 @@
 """The sample corpus that ships with Verso, and questions whose answers are known.
 
-``corpus/README.md`` tells where the texts come from and what they may be used for.
+``corpus/README.md`` names the sources of the texts and their licences.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Question:
 
 
 def documents() -> Iterator[Document]:
-    """Read the corpus, in its order; every document has an id."""
+    """Yield the corpus in its order; every document has an id."""
     with lzma.open(FOLDER / "corpus.jsonl.xz", "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             row = json.loads(line)
@@ -40,7 +40,7 @@ def documents() -> Iterator[Document]:
 
 
 def questions() -> list[Question]:
-    """Read the ten questions."""
+    """Return the ten questions."""
     rows = json.loads((FOLDER / "searches.json").read_text(encoding="utf-8"))
     return [
         Question(

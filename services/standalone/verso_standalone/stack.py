@@ -1,11 +1,11 @@
-"""The whole platform on one machine: which processes, in which order, with which settings.
+"""The processes of a one-machine platform: their order, their settings, their end.
 
-    start   Valkey, and when it answers: worker, keeper, gateway, and a trainer where torch is
+    start   Valkey; once it answers: worker, keeper, gateway, and a trainer if torch is
             installed; then wait until /readyz is true
-    stop    gateway (answers what is open), worker (finishes what is in hand), the others, Valkey
+    stop    gateway (finishes open requests), worker (finishes its slices), the others, Valkey
 
-Only Valkey has to be there before the others. Everything else finds its peers by itself and again
-after one of them was restarted, which is also how the platform lives on many machines.
+Only Valkey must run before the others. Every other process finds its peers by itself, also after
+one of them was restarted, as it does on many machines.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 _VALKEY_TIMEOUT_S = 60.0
 _GRACE_S = {"gateway": 10.0, "worker": 20.0, "trainer": 10.0, "keeper": 5.0, "valkey": 20.0}
 _DEATHS_BEFORE_GIVING_UP = 2
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
 
 @dataclass(frozen=True)
 class StackConfig:
-    """What one platform is started with.
+    """Settings of one platform.
 
     Attributes:
-        data: folder that keeps everything; made when missing.
+        data: folder that holds everything; created if it is missing.
         artifact: folder with the model's graphs, tables and manifest.
         host: address the gateway listens on.
         port: its TCP port; 0 takes a free one.
-        api_keys_file: keys that callers must show; needed beyond loopback.
+        api_keys_file: keys that callers must present; required beyond loopback.
         threads: threads of the engine.
         ready_timeout_s: seconds until /readyz must be true.
-        settings: more ``VERSO_*`` settings, given to every process.
-        pinned: serve this artifact even where one that was trained here was promoted.
+        settings: more ``VERSO_*`` settings, passed to every process.
+        pinned: serve this artifact even if one that was trained here was promoted.
     """
 
     data: Path
@@ -80,17 +80,19 @@ def loopback(host: str) -> bool:
 
 
 def usable_cores(most: int = 8) -> int:
-    """Count the cores this process may use, up to ``most``: a small decoder gains no more."""
+    """Return the number of cores this process may use, up to ``most``: a small decoder gains no
+    more.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     return min(cores, most)
 
 
 def find_artifact(models: Path | None = None) -> Path:
-    """Find the artifact to serve: the stable one of the ``models`` folder.
+    """Return the folder of the artifact to serve: the stable one of the ``models`` folder.
 
     Args:
-        models: where artifacts lie; by default below the working directory or the source tree.
+        models: folder of artifacts; by default below the working directory or the source tree.
 
     Raises:
         ArtifactInvalid: there is none.
@@ -107,7 +109,7 @@ def find_artifact(models: Path | None = None) -> Path:
 
 
 def can_train() -> bool:
-    """Whether heads can be trained here: what the extra ``training`` brings is installed."""
+    """Whether heads can be trained here: the extra ``training`` is installed."""
     return importlib.util.find_spec("torch") is not None
 
 
@@ -125,19 +127,19 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where the gateway is reached from this machine."""
+        """The gateway's address on this machine."""
         host = _REACHED_AT.get(self.config.host, self.config.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def start(self, *, stopped: threading.Event | None = None) -> None:
-        """Start everything and wait until the platform is ready.
+        """Start all processes and wait until the platform is ready.
 
         Args:
-            stopped: set by someone who no longer wants it; the start then ends early.
+            stopped: set by another thread to end the start early.
 
         Raises:
             Unauthorized: it would listen beyond loopback without API keys.
-            Unavailable: the folder or the port is taken, or a part does not come up.
+            Unavailable: the folder or the port is in use, or a process does not stay up.
             NotReady: it did not become ready in time.
         """
         stopped = stopped or threading.Event()
@@ -149,15 +151,15 @@ class Stack:
             valkey = Valkey(
                 find_program(), self.folder.valkey, port=free_port(), password=self.folder.secret()
             )
-            self._run("valkey", valkey.argv(), where=f"{LOOPBACK}:{valkey.port}")
+            self._run("valkey", valkey.argv(), address=f"{LOOPBACK}:{valkey.port}")
             self._await("valkey", valkey.answers, timeout_s=_VALKEY_TIMEOUT_S, stopped=stopped)
             environment = self._environment(valkey)
-            for name, where in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
+            for name, address in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
-                self._run(name, argv, where=where, environment=environment)
+                self._run(name, argv, address=address, environment=environment)
             if can_train():
                 argv = [sys.executable, "-m", "verso_training.service"]
-                self._run("trainer", argv, where="", environment=environment)
+                self._run("trainer", argv, address="", environment=environment)
             self._await(
                 "the platform", self.ready, timeout_s=self.config.ready_timeout_s, stopped=stopped
             )
@@ -166,7 +168,7 @@ class Stack:
             raise
 
     def stop(self) -> None:
-        """End everything, in order; safe more than once."""
+        """Stop all processes in order; safe more than once."""
         for process in sorted(
             self.processes, key=lambda process: list(_GRACE_S).index(process.name)
         ):
@@ -177,11 +179,11 @@ class Stack:
             self._lock = None
 
     def ready(self) -> bool:
-        """Whether the gateway says that the platform can do work."""
+        """Whether the gateway reports that the platform is ready."""
         return self._client.ready()
 
     def _check(self) -> None:
-        """Refuse what cannot work before anything is started."""
+        """Refuse a configuration that cannot work, before any process is started."""
         config = self.config
         if not loopback(config.host) and config.api_keys_file is None:
             raise Unauthorized(
@@ -225,7 +227,7 @@ class Stack:
         name: str,
         argv: Sequence[str],
         *,
-        where: str,
+        address: str,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         assert self._lock is not None
@@ -237,7 +239,7 @@ class Stack:
             keep_open=[self._lock],
         )
         self.processes.append(process)
-        self.addresses[name] = where
+        self.addresses[name] = address
         process.start()
 
     def _await(
@@ -247,17 +249,17 @@ class Stack:
         while not ready():
             for process in self.processes:
                 if process.deaths >= _DEATHS_BEFORE_GIVING_UP:
-                    raise _why(process)
+                    raise _failure(process)
             if time.monotonic() > deadline:
                 raise NotReady(
                     f"expected {what} to be ready within {timeout_s:g} s; see {self.folder.logs}"
                 )
-            if stopped.wait(_LOOK_S):
+            if stopped.wait(_POLL_S):
                 raise Unavailable("stopped before the platform was ready")
 
 
-def _why(process: Process) -> VersoError:
-    """Say why a process does not stay up: with the error that it named itself, else by its log."""
+def _failure(process: Process) -> VersoError:
+    """Return why a process does not stay up: the error it logged last, or the end of its log."""
     words = process.last_words()
     for line in reversed(words.splitlines()):
         try:

@@ -1,8 +1,8 @@
-"""The platform's own Valkey: where its program is, how it is set up, when it is ready.
+"""The platform's own Valkey: its program, its settings, and when it is ready.
 
-It keeps the ledger and every patch, so nothing it has acknowledged may be lost: append-only file,
-synced at every write, and no eviction. It listens on loopback only and asks for a password, because
-any local user can reach a loopback port. Database 0 is the ledger, database 1 Celery's broker.
+It holds the ledger and every patch, so it must lose nothing that it acknowledged: append-only file,
+synced at every write, no eviction. It listens on loopback only and asks for a password, because any
+local user can reach a loopback port. Database 0 is the ledger, database 1 Celery's broker.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from verso_core.errors import Unavailable
 PROGRAMS = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
 
-# Listpacks hold small hash buckets in a quarter of the memory of a hash table. The two limits must
-# hold a bucket of the ledger's document hashes: entries up to 1024 bytes, 128 to a bucket.
+# A listpack takes a quarter of the memory of a hash table. The two limits admit every bucket of the
+# ledger's document hashes: 128 entries of up to 1024 bytes.
 _SETTINGS = """\
 bind {host}
 port {port}
@@ -45,7 +45,7 @@ timeout 0
 
 @dataclass(frozen=True)
 class Valkey:
-    """One server: its program, its folder and how to reach it."""
+    """One server: its program, its folder, its port and its password."""
 
     program: Path
     folder: Path
@@ -53,10 +53,10 @@ class Valkey:
     password: str
 
     def argv(self) -> list[str]:
-        """Write the settings file and give the command line that starts the server.
+        """Write the settings file and return the command line that starts the server.
 
-        The password stands in the file, which only its owner may read, and not in the command
-        line, which every user of the machine can list.
+        The password is in the file, which only its owner may read, and not in the command line,
+        which every user of the machine can list.
         """
         path = self.folder / "valkey.conf"
         text = _SETTINGS.format(
@@ -72,16 +72,16 @@ class Valkey:
         return f"redis://:{self.password}@{LOOPBACK}:{self.port}/{database}"
 
     def answers(self) -> bool:
-        """Whether the server has loaded its data and takes commands."""
+        """Whether the server has loaded its data and accepts commands."""
         try:
-            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as wire:
-                wire.sendall(f"AUTH {self.password}\r\nPING\r\n".encode("ascii"))
+            with socket.create_connection((LOOPBACK, self.port), timeout=1.0) as connection:
+                connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode("ascii"))
                 reply = b""
-                while reply.count(b"\r\n") < 2 and (part := wire.recv(256)):
+                while reply.count(b"\r\n") < 2 and (part := connection.recv(256)):
                     reply += part
         except OSError:
             return False
-        # While it loads its file it answers -LOADING to PING.
+        # A server that still loads its data answers PING with -LOADING.
         return reply == b"+OK\r\n+PONG\r\n"
 
 
@@ -106,7 +106,7 @@ def find_program() -> Path:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Return a TCP port that nobody listens on now."""
+    """Return a TCP port on which nothing listens now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -114,5 +114,5 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def _quoted(path: Path) -> str:
-    """Write a path as a quoted string of the settings file."""
+    """Return a path as a quoted string of the settings file."""
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'

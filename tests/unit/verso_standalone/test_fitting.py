@@ -10,7 +10,7 @@ from verso_client import DocumentInfo, DocumentPage, StoredText
 from verso_client.answers import CollectionInfo, ItemError
 from verso_core.errors import CollectionUnknown, EngineUnavailable, RequestInvalid
 from verso_core.jobs import Precision, TextPolicy
-from verso_standalone.harvest import MOST_BYTES, texts_of
+from verso_standalone.fitting import MOST_BYTES, texts_of
 
 
 class Shelf:

@@ -9,8 +9,7 @@ import pytest
 
 from verso_core import registry
 from verso_core.errors import ArtifactInvalid, RequestInvalid
-from verso_standalone.models import adopt
-from verso_standalone.publishing import add
+from verso_standalone.models import add, adopt
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 
