@@ -108,7 +108,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         ).stdout.split()[0]  # fmt: skip
         packages = "--include=python3,python3-venv,ca-certificates"
         subprocess.run(
-            ["debootstrap", "--variant=minbase", packages, "bookworm", str(tree), mirror],
+            ["debootstrap", "--variant=minbase", packages, "trixie", str(tree), mirror],
             check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
     container = builder.call("from", "scratch").stdout.strip()

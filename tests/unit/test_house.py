@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
@@ -175,18 +176,36 @@ def test_every_decision_has_a_number_of_its_own_and_the_three_parts() -> None:
             assert part in text, f"{page.name} lacks {part}"
 
 
-def test_every_direct_dependency_is_pinned() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = {
-        normal(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
-    }
-    wanted = {*project["dependencies"]}.union(*project["optional-dependencies"].values())
-    assert {normal(requirement) for requirement in wanted} - {"verso"} <= pinned
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = re.findall(r":: Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+CONSTRAINTS = [
+    line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+]
 
 
-def test_constraints_hold_names_and_versions_only() -> None:
-    for line in (ROOT / "constraints.txt").read_text().splitlines():
-        assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.!+]+", line), line
+def pins(python: str) -> list[str]:
+    """Return the distributions that constraints.txt pins for a Python, as often as it does."""
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    requirements = map(Requirement, CONSTRAINTS)
+    return [
+        normal(requirement.name)
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate(environment)
+    ]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_direct_dependency_is_pinned_once_for_every_python(python: str) -> None:
+    pinned = pins(python)
+    assert len(set(pinned)) == len(pinned)
+    wanted = {*PROJECT["dependencies"]}.union(*PROJECT["optional-dependencies"].values())
+    assert {normal(requirement) for requirement in wanted} - {"verso"} <= set(pinned)
+
+
+def test_constraints_hold_names_versions_and_pythons_only() -> None:
+    pin = r"[\w.-]+==[\w.!+]+( ; python_(full_)?version (<|>=) \"3(\.\d+)+\")?"
+    for line in CONSTRAINTS:
+        assert re.fullmatch(pin, line), line
 
 
 EXTRAS = {
@@ -219,9 +238,8 @@ def imported_roots(package: Path) -> set[str]:
 
 def names_of_extra(extra: str) -> set[str]:
     """Return the distributions that an extra names, other extras of ours resolved."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {normal(requirement) for requirement in project["dependencies"]}
-    for requirement in project["optional-dependencies"][extra]:
+    names = {normal(requirement) for requirement in PROJECT["dependencies"]}
+    for requirement in PROJECT["optional-dependencies"][extra]:
         if requirement.startswith("verso["):
             for other in re.split(r", *", requirement[len("verso[") : -1]):
                 names |= names_of_extra(other)
