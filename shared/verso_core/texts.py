@@ -19,9 +19,18 @@ MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_ID_BYTES = 256
 MAX_METADATA_BYTES = 4096
 
+MAX_SENTENCES = 64
+"""Most sentences of a text. A chunk has fewer, and a longer text must not cost more than it."""
+
+SHORT_SENTENCE_BYTES = 20
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+")
+"""What lies between two sentences or lines."""
+
 Scalar = str | int | float | bool
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SENTENCE_END_BYTES = re.compile(SENTENCE_END.pattern.encode())
+_SENTENCES_WITHIN_BYTES = 32_768
 _RECORD = re.compile(r"^(?P<document>.+)#(?P<chunk>\d{1,9})$", re.DOTALL)
 
 
@@ -114,3 +123,20 @@ def check_metadata(metadata: object) -> dict[str, Scalar]:
     if size > MAX_METADATA_BYTES:
         raise MetadataInvalid(f"expected <= {MAX_METADATA_BYTES} bytes, got {size}")
     return metadata
+
+
+def sentences(text: bytes) -> list[bytes]:
+    """Return a text's first sentences, for heads that score how well one fits a question.
+
+    A text is cut behind a full stop, question or exclamation mark, and at line ends. A part of up
+    to ``SHORT_SENTENCE_BYTES``, such as the number of a heading, says too little and is left out.
+
+    Returns:
+        At most ``MAX_SENTENCES`` sentences of the first 32 KiB; that part of the text itself if it
+        has no sentence.
+    """
+    beginning = text[:_SENTENCES_WITHIN_BYTES]
+    found = [
+        part for part in _SENTENCE_END_BYTES.split(beginning) if len(part) > SHORT_SENTENCE_BYTES
+    ]
+    return found[:MAX_SENTENCES] or [beginning]

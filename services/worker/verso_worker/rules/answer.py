@@ -13,7 +13,6 @@ answer comes with the sentence it stands in, as its evidence.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from verso_core.errors import VersoError, error_body
 from verso_core.heads import Task
 from verso_core.jobs import Collection, Filter, Item, Result, Slice
+from verso_core.texts import SENTENCE_END
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
 from verso_worker.rules.head_ports import Heads, ServedHead
@@ -29,7 +29,6 @@ from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 
 _EVIDENCE_CHARACTERS = 300
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +214,8 @@ def _sentence(text: str, span: Span) -> tuple[int, int]:
     """Return the sentence or line around a span, at most so many characters to either side."""
     start = max(0, span.start - _EVIDENCE_CHARACTERS)
     end = min(len(text), span.end + _EVIDENCE_CHARACTERS)
-    before = list(_SENTENCE.finditer(text, start, span.start))
-    after = _SENTENCE.search(text, span.end, end)
+    before = list(SENTENCE_END.finditer(text, start, span.start))
+    after = SENTENCE_END.search(text, span.end, end)
     return (before[-1].end() if before else start), (after.start() if after else end)
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task
 from verso_core.jobs import Item, Result, Slice
+from verso_core.texts import sentences
 from verso_worker.records.outputs import Timings
-from verso_worker.rules import sentences
 from verso_worker.rules.head_ports import Heads, ServedHead
 from verso_worker.rules.items import is_accepted
 
@@ -60,7 +60,7 @@ class Score:
     def _best(self, head: ServedHead, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float32]:
         if not pairs:
             return np.zeros(0, np.float32)
-        parts = [sentences.cut(text) for _, text in pairs]
+        parts = [sentences(text) for _, text in pairs]
         asked = [query for query, _ in pairs]
         flat = [(query, one) for query, part in zip(asked, parts, strict=True) for one in part]
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])

@@ -1,4 +1,4 @@
-"""Questions to a Qdrant server, its answers as candidates, and points as it takes them."""
+"""The language of a Qdrant server: queries, filters, settings, and candidates from its answers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import VectorsUnavailable
+from verso_core.jobs import Precision
 from verso_worker.records.points import (
     DENSE,
     NO_TERMS,
@@ -23,20 +24,20 @@ from verso_worker.records.points import (
     Terms,
     unknown,
 )
-from verso_worker.records.space import Space, Vector
+from verso_worker.records.space import Settings, Space, Vector
 
 _NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one collection.
+    """A query of one collection.
 
     Args:
-        client: asks.
+        client: the client that sends it.
         collection: its name in the server.
-        space: of its vectors.
-        where: lets points pass; None all.
+        space: space of its vectors.
+        where: filter that points must pass; None passes all.
         local: the client's own mode, which has no index.
     """
 
@@ -61,7 +62,7 @@ class Question:
         return _candidates(self.space, answer.points)
 
     def matching(self, terms: Terms | None, *, limit: int) -> Candidates:
-        """Return the points whose terms weigh most."""
+        """Return the points whose terms have the highest weight."""
         if not terms:
             return _candidates(self.space, [])
         answer = self.client.query_points(
@@ -76,7 +77,7 @@ class Question:
         return _candidates(self.space, answer.points)
 
     def weights(self, terms: Terms, points: Sequence[UUID]) -> dict[UUID, float]:
-        """Weigh the terms of some points; one that shares none is left out."""
+        """Return the weight of the terms in some points; a point that shares none is left out."""
         if not (terms and points):
             return {}
         answer = self.client.query_points(
@@ -92,7 +93,7 @@ class Question:
 
 @contextmanager
 def translated(name: str) -> Iterator[None]:
-    """Turn the library's errors about a collection into ours."""
+    """Turn the library's errors about a collection into Verso's."""
     try:
         yield
     except UnexpectedResponse as exc:
@@ -104,7 +105,7 @@ def translated(name: str) -> Iterator[None]:
 
 
 def alike(values: Vector, *, limit: int, local: bool) -> list[models.QueryRequest]:
-    """Ask for the ids nearest to each vector. Shape of ``values``: (n, dim)."""
+    """Return queries for the ids nearest to each vector. Shape of ``values``: (n, dim)."""
     return [
         models.QueryRequest(
             query=one.tolist(),
@@ -118,19 +119,19 @@ def alike(values: Vector, *, limit: int, local: bool) -> list[models.QueryReques
 
 
 def sparse(terms: Terms) -> models.SparseVector:
-    """Return terms as the server takes them."""
+    """Return terms in the server's form."""
     return models.SparseVector(indices=list(terms.ids), values=list(terms.weights))
 
 
 def vector_of(values: Vector, terms: Terms) -> Any:
-    """Return a point's vectors as the client takes them. Shape of ``values``: (dim,)."""
+    """Return a point's vectors in the client's form. Shape of ``values``: (dim,)."""
     if not terms:
         return values.tolist()
     return {DENSE: values.tolist(), TERMS: sparse(terms)}
 
 
 def terms_of(vector: Any) -> Terms:
-    """Read a point's terms; a point that has none has no vector of them."""
+    """Return a point's terms; a point without terms has no vector of them."""
     kept = vector.get(TERMS) if isinstance(vector, Mapping) else None
     return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))
 
@@ -169,7 +170,7 @@ def _only(points: Sequence[UUID]) -> models.Filter:
 
 
 def _candidates(space: Space, scored: Sequence[models.ScoredPoint]) -> Candidates:
-    """Read the points that a search gave with their dense vectors."""
+    """Return the points of a search with their dense vectors."""
     vectors: list[Any] = [point.vector for point in scored]
     return Candidates(
         ids=[UUID(str(point.id)) for point in scored],
@@ -177,3 +178,43 @@ def _candidates(space: Space, scored: Sequence[models.ScoredPoint]) -> Candidate
         payloads=[point.payload or {} for point in scored],
         scores=[point.score for point in scored],
     )
+
+
+_DENSE_KINDS = {
+    Precision.FLOAT16: (models.Distance.DOT, models.Datatype.FLOAT16),
+    Precision.INT8: (models.Distance.EUCLID, models.Datatype.UINT8),
+}
+
+
+def dense_of(settings: Settings) -> models.VectorParams:
+    """Return how the server stores vectors."""
+    distance, datatype = _DENSE_KINDS[settings.space.precision]
+    return models.VectorParams(
+        size=settings.space.dim, distance=distance, datatype=datatype, on_disk=True
+    )
+
+
+def sparse_of(settings: Settings) -> dict[str, models.SparseVectorParams] | None:
+    """Return how the server stores terms; None for a collection without terms."""
+    if not settings.terms:
+        return None
+    return {TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+
+
+def metadata_of(settings: Settings) -> dict[str, Any]:
+    """Return what the server stores beside a collection for every worker that opens it."""
+    space = settings.space
+    return {
+        "precision": space.precision.value,
+        "int8_scale": space.int8_scale,
+        "terms": settings.terms,
+    }
+
+
+def settings_of(config: models.CollectionConfig) -> Settings | None:
+    """Return the settings of a collection that Verso made; None for any other."""
+    vectors, kept = config.params.vectors, config.metadata
+    if not isinstance(vectors, models.VectorParams) or not kept:
+        return None
+    space = Space(Precision(kept["precision"]), vectors.size, float(kept["int8_scale"]))
+    return Settings(space, terms=bool(kept.get("terms", False)))

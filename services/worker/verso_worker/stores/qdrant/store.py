@@ -53,12 +53,15 @@ from verso_worker.stores import points_file
 from verso_worker.stores.qdrant.query import (
     Question,
     alike,
+    dense_of,
     filter_of,
+    metadata_of,
+    settings_of,
+    sparse_of,
     terms_of,
     translated,
     vector_of,
 )
-from verso_worker.stores.qdrant.settings import dense_of, settings_of, sparse_of, told
 
 PREFIX = "verso-"
 """What the names of our collections begin with, in a server that may hold others."""
@@ -134,7 +137,7 @@ class QdrantVectors:
                         self._prefix + name,
                         vectors_config=dense_of(wanted),
                         sparse_vectors_config=sparse_of(wanted),
-                        metadata=told(wanted),
+                        metadata=metadata_of(wanted),
                     )
                     if not self._local:
                         self._client.create_payload_index(
