@@ -78,11 +78,11 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_cost.py --threads 1
 
 evaluate: $(VENV)/.installed-dev  ## the heads on public sets, DATA=folder; writes docs/research/quality.md
-	$(BIN)/python -m verso_training quality --data $(DATA) --artifact models/default --models models \
+	PYTHONPATH=training $(BIN)/python -m studies quality --data $(DATA) --artifact models/default --models models \
 	  --work runs/quality --out docs/research/quality.md
 
-evaluate-tasks: $(VENV)/.installed-dev  ## the papers' tasks with adapters, hours of one core, DATA=folder; goes on where it stopped
-	$(BIN)/python -m verso_training tasks --data $(DATA) --artifact models/default \
+evaluate-tasks: $(VENV)/.installed-dev  ## published experiments with adapters, hours of one core, DATA=folder; goes on where it stopped
+	PYTHONPATH=training $(BIN)/python -m studies tasks --data $(DATA) --artifact models/default \
 	  --work runs/quality --out docs/research/quality.md
 
 evaluate-all: evaluate evaluate-tasks  ## every table of docs/research/quality.md, DATA=folder

@@ -21,24 +21,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tiny_artifact
 import torch
 from tests import accelerator, made_up
 from torch import nn
 
+from studies.quality import ranking
+from studies.quality.ranking import Group
+from studies.tasks import distillation, siamese, steps
+from studies.tasks.distillation import Taught
+from studies.tasks.siamese import Siamese
 from verso_core import heads, questions
 from verso_core.heads import Task
 from verso_core.jobs.train import Labelled, Scored, pack_pairs, pack_rows
-from verso_training import collection, config, dataset, encoder, tiny, train
+from verso_training import config, device, encoder
+from verso_training.artifact import collection
 from verso_training.config import Recipe
-from verso_training.heads import backbone, lora, pairs, places, ranking, sequences
+from verso_training.data import dataset
+from verso_training.decoder import train
+from verso_training.heads import backbone, scoring, token_classifier
 from verso_training.heads.fitting import AdapterRun, Budget
 from verso_training.heads.modules import CrossEncoder, SequenceClassifier
-from verso_training.heads.pairs import Pair
-from verso_training.heads.ranking import Group
+from verso_training.heads.scoring import Pair
 from verso_training.service import job
-from verso_training.tasks import distillation, siamese, steps
-from verso_training.tasks.distillation import Taught
-from verso_training.tasks.siamese import Siamese
 
 ARTIFACT = Path(__file__).parent / "data" / "artifact-tiny"
 KILLED_AT = 30
@@ -109,21 +114,21 @@ def score(folder: Path) -> dict[str, Any]:
 def adapters(folder: Path) -> dict[str, Any]:
     """Some steps of what ``tokens`` and ``score`` train, and of a ranker; nothing is exported."""
     base, other = backbone.load(ARTIFACT), backbone.load(ARTIFACT)
-    classifier = SequenceClassifier(lora.adapt(base, rank=2, alpha=4.0, dropout=0.1), classes=2)
+    classifier = SequenceClassifier(backbone.adapt(base, rank=2, alpha=4.0, dropout=0.1), classes=2)
     lines = [(f"worker {n % 2} stops", n % 2) for n in range(32)]
-    texts = sequences.tokenised(lines, base.tokenizer, max_tokens=32)
-    scorer = CrossEncoder(lora.adapt(other, rank=2, alpha=4.0))
+    texts = token_classifier.tokenised(lines, base.tokenizer, max_tokens=32)
+    scorer = CrossEncoder(backbone.adapt(other, rank=2, alpha=4.0))
     fits = [Pair(text, "which one stops", float(kind)) for text, kind in lines]
-    rows = pairs.tokenised(fits, other.tokenizer, max_tokens=32)
+    rows = scoring.tokenised(fits, other.tokenizer, max_tokens=32)
     weights = torch.ones(2)
-    _fitted(classifier, texts, sequences.losses(classifier, weights))
-    _fitted(scorer, rows, pairs.losses(scorer))
+    _fitted(classifier, texts, token_classifier.losses(classifier, weights))
+    _fitted(scorer, rows, scoring.losses(scorer))
     groups = [Group("which one stops", "worker 1 stops", (text,)) for text, _ in lines]
     ranked = ranking.tokenised(groups, other.tokenizer, max_tokens=32)
     _fitted(scorer, ranked, ranking.losses(scorer))
     return {
-        "logits": sequences.outputs(classifier, texts)[0].tolist(),
-        "scores": pairs.scores(scorer, rows).tolist(),
+        "logits": token_classifier.outputs(classifier, texts)[0].tolist(),
+        "scores": scoring.scores(scorer, rows).tolist(),
     }
 
 
@@ -159,7 +164,7 @@ def decoder(folder: Path) -> dict[str, Any]:
         recipe.train, device=accelerator.NAME, max_steps=6, bfloat16=True, evaluate_chunks=4
     )
     recipe = replace(recipe, train=few)
-    pool = list(tiny.documents(count=60))
+    pool = list(tiny_artifact.documents(count=60))
     texts = encoder.untrained([one.text for one in pool], dim=recipe.model.vector_dim)
     dataset.prepare(recipe, pool, folder=folder / "data", sentence_encoder=texts)
 
@@ -199,13 +204,13 @@ def collected(folder: Path) -> dict[str, Any]:
 def studies(folder: Path) -> dict[str, Any]:
     """What the papers' tasks train: vectors apart, and a student with its teacher."""
     base = backbone.load(ARTIFACT)
-    apart = Siamese(lora.adapt(base, rank=2, alpha=4.0, dropout=0.1))
+    apart = Siamese(backbone.adapt(base, rank=2, alpha=4.0, dropout=0.1))
     rows = siamese.tokenised(
         [Pair(f"worker {n} stops", "a worker stops", n % 2) for n in range(16)],
         base.tokenizer,
     )
     student = SequenceClassifier(distillation.halved(backbone.load(ARTIFACT).bert), classes=3)
-    texts = sequences.tokenised(
+    texts = token_classifier.tokenised(
         [(f"worker {n} stops", n % 3) for n in range(16)], base.tokenizer, max_tokens=32
     )
     even = np.zeros(3, np.float32)
@@ -217,13 +222,13 @@ def studies(folder: Path) -> dict[str, Any]:
         steps.train(steps.one_task(task), rates=steps.FULL, seed=0, title=task.name)
     return {
         "cosines": siamese.stored_cosines(apart, rows, scale=100.0).tolist(),
-        "logits": sequences.outputs(student, texts)[0].tolist(),
+        "logits": token_classifier.outputs(student, texts)[0].tolist(),
     }
 
 
 def mixed(folder: Path) -> dict[str, Any]:
     """A product of what is there with what is here."""
-    there = torch.ones(2, 2).to(places.fastest())
+    there = torch.ones(2, 2).to(device.fastest())
     try:
         there @ torch.ones(2, 2)
     except RuntimeError as error:

@@ -4,9 +4,9 @@
 
 Nothing in the corpus was used to train the shipped model: log texts come from published ``test``
 and ``stress`` parts, prose from the 2 % of documents that training holds out by a hash of their id
-(the same rule as ``verso_training.sources.held_out``; a test compares the two). Which texts are
-taken is decided by a hash of their id as well, so the same data gives the same corpus, and nobody
-picked texts that flatter the figures.
+(the same rule as ``verso_training.data.sources.held_out``; a test compares the two). A hash of
+their id selects the texts as well, so the same data gives the same corpus, and no text is selected
+for its figures.
 
 Texts are taken byte for byte as they stand in their source (a page, a block, a line, a paragraph);
 exact repeats are taken once.

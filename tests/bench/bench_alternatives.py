@@ -40,8 +40,8 @@ from verso_codecs.ngram import NgramTables
 from verso_codecs.ranks import RankTables
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
+from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
 from verso_training.config import ModelConfig
-from verso_training.graphs import DecoderGraph, EncoderGraph
 
 KNOWN = 800
 LAST = 1000

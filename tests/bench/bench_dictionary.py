@@ -25,7 +25,7 @@ from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_training.collection import best_dictionary, cut
+from verso_training.artifact.collection import best_dictionary, cut
 from verso_worker.records.artifact import cutter as artifact_cutter
 
 SHARES = ("less", "of it")

@@ -29,7 +29,7 @@ from verso_standalone import models
 from verso_standalone.fitting import texts_of
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig, find_artifact
-from verso_training import collection
+from verso_training.artifact import collection
 
 _SETTINGS = {
     "VERSO_VERIFY_DELAY_S": "0.5",

@@ -29,9 +29,9 @@ import torch
 
 from verso_core import manifest, questions, registry
 from verso_core.questions import Paragraph
-from verso_training.heads import reading, recipe, start
+from verso_training.heads import graph, reading, recipe
+from verso_training.heads.context import TrainingContext
 from verso_training.heads.shipping import Provenance
-from verso_training.heads.workplace import Workplace
 
 _SMALL = {"epochs": 1e-3, "rate": 1e-12}
 """One step that changes nothing: the head as it is."""
@@ -60,7 +60,7 @@ def main() -> int:
     page = sheet.Sheet("reader")
     artifact = registry.resolve(options.models)
     space = manifest.load(artifact).manifest.space.id
-    shipped = start.load(registry.head(options.models, "qa"), space=space)
+    shipped = graph.load(registry.head(options.models, "qa"), space=space)
     paragraphs = users_file(options.data, articles=options.articles)
     settings: dict[str, Any] = {"minutes": options.minutes, "rate": options.rate}
     found = {}
@@ -82,7 +82,7 @@ def main() -> int:
                     }
                 ),
                 paragraphs,
-                Workplace(
+                TrainingContext(
                     artifact=artifact,
                     out_dir=Path(out),
                     provenance=Provenance(("qa_squad",), "CC BY-SA 4.0", "bench_reader"),

@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from readings import Way, readers
 from reranking import HITS, Read
 
+from studies.quality import pairsets, selection
+from studies.quality.pairsets import Ranking
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core.jobs import RERANK_SHARE
 from verso_standalone.stack import find_artifact
-from verso_training.quality import pairsets, selection
-from verso_training.quality.pairsets import Ranking
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records import fusion
 from verso_worker.rules.score import Score

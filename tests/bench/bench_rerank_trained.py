@@ -5,7 +5,7 @@ collections and are searched by vectors and words. Each arm scores the first `--
 
 - *pairs*: the published head, a cross-encoder that learnt from single sentences;
 - *general*: further on whole passages of other sets, which a head that ships may learn from:
-  `python -m verso_training head --recipe relevance`;
+  `python -m studies head --recipe relevance`;
 - *general, then claims*: further on `--claims` of SciFact's training claims, each with its abstract
   and `--wrong` records that the search finds and nobody judged relevant;
 - *claims*: without the general passages; *general, then half of the claims*: what more would give;
@@ -48,15 +48,15 @@ from numpy.typing import NDArray
 from searched import Scores, Searched, searched
 from tqdm import tqdm
 
+from studies.quality import passages, ranker, sets
+from studies.quality.ranker import Taught
+from studies.quality.ranking import Group
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_client.cli.evaluation import Gain
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
 from verso_training.heads import recipe as recipes
-from verso_training.heads.ranking import Group
-from verso_training.quality import passages, ranker, sets
-from verso_training.quality.ranker import Taught
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 _CHOOSE = {"rest": "all", "rest, others": "the others"}

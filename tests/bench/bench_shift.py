@@ -7,7 +7,7 @@ of loghub in the order of their times:
 - *known* are lines of a first part, of which every tenth is left out: the *same time*;
 - the *next time* is the part behind it;
 - *recovered* is the share of a line's tokens, and its end, that are the decoder's first guess,
-  given the stored int8 vector and the true tokens before (`verso_training.quality.decoding`);
+  given the stored int8 vector and the true tokens before (`studies.quality.decoding`);
 - *whole* is the share of lines of which every token is: those that are read without a correction;
 - *bits saved* is what a line takes with the vector zeroed, less what it takes with it, ideal code
   lengths.
@@ -38,10 +38,11 @@ import torch
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_training import neural, space, tuning
+from verso_training.artifact import neural, tuning
+from verso_training.artifact.graphs import DecoderGraph, EncoderGraph, Pass
+from verso_training.artifact.neural import Segments
 from verso_training.config import Budget
-from verso_training.graphs import DecoderGraph, EncoderGraph, Pass
-from verso_training.neural import Segments
+from verso_training.decoder import train
 
 SETS = (
     "loghub, whole: Linux", "loghub, whole: Proxifier", "loghub: Apache", "loghub: BGL",
@@ -111,7 +112,7 @@ def _segments(artifact: Artifact, lines: Sequence[bytes]) -> Segments:
         EncoderGraph(artifact.folder, threads=1),
         window=artifact.manifest.codec.max_tokens,
     )
-    stored = space.round_int8(torch.from_numpy(found.vectors), artifact.manifest.space.int8_scale)
+    stored = train.round_int8(torch.from_numpy(found.vectors), artifact.manifest.space.int8_scale)
     return replace(found, vectors=stored.numpy())
 
 

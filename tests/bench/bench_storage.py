@@ -54,7 +54,7 @@ from verso_core.jobs import Precision
 from verso_core.manifest import Artifact
 from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
 from verso_standalone.stack import find_artifact
-from verso_training.collection import best_dictionary, cut
+from verso_training.artifact.collection import best_dictionary, cut
 from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import Service
 from verso_worker.records.artifact import MixtureCodec, NgramCodec, cutter

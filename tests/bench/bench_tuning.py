@@ -33,8 +33,8 @@ from verso_codecs.ngram import NgramTables
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_training import tuning
-from verso_training.collection import HELD_OUT, cut
+from verso_training.artifact import tuning
+from verso_training.artifact.collection import HELD_OUT, cut
 from verso_training.config import Budget
 
 KNOWN = 800

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verso_training.heads.pairs import Pair
-from verso_training.heads.ranking import Group
+from studies.quality.ranking import Group
+from verso_training.heads.scoring import Pair
 
 _RANK = 64
 _TEMPERATURE = 0.05

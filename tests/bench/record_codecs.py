@@ -16,7 +16,7 @@ import pyppmd
 import zstandard
 
 from verso_codecs import zstd
-from verso_training.collection import HELD_OUT
+from verso_training.artifact.collection import HELD_OUT
 
 _LEVELS = (3, 19)
 USUAL = (4 << 10, 16 << 10, 64 << 10, 110 << 10)

@@ -18,12 +18,12 @@ import reranking
 from numpy.typing import NDArray
 from reranking import HITS, Read
 
+from studies.quality import passages
+from studies.quality.ranking import Group
 from verso_client import Client
 from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
-from verso_training.heads.pairs import Pair
-from verso_training.heads.ranking import Group
-from verso_training.quality import passages
+from verso_training.heads.scoring import Pair
 
 Scores = Callable[[Sequence[Pair]], NDArray[np.float32]]
 

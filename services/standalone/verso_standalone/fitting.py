@@ -22,8 +22,8 @@ from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, RequestInvalid
 from verso_standalone.stack import find_artifact
-from verso_training import collection
-from verso_training.collection import WORTH, Report
+from verso_training.artifact import collection
+from verso_training.artifact.collection import WORTH, Report
 from verso_training.config import Budget
 
 

@@ -20,8 +20,9 @@ import pytest
 import torch
 from tests import accelerated, accelerator, made_up
 
-from verso_training import train
-from verso_training.heads import backbone, places, recipe
+from verso_training import device
+from verso_training.decoder import train
+from verso_training.heads import backbone, recipe
 from verso_training.heads.fitting import AdapterRun, Budget
 from verso_training.heads.reader import Reader
 
@@ -83,7 +84,7 @@ def test_a_reader_that_was_killed_goes_on_there_and_is_published(folder: Path) -
 
 
 def test_a_checkpoint_from_there_is_gone_on_from_where_there_is_none(folder: Path) -> None:
-    assert places.fastest() == places.PROCESSOR
+    assert device.fastest() == device.PROCESSOR
     asked = {"name": "head", "task": "answer", "reads": "token_pair", "answer": made_up.SETTINGS}
     module = Reader(backbone.load(accelerated.ARTIFACT), recipe.parse(asked).answer)
     run: AdapterRun[Any] = AdapterRun(

@@ -14,25 +14,28 @@ import torch
 from verso_core import heads, manifest, registry
 from verso_core.errors import Cancelled, DiskFull, HeadInvalid
 from verso_core.heads import Reads, SignalName
-from verso_training import graphs
+from verso_training.artifact import graphs
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
     fitting,
     graph,
-    lora,
     reader,
     recipe,
-    sequences,
     shipping,
-    start,
-    training,
+    token_classifier,
+    vector_classifier,
 )
-from verso_training.heads.modules import CrossEncoder, SequenceClassifier, SpanReader
+from verso_training.heads.modules import (
+    CrossEncoder,
+    SequenceClassifier,
+    SpanHead,
+    SpanLayers,
+    SpanReader,
+)
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance
-from verso_training.heads.spans import SpanHead, SpanLayers
-from verso_training.heads.training import HeadReport
+from verso_training.heads.vector_classifier import HeadReport
 from verso_training.heads.vectors import Progress
 
 TINY = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -52,7 +55,7 @@ def rows(count: int = 40) -> list[Row]:
 def train(out: Path, *, count: int = 40, **more: Any) -> HeadReport:
     options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False} | more
     values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20}}
-    return training.train_head(
+    return vector_classifier.train_head(
         recipe.parse(values), rows(count), out, artifact=TINY, provenance=DATA, **options
     )
 
@@ -79,7 +82,7 @@ def test_a_head_can_be_calibrated_with_what_the_decoder_says(tmp_path: Path) -> 
     values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20, "decoder": True}}
     options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False}
     options |= {"artifact": TINY, "provenance": DATA}
-    report = training.train_head(recipe.parse(values), rows(), tmp_path, **options)
+    report = vector_classifier.train_head(recipe.parse(values), rows(), tmp_path, **options)
     of_decoder = {
         SignalName.SELF_GENERATION, SignalName.BITS_GIVEN_VECTOR, SignalName.BITS_SAVED,
     }  # fmt: skip
@@ -87,7 +90,7 @@ def test_a_head_can_be_calibrated_with_what_the_decoder_says(tmp_path: Path) -> 
     assert {f"augrc/{name}" for name in of_decoder} <= report.head.metrics.keys()
     bare = [Row(row.label, vector=np.eye(384, dtype=np.float32)[n]) for n, row in enumerate(rows())]
     with pytest.raises(RecipeInvalid, match="got vectors"):
-        training.train_head(recipe.parse(values), bare, tmp_path, **options)
+        vector_classifier.train_head(recipe.parse(values), bare, tmp_path, **options)
     with pytest.raises(RecipeInvalid, match="got both"):
         recipe.parse({"name": "mood", "classify": {"decoder": True, "chunk": "last"}})
 
@@ -128,20 +131,20 @@ def test_an_altered_golden_sample_is_found(tmp_path: Path) -> None:
 def test_a_classifier_on_tokens_learns_and_ships(tmp_path: Path) -> None:
     base = backbone.load(TINY)
     torch.manual_seed(0)
-    module = SequenceClassifier(lora.adapt(base, rank=4, alpha=8.0), classes=2, dropout=0.0)
+    module = SequenceClassifier(backbone.adapt(base, rank=4, alpha=8.0), classes=2, dropout=0.0)
     labels = {"calm": 0, "fire": 1}
-    texts = sequences.tokenised(
+    texts = token_classifier.tokenised(
         [(str(row.text), labels[row.label]) for row in rows()], base.tokenizer, max_tokens=24
     )
     budget = fitting.Budget(1.0, 6, rate=3e-3, tokens_per_step=240, warmup_steps=2)
     run = fitting.AdapterRun(
-        module, budget, main=texts, losses=sequences.losses(module, torch.ones(2))
+        module, budget, main=texts, losses=token_classifier.losses(module, torch.ones(2))
     )
     run.train(on_progress=lambda _: None, should_stop=lambda: False)
-    logits, features = sequences.outputs(module, texts)
+    logits, features = token_classifier.outputs(module, texts)
     assert (logits.argmax(-1) == np.array([text.target for text in texts])).mean() > 0.9
     assert features.shape == (len(texts), base.width)
-    ids, mask, _ = sequences.collate(texts[:3])
+    ids, mask, _ = token_classifier.collate(texts[:3])
     written = graph.write(
         module,
         tmp_path / "head.onnx",
@@ -172,9 +175,9 @@ def test_the_backbone_is_the_encoder_that_is_served() -> None:
 def test_a_reader_ships_without_the_encoders_weights(tmp_path: Path) -> None:
     base = backbone.load(TINY)
     torch.manual_seed(0)
-    bert = lora.adapt(base, rank=4, alpha=8.0)
+    bert = backbone.adapt(base, rank=4, alpha=8.0)
     for module in bert.modules():
-        if isinstance(module, lora.LoraLinear):
+        if isinstance(module, backbone.LoraLinear):
             torch.nn.init.normal_(module.lora_b, std=0.05)
     spans = SpanReader(bert, SpanHead(SpanLayers.GELU_4_SKIP, width=base.width)).eval()
     ids = torch.randint(5, 100, (3, 9))
@@ -211,14 +214,14 @@ def test_the_heads_that_ship_can_be_gone_on_from(name: str) -> None:
     artifact = registry.resolve(models)
     space = manifest.load(artifact).manifest.space.id
     folder = registry.head(models, name)
-    found, base = start.load(folder, space=space), backbone.load(artifact)
+    found, base = graph.load(folder, space=space), backbone.load(artifact)
     module: torch.nn.Module
     if name == "qa":
-        answer = start.shaped(recipe.AnswerConfig(), found)
+        answer = graph.shaped(recipe.AnswerConfig(), found)
         module = reader.Reader(base, answer).only(answer.layers)
     else:
-        score = start.shaped(recipe.ScoreConfig(), found)
-        module = CrossEncoder(lora.adapt(base, rank=score.rank, alpha=score.alpha))
+        score = graph.shaped(recipe.ScoreConfig(), found)
+        module = CrossEncoder(backbone.adapt(base, rank=score.rank, alpha=score.alpha))
     found.restore(module)
     module.eval()
     for line in (folder / heads.GOLDEN).read_text().splitlines()[:3]:

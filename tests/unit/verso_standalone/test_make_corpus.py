@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_standalone import sample
-from verso_training import sources
+from verso_training.data import sources
 
 SCRIPT = sample.FOLDER.parents[1] / "make_corpus.py"
 

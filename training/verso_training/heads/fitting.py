@@ -34,7 +34,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from verso_core.errors import Cancelled, DiskFull
-from verso_training.heads import lora, places
+from verso_training import device
+from verso_training.heads import backbone
 from verso_training.heads.recipe import AnswerConfig, ClassifyConfig, ScoreConfig
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
@@ -136,7 +137,7 @@ class AdapterRun(Generic[_E]):
             held_out: Examples that end the training when it no longer helps.
             folder: For checkpoints; None keeps none.
         """
-        self.module, self.budget, self.folder = module.to(places.fastest()), budget, folder
+        self.module, self.budget, self.folder = module.to(device.fastest()), budget, folder
         self._main, self._warm, self._losses = list(main), list(warm), losses
         self._held_out = list(held_out) if budget.patience else []
         self._best: dict[str, Tensor] = {}
@@ -171,8 +172,8 @@ class AdapterRun(Generic[_E]):
             self._judge()
         self.save()
         if self._best:
-            lora.restore(self.module, self._best)
-        self.module.to(places.PROCESSOR).eval()
+            backbone.restore(self.module, self._best)
+        self.module.to(device.PROCESSOR).eval()
 
     def _standing(self) -> dict[str, float]:
         told = {"step": float(self._place.step)}
@@ -198,11 +199,11 @@ class AdapterRun(Generic[_E]):
             self.folder.mkdir(parents=True, exist_ok=True)
             # Killed between the two, a run goes on with weights that are some steps ahead of
             # their place: those steps are done again, and nothing is lost.
-            _write(self.folder / _WEIGHTS, save(lora.state(self.module)))
+            _write(self.folder / _WEIGHTS, save(backbone.state(self.module)))
             _write(self.folder / _STATE, held.getvalue())
 
     def _restore(self, folder: Path) -> None:
-        lora.restore(self.module, load_file(folder / _WEIGHTS))
+        backbone.restore(self.module, load_file(folder / _WEIGHTS))
         state = torch.load(folder / _STATE, weights_only=True, map_location="cpu")
         self._optimiser.load_state_dict(state["optimiser"])
         place = json.loads(state["place"])
@@ -220,7 +221,7 @@ class AdapterRun(Generic[_E]):
         place.judged, place.waited = place.step, place.waited + 1
         if loss < place.lowest:
             place.lowest, place.waited = loss, 0
-            self._best = {name: held.clone() for name, held in lora.state(self.module).items()}
+            self._best = {name: held.clone() for name, held in backbone.state(self.module).items()}
             if self.folder is not None:
                 with _room():
                     self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,16 @@
-"""The layers of a head, in the shapes that a head's graph has (``verso_core.heads``).
+"""Reading an answer out of a text: span heads, their loss, and the best span.
+
+Devlin et al. 2019, section 4.2: with token states h_t, start and end logits are s_t = S h_t and
+e_t = E h_t; the probability of a start is softmax(s)_t; the score of the answer t..u is s_t + e_u,
+and "no answer" scores s_0 + e_0, the place of [CLS] (section 4.3). An answer is given where
+
+    max_{t <= u} s_t + e_u  >  s_0 + e_0 + tau,
+
+tau being tuned on a split that is not reported. "QADistilBERT: a smaller and faster..." (the
+thesis of Preite 2020, section 6.1) replaces the one linear layer by deeper ones; its widths are
+for states of 768 and are scaled to the encoder's here.
+
+The layers of a head, in the shapes that a head's graph has (``verso_core.heads``).
 
 Every module here is what is trained and what is exported: its forward takes the graph's inputs in
 their order and gives the graph's outputs.
@@ -6,14 +18,160 @@ their order and gives the graph's outputs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import BertModel
 
-from verso_training.heads.spans import SpanHead
+NEGATIVE = -1e4
+"""Stands for minus infinity among logits; small enough for float16."""
+
+
+class SpanLayers(StrEnum):
+    """The output layers of a reader, named as in the thesis (section 6.1)."""
+
+    VANILLA = "vanilla"
+    """One linear layer (figure 6.1)."""
+    TANH_2 = "2l-tanh"
+    """768 to 384 to 2 with Tanh (figure 6.2)."""
+    GELU_2 = "2l-gelu"
+    """768 to 256 to 2 with GELU (figure 6.3)."""
+    RELU_2_SKIP = "2l-relu-skip"
+    """768 to 768 with ReLU, plus the input, to 2 (figure 6.4)."""
+    RELU_4 = "4l-relu"
+    """768 to 1024 to 768 to 200 to 2 with ReLU (figure 6.5)."""
+    GELU_4_SKIP = "4l-gelu-skip"
+    """768 to 1024 to 768, plus the input, to 384 to 2 with GELU (figure 6.6, listing 6.4)."""
+
+
+class SpanHead(nn.Module):
+    """Start and end logits of every token."""
+
+    def __init__(self, layers: SpanLayers, *, width: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        widths = {
+            SpanLayers.VANILLA: (),
+            SpanLayers.TANH_2: (width // 2,),
+            SpanLayers.GELU_2: (width // 3,),
+            SpanLayers.RELU_2_SKIP: (width,),
+            SpanLayers.RELU_4: (width * 4 // 3, width, width * 25 // 96),
+            SpanLayers.GELU_4_SKIP: (width * 4 // 3, width, width // 2),
+        }[layers]
+        self.layers = layers
+        self.hidden = nn.ModuleList(
+            nn.Linear(a, b) for a, b in zip((width, *widths), widths, strict=False)
+        )
+        self.out = nn.Linear((width, *widths)[-1], 2)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the start and of the end. Shape: (B, T, W) to twice (B, T)."""
+        x = states
+        for number, layer in enumerate(self.hidden):
+            if self.layers is SpanLayers.GELU_4_SKIP and number == 2:
+                x = x + states
+            x = self._activation(layer(x))
+            if self.layers is SpanLayers.RELU_2_SKIP:
+                x = x + states
+            elif self.layers is not SpanLayers.VANILLA:
+                x = self.dropout(x)
+        start, end = self.out(x).unbind(-1)
+        return start, end
+
+    def _activation(self, x: Tensor) -> Tensor:
+        if self.layers is SpanLayers.TANH_2:
+            return x.tanh()
+        if self.layers in (SpanLayers.GELU_2, SpanLayers.GELU_4_SKIP):
+            return F.gelu(x)
+        return F.relu(x)
+
+
+def span_loss(start: Tensor, end: Tensor, *, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
+    """Negative log probability that the start, and the end, is at one of the right places.
+
+        L = -1/2 sum_B [ log sum_{t in S} softmax(s)_t + log sum_{u in E} softmax(e)_u ] / B
+
+    With one right place each this is the cross-entropy of Devlin et al. 2019. The data give the
+    first occurrence of an answer only, so every occurrence counts as right (Clark & Gardner 2018,
+    section 3.2: the summed objective).
+
+    Args:
+        start: Logits. Shape: (B, T).
+        end: Logits. Shape: (B, T).
+        starts: True at right places; [CLS] for "no answer". Shape: (B, T), bool.
+        ends: Likewise. Shape: (B, T), bool.
+        mask: True where a span may start or end. Shape: (B, T), bool.
+    """
+    total = start.new_zeros(())
+    for logits, right in ((start, starts), (end, ends)):
+        masked = logits.masked_fill(~mask, NEGATIVE)
+        chosen = masked.masked_fill(~right, NEGATIVE)
+        total = total + (masked.logsumexp(-1) - chosen.logsumexp(-1)).mean()
+    return total / 2
+
+
+def distilled(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
+    """How far the student's softened distribution is from the teacher's.
+
+        L = T^2 KL( softmax(z_teacher / T) || softmax(z_student / T) )
+
+    Hinton et al. 2015, section 2: T^2 keeps the gradients' size as T changes. It is added to the
+    cross-entropy with a weight (thesis, listing 5.1). Shape of both: (B, C) logits.
+    """
+    return F.kl_div(
+        F.log_softmax(student / temperature, dim=-1),
+        F.log_softmax(teacher / temperature, dim=-1),
+        reduction="batchmean",
+        log_target=True,
+    ) * (temperature**2)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A place in a window and what it scores.
+
+    Attributes:
+        start: First token.
+        end: Last token.
+        score: s_start + e_end.
+    """
+
+    start: int
+    end: int
+    score: float
+
+
+def best_spans(
+    start: NDArray[np.float32],
+    end: NDArray[np.float32],
+    *,
+    allowed: NDArray[np.bool_],
+    count: int = 1,
+    longest: int = 30,
+) -> list[Span]:
+    """The highest scoring spans of a window, best first, at most ``longest`` tokens each.
+
+    Args:
+        start: Logits. Shape: (T,).
+        end: Logits. Shape: (T,).
+        allowed: True for the tokens of the context. Shape: (T,).
+        count: How many to return.
+        longest: In tokens.
+    """
+    s = np.where(allowed, start, NEGATIVE)
+    e = np.where(allowed, end, NEGATIVE)
+    scores = s[:, None] + e[None, :]
+    places = np.arange(len(s))
+    length = places[None, :] - places[:, None]
+    scores = np.where((length >= 0) & (length < longest), scores, 2 * NEGATIVE)
+    order = np.argsort(scores, axis=None)[::-1][:count]
+    found = [(int(i // len(s)), int(i % len(s))) for i in order]
+    return [Span(a, b, float(scores[a, b])) for a, b in found if allowed[a] and allowed[b]]
 
 
 def mean_pool(states: Tensor, mask: Tensor) -> Tensor:

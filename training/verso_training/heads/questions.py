@@ -1,4 +1,10 @@
-"""Questions that a reader is trained on: paragraphs in parts, and questions made up beside them.
+"""Questions with their contexts, as windows of tokens that a reader takes.
+
+A window is ``[CLS] question [SEP] context [SEP]``. A context that does not fit is read in several
+windows that overlap by ``stride`` tokens (Devlin et al. 2019, their SQuAD code). Offsets of tokens
+index the characters of the original context, so an answer is always a slice of it.
+
+Questions that a reader is trained on: paragraphs in parts, and questions made up beside them.
 
 Steps:
 
@@ -14,15 +20,227 @@ Steps:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import lzma
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from verso_core import questions
-from verso_core.errors import TrainingDataInvalid
+from verso_core.errors import ArtifactInvalid, QuestionTooLong, TrainingDataInvalid
 from verso_core.questions import Paragraph
-from verso_training.heads import squad
 from verso_training.heads.rows import RowSplit, portions
-from verso_training.heads.squad import Question
+
+ROOM_TOKENS = 16
+"""Context tokens that every window must have room for, here as where it is served."""
+_OTHERS = 200
+"""Paragraphs looked through for one to make up a question with, where it has no neighbours."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question on one context; no answers means that the context holds none."""
+
+    key: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    group: str = ""
+
+
+class Part(StrEnum):
+    """The parts of the split by article."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    EVAL = "eval"
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a reader sees at once.
+
+    Attributes:
+        question: Index of the question.
+        ids: Token ids with [CLS] and [SEP].
+        context_from: Index of the context's first token.
+        offsets: Character range of each context token in the context.
+        starts: Right places of the start; [0] where the window holds no answer.
+        ends: Right places of the end.
+    """
+
+    question: int
+    ids: list[int]
+    context_from: int
+    offsets: list[tuple[int, int]]
+    starts: list[int]
+    ends: list[int]
+
+
+def squad(root: Path, part: Part) -> list[Question]:
+    """The shared SQuAD questions of one part: articles do not cross parts."""
+    folder = root / "qa_squad"
+    titles = json.loads((folder / "split_by_article.json").read_text(encoding="utf-8"))
+    first = _read(folder / "squad2_dev_shared.json.xz", set(titles[part.value]))
+    if part is not Part.TRAIN:
+        return list(first)
+    second = _read(folder / "squad11_dev_shared.json.xz", set(titles["train_11_only"]))
+    return [*first, *second]
+
+
+def qamr(root: Path, part: str = "dev") -> list[Question]:
+    """Short questions on single sentences, for training only."""
+    with lzma.open(root / "qa_qamr" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as stream:
+        rows = [json.loads(line) for line in stream]
+    return [
+        Question(
+            row["id"],
+            row["question"],
+            row["context"],
+            tuple(answer["text"] for answer in row["answers"]),
+        )
+        for row in rows
+    ]
+
+
+def layout(document: Mapping[str, Any]) -> Iterator[Question]:
+    """Questions of a file in SQuAD's own layout."""
+    for article in document["data"]:
+        for paragraph in article["paragraphs"]:
+            for row in paragraph["qas"]:
+                answers = () if row.get("is_impossible") else row["answers"]
+                texts = tuple(dict.fromkeys(str(answer["text"]) for answer in answers))
+                title = str(article.get("title", ""))
+                yield Question(
+                    str(row["id"]), str(row["question"]), str(paragraph["context"]), texts, title
+                )
+
+
+def _read(path: Path, titles: set[str]) -> Iterator[Question]:
+    with lzma.open(path, "rt", encoding="utf-8") as stream:
+        document = json.load(stream)
+    chosen = [article for article in document["data"] if article["title"] in titles]
+    return layout({"data": chosen})
+
+
+def mined(questions: Sequence[Question], *, count: int, seed: int = 0) -> list[Question]:
+    """Unanswerable questions made of answerable ones: another paragraph of the same article.
+
+    The paragraph shares the most words with the question among those without its answers, which
+    is what a search would hand to the reader by mistake. Where an article is one paragraph, some
+    of the other articles' are looked through.
+    """
+    rng, among = random.Random(seed), random.Random(seed)
+    contexts: dict[str, dict[str, set[str]]] = {}
+    for row in questions:
+        contexts.setdefault(row.group, {})[row.context] = _words(row.context)
+    every = [(context, words) for held in contexts.values() for context, words in held.items()]
+    pool = [row for row in questions if row.answers and row.group]
+    made = []
+    for row in rng.sample(pool, min(count, len(pool))):
+        words = _words(row.question)
+        near = list(contexts[row.group].items())
+        if len(near) == 1:
+            near = among.sample(every, min(_OTHERS, len(every)))
+        others = [
+            (len(words & held), context)
+            for context, held in near
+            if not any(answer.lower() in context.lower() for answer in row.answers)
+        ]
+        if others:
+            _, context = max(others)
+            made.append(Question(f"{row.key}:mined", row.question, context, (), row.group))
+    return made
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip(".,?;:()\"'").lower() for word in text.split() if len(word) > 3}
+
+
+def windows(
+    questions: Iterable[Question],
+    tokenizer: Tokenizer,
+    *,
+    max_tokens: int,
+    stride: int,
+    all_windows: bool,
+) -> Iterator[Window]:
+    """The windows of each question.
+
+    Args:
+        questions: In the order that ``Window.question`` counts.
+        tokenizer: Without truncation.
+        max_tokens: Of a window.
+        stride: Tokens that neighbouring windows share.
+        all_windows: False for training: of a long context only one window, one that holds an
+            answer if any does; none if the answer begins or ends inside a token.
+
+    Raises:
+        QuestionTooLong: a question leaves no room for its context.
+    """
+    cls, sep = (special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
+    for index, row in enumerate(questions):
+        asked = tokenizer.encode(row.question, add_special_tokens=False).ids
+        if len(asked) > (most := max_tokens - 3 - ROOM_TOKENS):
+            raise QuestionTooLong(
+                f"question {row.key!a}: expected <= {most} tokens, got {len(asked)}"
+            )
+        context = tokenizer.encode(row.context, add_special_tokens=False)
+        places = _answer_places(row, context.offsets)
+        room = max_tokens - len(asked) - 3
+        made = []
+        first = 0
+        while True:
+            last = min(first + room, len(context.ids))
+            inside = [(a, b) for a, b in places if first <= a and b < last]
+            shift = len(asked) + 2 - first
+            made.append(
+                Window(
+                    index,
+                    [cls, *asked, sep, *context.ids[first:last], sep],
+                    len(asked) + 2,
+                    context.offsets[first:last],
+                    sorted({a + shift for a, _ in inside}) or [0],
+                    sorted({b + shift for _, b in inside}) or [0],
+                )
+            )
+            if last == len(context.ids):
+                break
+            first = last - min(stride, room // 2)  # a long question leaves little room
+        if all_windows:
+            yield from made
+        else:
+            holding = [window for window in made if window.starts != [0]]
+            if holding or not row.answers:
+                yield (holding or made)[0]
+
+
+def special(tokenizer: Tokenizer, name: str) -> int:
+    """The id of a token such as [CLS]."""
+    number = tokenizer.token_to_id(name)
+    if number is None:
+        raise ArtifactInvalid(f"encoder_tokenizer.json: expected a token {name}")
+    return number
+
+
+def _answer_places(row: Question, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First and last token of every occurrence of every answer that falls on token borders."""
+    starts = {a: i for i, (a, _) in enumerate(offsets)}
+    ends = {b: i for i, (_, b) in enumerate(offsets)}
+    places = set()
+    for answer in row.answers:
+        at = row.context.find(answer) if answer else -1
+        while at >= 0:
+            if at in starts and at + len(answer) in ends:
+                places.add((starts[at], ends[at + len(answer)]))
+            at = row.context.find(answer, at + 1)
+    return sorted(places)
+
 
 _EVEN = 1.0
 """Questions made up for one with an answer, where the file has none without."""
@@ -92,7 +310,7 @@ def parts(
     for part, rows in found.items():
         share = made_up if part is RowSplit.TRAIN else 0.0
         has = sum(bool(row.answers) for row in rows)
-        more = squad.mined(rows, count=round((share if own else _EVEN) * has), seed=seed)
+        more = mined(rows, count=round((share if own else _EVEN) * has), seed=seed)
         count[part] = len(more)
         rows += more
     return Parts(

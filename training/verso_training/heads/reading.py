@@ -19,20 +19,18 @@ from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Calibration
 from verso_core.questions import Paragraph
-from verso_training.heads import cards, graph, marking, questions, reader, squad
+from verso_training.heads import graph, questions, reader, shipping
 from verso_training.heads.backbone import Backbone
+from verso_training.heads.context import TrainingContext
 from verso_training.heads.fitting import Budget
-from verso_training.heads.marking import Marks
+from verso_training.heads.graph import Start, shaped
 from verso_training.heads.modules import SpanReader
-from verso_training.heads.questions import Parts
-from verso_training.heads.reader import Answer
+from verso_training.heads.questions import Parts, Question, Window
+from verso_training.heads.reader import Answer, Marks, answerable, best_threshold, marks
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.shipping import Trained
-from verso_training.heads.squad import Question, Window
-from verso_training.heads.start import Start, shaped
-from verso_training.heads.training import HeadReport
-from verso_training.heads.workplace import Workplace
+from verso_training.heads.vector_classifier import HeadReport
 
 _TRAINED = 0.85
 """Share of the work that is training; the rest is reading what is measured."""
@@ -58,7 +56,7 @@ class Figures:
 
 
 def train_reader(
-    recipe: HeadRecipe, paragraphs: Sequence[Paragraph], place: Workplace
+    recipe: HeadRecipe, paragraphs: Sequence[Paragraph], place: TrainingContext
 ) -> HeadReport:
     """Train, set the threshold, measure and write one reader.
 
@@ -114,7 +112,10 @@ def train_reader(
 
 
 def _trained(
-    recipe: HeadRecipe, base: Backbone, shown: Mapping[RowSplit, list[Window]], place: Workplace
+    recipe: HeadRecipe,
+    base: Backbone,
+    shown: Mapping[RowSplit, list[Window]],
+    place: TrainingContext,
 ) -> SpanReader:
     config = recipe.answer
     module = reader.Reader(base, config)
@@ -147,13 +148,13 @@ def measured(
         return reader.answers(rows, base.tokenizer, logits=logits, config=config)
 
     chosen, final = read(validation), read(test)
-    threshold = marking.best_threshold(validation, chosen)
+    threshold = best_threshold(validation, chosen)
     return Figures(
         threshold,
-        marking.marks(validation, chosen, null_threshold=threshold),
-        marking.marks(test, final, null_threshold=threshold),
-        marking.marks(test, final, null_threshold=0.0),
-        marking.answerable(test, final),
+        marks(validation, chosen, null_threshold=threshold),
+        marks(test, final, null_threshold=threshold),
+        marks(test, final, null_threshold=0.0),
+        answerable(test, final),
     )
 
 
@@ -164,7 +165,7 @@ def _shown(parts: Parts, base: Backbone, config: AnswerConfig) -> dict[RowSplit,
     """
     shown = {
         part: list(
-            squad.windows(
+            questions.windows(
                 parts.of[part],
                 base.tokenizer,
                 max_tokens=config.max_tokens,
@@ -227,4 +228,4 @@ def _card(
         "test": (figures.threshold, figures.test),
         "test, not tuned": (0.0, figures.untuned),
     }
-    return cards.reader(rows, auroc=figures.auroc, notes=notes)
+    return shipping.reader(rows, auroc=figures.auroc, notes=notes)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from verso_core.heads import READS, Portion, Reads, Task
 from verso_training.config import RECIPES, RecipeInvalid
-from verso_training.heads.spans import SpanLayers
+from verso_training.heads.modules import SpanLayers
 
 _FEWEST_TOKENS = 24
 """Of a window: special tokens, a short question, and room for its context."""

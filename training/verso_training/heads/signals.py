@@ -1,21 +1,146 @@
-"""How sure a classifier is, measured in several ways; larger is surer.
+"""How good a confidence is: what is right among what it accepts.
+
+A classifier answers and gives a confidence; a caller accepts the answers above a threshold. With
+N answers, of which the n most confident are accepted and e(n) of those are wrong:
+
+    coverage        c = n / N
+    risk            e(n) / n                               risk-coverage curve (El-Yaniv 2010)
+    AURC            mean over n of e(n) / n                (Geifman et al. 2019, eq. 3)
+    AUGRC           mean over n of e(n) / N                (Traub et al. 2024, eq. 7)
+    accuracy at c   1 - e(cN) / cN
+
+and for two kinds of texts, such as in and out of scope: the area under the ROC curve, and the
+share of the second kind that is accepted where 95 % of the first are (FPR95, Hendrycks & Gimpel
+2017). Intervals are percentiles of a bootstrap over the texts.
+
+How sure a classifier is, measured in several ways; larger is surer.
 
 The signals are those of ``verso_core.heads``, which states their formulas; here they are fitted
 and computed for training, calibration and reports. Serving computes them again from the same
 files and shares no code with this.
+
+What the decoder says about a text given its vector: the paper's confidence, and bits.
+
+Decodable Sentence-BERT, section 4 and table 7, takes the share of tokens that the decoder
+recovers as the confidence of a classification. Here, for a text x with tokens t_1..t_n and the
+stored vector v, teacher-forced:
+
+    self_generation    = 1/n sum_i [ argmax p(. | t_<i, v) = t_i ]
+    bits_given_vector  = - sum_i -log2 p(t_i | t_<i, v) / bytes(x)
+    bits_saved         = ( sum_i -log2 p(t_i | t_<i, 0) ) / bytes(x) + bits_given_vector
+
+bytes(x) are those of the tokens read: the first 127, which is one record. The bits are the
+decoder's own code length. A worker counts what the coder writes, which is whole bytes, a little
+more, and much more for a text that is unlike all that was learnt from; a head that will be served
+is calibrated on that (``coder``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_codecs import ranks
+from verso_codecs.ranks import RankTables
+from verso_core import manifest
 from verso_core.heads import SignalName
+from verso_core.manifest import Codec
+from verso_training.artifact.graphs import DecoderGraph, Pass
+from verso_training.config import ModelConfig
 
 Floats = NDArray[np.float32]
+Scores = NDArray[np.floating]
+Flags = NDArray[np.bool_]
+Figure = Callable[[Scores, Flags], float]
+"""Of confidences and whether each answer is right."""
+
+
+def risk_coverage(confidence: Scores, right: Flags) -> tuple[Scores, Scores]:
+    """Coverage and risk after each accepted answer, the surest first.
+
+    Answers of equal confidence are accepted together: each gets the mean risk of its group, so
+    that the order of the input decides nothing.
+
+    Returns:
+        Coverage in (0, 1] and risk in [0, 1]. Shape: twice (N,).
+    """
+    wrong = _wrong_accepted(confidence, right)
+    count = np.arange(1, len(right) + 1)
+    return count / len(right), wrong / count
+
+
+def aurc(confidence: Scores, right: Flags) -> float:
+    """Area under the risk-coverage curve; 0 is best."""
+    return float(risk_coverage(confidence, right)[1].mean())
+
+
+def augrc(confidence: Scores, right: Flags) -> float:
+    """Area under the generalised risk-coverage curve; 0 is best, half the error rate is chance."""
+    return float(_wrong_accepted(confidence, right).mean() / len(right))
+
+
+def accuracy_at(confidence: Scores, right: Flags, coverage: float) -> float:
+    """Share of right answers among the ``coverage`` most confident."""
+    count = max(1, round(coverage * len(right)))
+    return float(1.0 - _wrong_accepted(confidence, right)[count - 1] / count)
+
+
+def auroc(positive: Scores, negative: Scores) -> float:
+    """Chance that a positive's value exceeds a negative's, ties half (Mann & Whitney 1947)."""
+    values = np.concatenate([positive, negative])
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
+    p, n = len(positive), len(negative)
+    return float((ranks[:p].sum() - p * (p + 1) / 2.0) / (p * n))
+
+
+def fpr95(positive: Scores, negative: Scores) -> float:
+    """Share of negatives at or above the value that 95 % of the positives reach."""
+    threshold = np.sort(positive)[::-1][int(np.ceil(0.95 * len(positive))) - 1]
+    return float((negative >= threshold).mean())
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrap(
+    measure: Callable[[NDArray[np.int64]], float], count: int, *, rounds: int = 500, seed: int = 0
+) -> Interval:
+    """A figure and its interval.
+
+    Args:
+        measure: Gives the figure for these rows; NaN where they do not have one.
+        count: Of rows; ``measure`` is called with resampled row numbers.
+        rounds: Of resampling.
+        seed: For the resampling.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [measure(rng.integers(0, count, count)) for _ in range(rounds)]
+    known = [value for value in drawn if not np.isnan(value)] or [float("nan")]
+    low, high = np.percentile(known, [2.5, 97.5])
+    return Interval(measure(np.arange(count)), float(low), float(high))
+
+
+def _wrong_accepted(confidence: Scores, right: Flags) -> Scores:
+    """Expected wrong answers among the n most confident, ties broken at random."""
+    order = np.argsort(-confidence, kind="stable")
+    wrong = (~right[order]).astype(np.float64)
+    _, group = np.unique(-confidence[order], return_inverse=True)
+    means = np.bincount(group, wrong) / np.bincount(group)
+    return np.cumsum(means[group])
+
+
 Signals = Mapping[SignalName, Floats]
 _SHRINKAGE = 0.1
 """Share of the mean variance that is mixed into a covariance: rare classes span few directions."""
@@ -140,3 +265,67 @@ def _neighbours(features: Floats, fitted: Fitted) -> Floats:
 
 def _unit(rows: Floats) -> Floats:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True).clip(1e-9)  # type: ignore[no-any-return]
+
+
+def decoder_signals(
+    texts: Sequence[str],
+    vectors: Floats,
+    *,
+    artifact: Path,
+    threads: int = 1,
+    coder: bool = False,
+) -> dict[SignalName, Floats]:
+    """The three signals of each text. Shape: (N,) each.
+
+    Args:
+        texts: Read up to the length of one record.
+        vectors: As stored. Shape: (N, D).
+        artifact: Whose decoder reads.
+        threads: For its graphs.
+        coder: Whether bits are those of the coder's payload, as served, or the decoder's own.
+    """
+    codec = manifest.load(artifact).manifest.codec
+    tables = RankTables.load(artifact / "ranks.npz")
+    bits_of = partial(_payload_bits, about=codec, tables=tables) if coder else _code_length
+    config = ModelConfig(
+        vocab=codec.vocab,
+        width=codec.width,
+        layers=codec.layers,
+        kv_heads=codec.kv_heads,
+        heads=codec.width // codec.head_dim,
+        head_dim=codec.head_dim,
+        slots=codec.slots,
+        max_tokens=codec.max_tokens,
+        vector_dim=vectors.shape[1],
+    )
+    graph = DecoderGraph(artifact, config, threads=threads)
+    records = [graph.tokens(text)[: codec.max_tokens - 1] for text in texts]
+    sizes = [max(1, len(graph.tokenizer.decode(ids).encode())) for ids in records]
+    found = {name: np.zeros(len(texts), np.float32) for name in _NAMES}
+    for index, seen in graph.passes(records, vectors):
+        right = seen.logits.argmax(-1) == seen.targets
+        found[SignalName.SELF_GENERATION][index] = right.mean()
+        found[SignalName.BITS_GIVEN_VECTOR][index] = -bits_of(seen) / sizes[index]
+    for index, seen in graph.passes(records, np.zeros_like(vectors)):
+        saved = bits_of(seen) / sizes[index] + found[SignalName.BITS_GIVEN_VECTOR][index]
+        found[SignalName.BITS_SAVED][index] = saved
+    return found
+
+
+_NAMES = (SignalName.SELF_GENERATION, SignalName.BITS_GIVEN_VECTOR, SignalName.BITS_SAVED)
+
+
+def _code_length(seen: Pass) -> float:
+    """- sum_i log2 p(t_i | t_<i, v)."""
+    logits = seen.logits.astype(np.float64)
+    places = np.arange(len(seen.targets))
+    top = logits.max(-1)
+    total = top + np.log(np.exp(logits - top[:, None]).sum(-1))
+    bits = (total - logits[places, seen.targets]) / np.log(2.0)
+    return float(bits.sum())
+
+
+def _payload_bits(seen: Pass, *, about: Codec, tables: RankTables) -> float:
+    event = ranks.events(seen.logits, seen.confidence, targets=seen.targets, epsilon=about.epsilon)
+    coded = ranks.encode_events(event, tables, confidence_epsilon=about.confidence_epsilon)
+    return 8.0 * len(coded)

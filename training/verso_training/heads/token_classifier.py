@@ -1,4 +1,6 @@
-"""Train a classifier that reads tokens: an adapter of the encoder, and two layers behind it.
+"""Classify texts with an adapted encoder: the paper's Sequence Classification head.
+
+Train a classifier that reads tokens: an adapter of the encoder, and two layers behind it.
 
 For what a stored vector does not tell apart. The index vectors stay as they are: the adapter is the
 head's own. Rows, splits, calibration and report are those of ``training.train_head``; a run that is
@@ -10,35 +12,106 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
 
 from verso_core import manifest
+from verso_training import device
 from verso_training.config import RecipeInvalid
-from verso_training.heads import fitting, lora, rows, sequences, vectors
+from verso_training.heads import backbone, fitting, rows, vectors
 from verso_training.heads.backbone import Backbone
+from verso_training.heads.context import TrainingContext
 from verso_training.heads.fitting import Budget
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Checked, Row, RowSplit
-from verso_training.heads.sequences import TextTokens
 from verso_training.heads.shipping import Trained
-from verso_training.heads.training import (
+from verso_training.heads.vector_classifier import (
     Extra,
     HeadReport,
     as_stored,
     held_out_signals,
     measured,
 )
-from verso_training.heads.workplace import Workplace
+
+
+@dataclass(frozen=True)
+class TextTokens:
+    """A text's token ids with [CLS] and [SEP], and its label's number."""
+
+    ids: list[int]
+    target: int
+
+
+def tokenised(
+    texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, *, max_tokens: int
+) -> list[TextTokens]:
+    """Token ids of texts; long ones are cut, [SEP] stays."""
+    made = []
+    for text, target in texts:
+        ids: list[int] = tokenizer.encode(text).ids
+        if len(ids) > max_tokens:
+            ids = [*ids[: max_tokens - 1], ids[-1]]
+        made.append(TextTokens(ids, target))
+    return made
+
+
+def collate(batch: Sequence[TextTokens]) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, mask and targets. Shape: twice (B, T), and (B,)."""
+    shape = (len(batch), max(len(text.ids) for text in batch))
+    ids, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
+    for row, text in enumerate(batch):
+        ids[row, : len(text.ids)] = torch.tensor(text.ids)
+        mask[row, : len(text.ids)] = 1
+    return ids, mask, torch.tensor([text.target for text in batch])
+
+
+def losses(
+    module: SequenceClassifier, weights: Tensor
+) -> Callable[[Sequence[TextTokens]], Mapping[str, Tensor]]:
+    """The weighted cross-entropy of a batch, for ``fitting.AdapterRun``."""
+
+    def of(batch: Sequence[TextTokens]) -> Mapping[str, Tensor]:
+        ids, mask, targets, weight = device.beside(module, (*collate(batch), weights))
+        return {"class": F.cross_entropy(module(ids, mask)[0], targets, weight=weight)}
+
+    return of
+
+
+@torch.inference_mode()
+def outputs(
+    module: SequenceClassifier, texts: Sequence[TextTokens], *, tokens_per_batch: int = 8192
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Logits and features in the order of the texts. Shape: (N, C) and (N, F)."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i].ids))
+    logits: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(texts)
+    features = list(logits)
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * len(texts[order[stop]].ids) <= (
+            tokens_per_batch
+        ):
+            stop += 1
+        ids, mask, _ = collate([texts[i] for i in order[start:stop]])
+        for i, z, f in zip(order[start:stop], *module(ids, mask), strict=True):
+            logits[i], features[i] = z.numpy(), f.numpy()
+        start = stop
+    return np.stack(logits), np.stack(features)
+
 
 _SAMPLES = 12
 
 
 def train_token_classifier(
-    recipe: HeadRecipe, examples: Sequence[Row], place: Workplace
+    recipe: HeadRecipe, examples: Sequence[Row], place: TrainingContext
 ) -> HeadReport:
     """Train, calibrate, measure and write one classifier of texts.
 
@@ -60,7 +133,7 @@ def train_token_classifier(
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     module = SequenceClassifier(
-        lora.adapt(base, rank=config.rank, alpha=config.alpha, dropout=config.dropout),
+        backbone.adapt(base, rank=config.rank, alpha=config.alpha, dropout=config.dropout),
         classes=len(checked.labels),
         dropout=config.dropout,
     )
@@ -69,7 +142,7 @@ def train_token_classifier(
         checked.targets(RowSplit.TRAIN), classes=len(checked.labels), kind=config.class_weights
     )
     budget = _budget(recipe, [len(text.ids) for text in tokens[RowSplit.TRAIN]])
-    place.train(module, budget, tokens, losses=sequences.losses(module, weights), told="class")
+    place.train(module, budget, tokens, losses=losses(module, weights), told="class")
     trained = Trained(
         recipe=recipe,
         module=module,
@@ -79,7 +152,7 @@ def train_token_classifier(
         sources=base.sources,
         max_tokens=config.max_tokens,
     )
-    found = {split: sequences.outputs(module, tokens[split]) for split in RowSplit}
+    found = {split: outputs(module, tokens[split]) for split in RowSplit}
     return place.published(
         measured(trained, checked, found, extra=_signals(recipe, checked, place)),
         {str(split): len(checked.of(split)) for split in RowSplit},
@@ -88,7 +161,7 @@ def train_token_classifier(
     )
 
 
-def _checked(recipe: HeadRecipe, examples: Sequence[Row], place: Workplace) -> Checked:
+def _checked(recipe: HeadRecipe, examples: Sequence[Row], place: TrainingContext) -> Checked:
     if recipe.classify.chunk is not None:
         raise RecipeInvalid("classify.chunk: expected none, for whole texts are read")
     if any(row.text is None for row in examples):
@@ -102,7 +175,7 @@ def _checked(recipe: HeadRecipe, examples: Sequence[Row], place: Workplace) -> C
     )
 
 
-def _signals(recipe: HeadRecipe, checked: Checked, place: Workplace) -> Extra:
+def _signals(recipe: HeadRecipe, checked: Checked, place: TrainingContext) -> Extra:
     if not recipe.classify.decoder:
         return {}
     stored = as_stored(checked.rows, artifact=place.artifact, should_stop=place.should_stop)
@@ -119,7 +192,7 @@ def _tokens(
         texts = [
             (str(row.text), target) for row, target in zip(checked.of(split), targets, strict=True)
         ]
-        made[split] = sequences.tokenised(texts, base.tokenizer, max_tokens=max_tokens)
+        made[split] = tokenised(texts, base.tokenizer, max_tokens=max_tokens)
     return made
 
 

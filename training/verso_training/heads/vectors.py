@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verso_core.errors import Cancelled
-from verso_training.heads import places
+from verso_training import device
 from verso_training.heads.modules import VectorClassifier
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
 
@@ -119,10 +119,10 @@ class _Rounds:
         weights: Tensor,
         l2: float,
     ) -> tuple[float, VectorClassifier]:
-        place = places.fastest()
+        place = device.fastest()
         model = model.to(place)
-        x, y, weights = places.beside(model, (*train.tensors(), weights))
-        val_x, val_y = places.beside(model, validation.tensors())
+        x, y, weights = device.beside(model, (*train.tensors(), weights))
+        val_x, val_y = device.beside(model, validation.tensors())
         matrices = [p for p in model.parameters() if p.ndim == 2]
         optimiser = torch.optim.LBFGS(
             model.parameters(), max_iter=_ROUND, line_search_fn="strong_wolfe"
@@ -153,7 +153,7 @@ class _Rounds:
                 kept = copy.deepcopy(model)
             if waited > self.config.patience:
                 break
-        return accuracy, kept.to(places.PROCESSOR)
+        return accuracy, kept.to(device.PROCESSOR)
 
     def _tell(
         self, turn: float, *, loss: float, val_loss: float, accuracy: float, l2: float

@@ -21,9 +21,9 @@ from verso_core.errors import LedgerUnavailable, VersoError
 from verso_core.jobs import Queue
 from verso_ledger import Ledger, WorkSubscriber
 from verso_ledger.sync_client import connect
-from verso_training.service.desk import Trainer
 from verso_training.service.metrics import Metrics
 from verso_training.service.settings import TrainerSettings
+from verso_training.service.trainer import Trainer
 
 _LISTEN_S = 2.0
 _log = logging.getLogger("verso_training.service")

@@ -1,6 +1,6 @@
 """What the process of one training does: ``python -m verso_training.service.job FOLDER``.
 
-Reads the folder that :mod:`verso_training.service.desk` describes, trains, and leaves
+Reads the folder that :mod:`verso_training.service.trainer` describes, trains, and leaves
 ``result.json``: the head's version and figures, or the error. It prints progress, a JSON object a
 line, and ends at once when its standard input does, which is how it learns that its parent died.
 """
@@ -33,16 +33,16 @@ from verso_core.jobs.train import Labelled, check_rows, unpack_pairs, unpack_row
 from verso_core.registry import Channel
 from verso_training.config import RecipeInvalid
 from verso_training.heads.rows import Row, RowSplit, check
-from verso_training.service.desk import described
 from verso_training.service.process import RESULT_NAME
+from verso_training.service.trainer import described
 
 if TYPE_CHECKING:
+    from verso_training.heads.context import TrainingContext
+    from verso_training.heads.graph import Start
     from verso_training.heads.recipe import HeadRecipe
     from verso_training.heads.shipping import Provenance
-    from verso_training.heads.start import Start
-    from verso_training.heads.training import HeadReport
+    from verso_training.heads.vector_classifier import HeadReport
     from verso_training.heads.vectors import Progress
-    from verso_training.heads.workplace import Workplace
 
 RUN_NAME = "run"
 """Checkpoints of a training of an adapter, in the job's folder."""
@@ -119,7 +119,7 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
         _expect_labels(known, set(check(rows, dim=space.dim).labels), name)
     # Torch takes seconds to load, and what was wrong with the rows has been said by now.
     from verso_training.heads.token_classifier import train_token_classifier
-    from verso_training.heads.training import train_head
+    from verso_training.heads.vector_classifier import train_head
 
     telemetry.adopt("torch")
     recipe, place = _recipe(request), _place(request, folder)
@@ -155,10 +155,10 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     return train_scorer(recipe, unpack_pairs(data), place)
 
 
-def _place(request: Mapping[str, Any], folder: Path) -> Workplace:
-    from verso_training.heads.workplace import Workplace
+def _place(request: Mapping[str, Any], folder: Path) -> TrainingContext:
+    from verso_training.heads.context import TrainingContext
 
-    return Workplace(
+    return TrainingContext(
         artifact=Path(request["artifact"]),
         out_dir=Path(request["models"]) / registry.HEADS,
         provenance=_provenance(request["params"]),
@@ -187,7 +187,7 @@ def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool)
     Raises:
         VersoError: it was asked for (``expected``), and there is none that can be gone on from.
     """
-    from verso_training.heads import start
+    from verso_training.heads import graph
 
     if not name or name == request["params"]["head"]:
         return None
@@ -195,7 +195,7 @@ def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool)
     try:
         place = registry.head(folder, name, Channel.STABLE)
         space = manifest.load(Path(request["artifact"])).manifest.space.id
-        found = start.load(place, space=space)
+        found = graph.load(place, space=space)
     except VersoError as error:
         if expected:
             raise

@@ -6,7 +6,7 @@ import numpy as np
 from tests.integration.verso_worker.worker_parts import ARTIFACT
 
 from verso_core.heads import SignalName
-from verso_training.heads import decoding
+from verso_training.heads import signals
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.decoder_signals import probe
 
@@ -24,7 +24,7 @@ def test_what_is_served_is_what_was_fitted(shelf: ArtifactStore) -> None:
     encoded = [text.encode() for text in TEXTS]
     vectors = model.recorder.engine.encode(encoded).vectors
     served = probe(model, encoded, vectors)
-    fitted = decoding.signals(TEXTS, vectors, artifact=ARTIFACT, coder=True)
+    fitted = signals.decoder_signals(TEXTS, vectors, artifact=ARTIFACT, coder=True)
     assert served.keys() == fitted.keys()
     for name, values in served.items():
         np.testing.assert_allclose(values, fitted[name], atol=1e-5, err_msg=name)

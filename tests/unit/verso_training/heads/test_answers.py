@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from verso_core.errors import QuestionTooLong
-from verso_training.heads import fitting, lora, marking, pairs, spans, squad
+from verso_training.heads import backbone, fitting, modules, questions, reader, scoring
+from verso_training.heads.modules import SpanHead, SpanLayers
+from verso_training.heads.questions import Question
 from verso_training.heads.reader import Answer
-from verso_training.heads.spans import SpanHead, SpanLayers
-from verso_training.heads.squad import Question
 
 TOKENIZER = Tokenizer.from_file(
     str(Path(__file__).parents[3] / "data" / "artifact-tiny" / "encoder_tokenizer.json")
@@ -21,9 +21,9 @@ TOKENIZER = Tokenizer.from_file(
 CONTEXT = "The worker restarts the gateway. Then the queue answers, and the worker is loaded."
 
 
-def windows(question: Question, *, max_tokens: int, all_windows: bool) -> list[squad.Window]:
+def windows(question: Question, *, max_tokens: int, all_windows: bool) -> list[questions.Window]:
     return list(
-        squad.windows(
+        questions.windows(
             [question], TOKENIZER, max_tokens=max_tokens, stride=4, all_windows=all_windows
         )
     )
@@ -69,7 +69,7 @@ def test_the_best_span_is_the_best_of_all_pairs(seed: int, length: int, longest:
     start, end = rng.normal(size=(2, length)).astype(np.float32)
     allowed = rng.random(length) < 0.7
     allowed[0] = True
-    (found,) = spans.best_spans(start, end, allowed=allowed, longest=longest)
+    (found,) = modules.best_spans(start, end, allowed=allowed, longest=longest)
     every = [
         (start[a] + end[b], a, b)
         for a in range(length)
@@ -112,11 +112,11 @@ def test_the_skip_adds_the_input_before_the_third_layer() -> None:
 
 
 def test_marks_are_those_of_the_squad_script() -> None:
-    assert marking.exact("The Cat!", ["cat"]) == 1.0
-    assert marking.f1("the big cat", ["a big dog"]) == pytest.approx(0.5)
-    assert marking.f1("", []) == 1.0
-    assert marking.f1("cat", []) == 0.0
-    assert marking.f1("cat", ["dog", "cat"]) == 1.0
+    assert reader.exact("The Cat!", ["cat"]) == 1.0
+    assert reader.f1("the big cat", ["a big dog"]) == pytest.approx(0.5)
+    assert reader.f1("", []) == 1.0
+    assert reader.f1("cat", []) == 0.0
+    assert reader.f1("cat", ["dog", "cat"]) == 1.0
 
 
 def test_the_threshold_is_the_best_of_all() -> None:
@@ -126,18 +126,18 @@ def test_the_threshold_is_the_best_of_all() -> None:
         Question("3", "", "", ("b",)),
     ]
     given_ = [Answer("a", 5.0, 0.0), Answer("x", 3.0, 0.0), Answer("b", 1.0, 0.0)]
-    tau = marking.best_threshold(questions, given_)
-    best = marking.marks(questions, given_, null_threshold=tau).f1
+    tau = reader.best_threshold(questions, given_)
+    best = reader.marks(questions, given_, null_threshold=tau).f1
     for other in (-1.0, 0.5, 2.0, 4.0, 6.0):
-        assert best >= marking.marks(questions, given_, null_threshold=other).f1
-    assert marking.marks(questions, given_, null_threshold=4.0).refused == 100.0
+        assert best >= reader.marks(questions, given_, null_threshold=other).f1
+    assert reader.marks(questions, given_, null_threshold=4.0).refused == 100.0
 
 
 def test_the_margin_tells_what_can_be_answered() -> None:
     questions = [Question("1", "", "", ("a",)), Question("2", "", "", ())]
     answers = [Answer("a", 2.0, 0.0), Answer("b", 1.0, 0.0)]
-    assert marking.answerable(questions, answers) == 1.0
-    assert np.isnan(marking.answerable(questions[:1], answers[:1]))
+    assert reader.answerable(questions, answers) == 1.0
+    assert np.isnan(reader.answerable(questions[:1], answers[:1]))
 
 
 def test_a_question_that_leaves_no_room_is_refused_by_name() -> None:
@@ -149,7 +149,7 @@ def test_a_question_that_leaves_no_room_is_refused_by_name() -> None:
 def test_a_long_question_is_still_read_to_the_end() -> None:
     """Fewer tokens are left for the context than neighbouring windows would share."""
     question = Question("q7", "why " * 3, CONTEXT * 3, ())
-    made = squad.windows([question], TOKENIZER, max_tokens=32, stride=24, all_windows=True)
+    made = questions.windows([question], TOKENIZER, max_tokens=32, stride=24, all_windows=True)
     assert max(end for window in made for _, end in window.offsets) == len(CONTEXT * 3)
 
 
@@ -158,15 +158,15 @@ def test_an_article_of_one_paragraph_gets_made_up_questions_from_the_others() ->
         Question(f"{n}", f"what is {word}?", f"This is {word}.", (word,), f"article {n}")
         for n, word in enumerate(("lost", "found", "kept"))
     ]
-    for row in squad.mined(given, count=3):
+    for row in questions.mined(given, count=3):
         assert row.answers == ()
         own = next(one for one in given if one.question == row.question)
         assert own.answers[0] not in row.context
 
 
 def test_pairs_are_cut_to_the_window_with_both_texts_in_it() -> None:
-    (made,) = pairs.tokenised(
-        [pairs.Pair("worker " * 60, "queue " * 60, 1.0)], TOKENIZER, max_tokens=32
+    (made,) = scoring.tokenised(
+        [scoring.Pair("worker " * 60, "queue " * 60, 1.0)], TOKENIZER, max_tokens=32
     )
     assert len(made.ids) == 32
     assert 10 < made.second < 22
@@ -177,7 +177,7 @@ def test_spearman_is_scipys() -> None:
 
     rng = np.random.default_rng(1)
     one, other = rng.integers(0, 9, 50).astype(float), rng.normal(size=50)
-    assert pairs.spearman(one, other) == pytest.approx(spearmanr(one, other).statistic)
+    assert scoring.spearman(one, other) == pytest.approx(spearmanr(one, other).statistic)
 
 
 class _Toy(torch.nn.Module):
@@ -190,7 +190,7 @@ class _Toy(torch.nn.Module):
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    examples = [squad.Window(i, [1] * 10, 1, [], [0], [0]) for i in range(64)]
+    examples = [questions.Window(i, [1] * 10, 1, [], [0], [0]) for i in range(64)]
 
     def run(folder: Path, epochs: int) -> _Toy:
         module = _Toy()
@@ -209,4 +209,4 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
 def test_an_adapter_of_other_shape_is_refused() -> None:
     with pytest.raises(KeyError):
-        lora.restore(_Toy(), {"other": torch.zeros(3)})
+        backbone.restore(_Toy(), {"other": torch.zeros(3)})

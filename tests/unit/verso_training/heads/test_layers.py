@@ -8,18 +8,19 @@ from scipy.special import erf
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from verso_training.heads import lora, pairs, sequences
+from studies.tasks.objectives import OneWayAttention
+from verso_training.heads import backbone, scoring, token_classifier
 from verso_training.heads.modules import (
     CrossEncoder,
     PairPooling,
     SequenceClassifier,
+    SpanHead,
+    SpanLayers,
     VectorClassifier,
     VectorPair,
 )
-from verso_training.heads.objectives import OneWayAttention
-from verso_training.heads.pairs import PairTokens
-from verso_training.heads.sequences import TextTokens
-from verso_training.heads.spans import SpanHead, SpanLayers
+from verso_training.heads.scoring import PairTokens
+from verso_training.heads.token_classifier import TextTokens
 
 Floats = NDArray[np.float64]
 W = 96
@@ -154,17 +155,19 @@ def test_heads_on_tokens_read_the_mean_of_the_states() -> None:
     cost = -np.log(softmax(array(logits))[np.arange(2), targets])
     expected = (weights[targets] * cost).sum() / weights[targets].sum()
     texts = [TextTokens([2, 7, 9, 3], 1), TextTokens([2, 8, 3], 0)]
-    found = sequences.losses(classifier, torch.tensor(weights, dtype=torch.float32))(texts)
+    found = token_classifier.losses(classifier, torch.tensor(weights, dtype=torch.float32))(texts)
     assert float(found["class"].detach()) == pytest.approx(expected, rel=1e-5)
     y, s = np.array([0.3, 0.8]), sigmoid(logit)
     expected = (-y * np.log(s) - (1.0 - y) * np.log(1.0 - s)).mean()
     given = [PairTokens(text.ids, len(text.ids), one) for text, one in zip(texts, y, strict=True)]
-    assert float(pairs.losses(scorer)(given)["score"].detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(scoring.losses(scorer)(given)["score"].detach()) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_an_adapter_changes_a_frozen_matrix_by_a_product_of_low_rank() -> None:
     plain, x = nn.Linear(6, 4), normal(3, 6)
-    adapted = lora.LoraLinear(plain, rank=2, alpha=8.0, dropout=0.0)
+    adapted = backbone.LoraLinear(plain, rank=2, alpha=8.0, dropout=0.0)
     np.testing.assert_allclose(array(adapted(x)), linear(plain, array(x)), atol=1e-6)
     nn.init.normal_(adapted.lora_b, generator=G)
     change = array(x) @ array(adapted.lora_a) @ array(adapted.lora_b) * 8.0 / 2.0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from verso_training.heads import selective
+from verso_training.heads import signals
 
 RNG = np.random.default_rng(3)
 
@@ -14,12 +14,12 @@ RNG = np.random.default_rng(3)
 def test_the_worked_example_by_hand() -> None:
     confidence = np.array([0.9, 0.8, 0.7, 0.6])
     right = np.array([True, False, True, False])
-    coverage, risk = selective.risk_coverage(confidence, right)
+    coverage, risk = signals.risk_coverage(confidence, right)
     assert coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert risk == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
-    assert selective.aurc(confidence, right) == pytest.approx((0 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
-    assert selective.augrc(confidence, right) == pytest.approx((0 + 1 + 1 + 2) / 16)
-    assert selective.accuracy_at(confidence, right, 0.75) == pytest.approx(2 / 3)
+    assert signals.aurc(confidence, right) == pytest.approx((0 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    assert signals.augrc(confidence, right) == pytest.approx((0 + 1 + 1 + 2) / 16)
+    assert signals.accuracy_at(confidence, right, 0.75) == pytest.approx(2 / 3)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30))
@@ -27,8 +27,8 @@ def test_the_order_of_equal_confidences_decides_nothing(rows: list[tuple[int, bo
     confidence = np.array([float(c) for c, _ in rows])
     right = np.array([r for _, r in rows])
     order = np.random.default_rng(len(rows)).permutation(len(rows))
-    one = selective.augrc(confidence, right)
-    assert selective.augrc(confidence[order], right[order]) == pytest.approx(one)
+    one = signals.augrc(confidence, right)
+    assert signals.augrc(confidence[order], right[order]) == pytest.approx(one)
 
 
 @given(
@@ -38,19 +38,19 @@ def test_the_order_of_equal_confidences_decides_nothing(rows: list[tuple[int, bo
 def test_auroc_is_scikit_learns(positive: list[int], negative: list[int]) -> None:
     p, n = np.array(positive, float), np.array(negative, float)
     expected = roc_auc_score([1] * len(p) + [0] * len(n), np.concatenate([p, n]))
-    assert selective.auroc(p, n) == pytest.approx(expected)
+    assert signals.auroc(p, n) == pytest.approx(expected)
 
 
 def test_fpr95_counts_what_passes_with_95_percent_of_the_positives() -> None:
     positive = np.arange(100.0)
     negative = np.array([4.0, 4.5, 5.0, 6.0])
     # 95 of the positives are 5 or more.
-    assert selective.fpr95(positive, negative) == 0.5
+    assert signals.fpr95(positive, negative) == 0.5
 
 
 def test_the_interval_holds_the_figure_and_narrows_with_more_rows() -> None:
     values = RNG.random(2000) < 0.8
-    few = selective.bootstrap(lambda i: float(values[:100][i].mean()), 100)
-    many = selective.bootstrap(lambda i: float(values[i].mean()), 2000)
+    few = signals.bootstrap(lambda i: float(values[:100][i].mean()), 100)
+    many = signals.bootstrap(lambda i: float(values[i].mean()), 2000)
     assert few.low <= few.value <= few.high
     assert many.high - many.low < few.high - few.low

@@ -1,0 +1,43 @@
+"""What every head that ships is trained with: where to read and write, and what its record says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.vectors import OnProgress, ShouldStop
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where to read, work and write.
+
+    Attributes:
+        data: Folder of the public data sets.
+        artifact: Whose encoder the head reads.
+        out_dir: ``models/heads``.
+        work: For vectors and checkpoints; a later run goes on from there.
+    """
+
+    data: Path
+    artifact: Path
+    out_dir: Path
+    work: Path
+    on_progress: OnProgress
+    should_stop: ShouldStop = lambda: False
+
+
+def command(recipe: HeadRecipe) -> str:
+    """The command that makes the head of a recipe."""
+    return f"python -m studies head --recipe {recipe.name}"
+
+
+def digest(examples: Sequence[object]) -> str:
+    """SHA-256 over the examples, each a dataclass of texts and numbers, in their order."""
+    total = hashlib.sha256()
+    for example in examples:
+        total.update(repr(example).encode("utf-8", "surrogatepass") + b"\0")
+    return total.hexdigest()

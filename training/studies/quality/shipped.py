@@ -1,0 +1,282 @@
+"""The heads that ship, trained from the public data sets by a recipe: ``head --recipe NAME``."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from studies.quality import pairsets, ranker, selection, sets, similarity
+from studies.quality.classification import Bench
+from studies.quality.job import Job, command, digest
+from studies.quality.sets import LabelledSet
+from verso_core import heads, manifest
+from verso_core.heads import Calibration, Reads, Task
+from verso_training.config import RecipeInvalid
+from verso_training.heads import (
+    backbone,
+    fitting,
+    graph,
+    questions,
+    reader,
+    reading,
+    scoring,
+    shipping,
+    vector_classifier,
+)
+from verso_training.heads.modules import CrossEncoder, PairPooling, VectorPair
+from verso_training.heads.recipe import AnswerConfig, HeadRecipe
+from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.shipping import Provenance, Trained
+
+_GOLDEN_TOKENS = 96
+"""Golden samples are short windows: they are run at every start of a worker."""
+_READER_NOTES = (
+    "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on. The null",
+    "threshold is tuned on dev only.",
+)
+_WITHOUT_MEANING = ("unlabelled",)
+
+
+def train(recipe: HeadRecipe, job: Job) -> heads.Head:
+    """Train, measure and write the head of a recipe.
+
+    Raises:
+        RecipeInvalid: the recipe names sets that no head is made of.
+    """
+    torch.set_num_threads(recipe.threads)
+    made = {Task.CLASSIFY: _classifier, Task.ANSWER: _reader, Task.SCORE: _scorer}[recipe.task]
+    return made(recipe, job)
+
+
+def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
+    if recipe.reads is not Reads.VECTOR:
+        raise RecipeInvalid(f"expected reads = vector, got {recipe.reads}")
+    groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
+    scale = manifest.load(job.artifact).manifest.space.int8_scale
+    examples = []
+    for group in groups:
+        for split in RowSplit:
+            read = group.of(split)
+            vectors = sets.stored_vectors(
+                [str(row.text) for row in read],
+                artifact=job.artifact,
+                cache=job.work / "vectors" / f"{group.name}-{split}",
+                scale=scale,
+            )
+            examples += [
+                Row(_named(group, row.label), row.text, vector, split)
+                for row, vector in zip(read, vectors, strict=True)
+                if row.label not in _WITHOUT_MEANING
+            ]
+    provenance = Provenance(
+        tuple(group.name for group in groups),
+        " and ".join(sorted({group.licence for group in groups})),
+        command(recipe),
+    )
+    report = vector_classifier.train_head(
+        recipe,
+        examples,
+        job.out_dir,
+        artifact=job.artifact,
+        provenance=provenance,
+        on_progress=job.on_progress,
+        should_stop=job.should_stop,
+    )
+    return report.head
+
+
+def _labelled(name: str, data: Path) -> LabelledSet:
+    if name == "intent_clinc150":
+        return sets.clinc(data)
+    if name in sets.LOG_SETS:
+        return sets.logs(data, name)
+    raise RecipeInvalid(f"expected a labelled set that may be shipped, got {name!r}")
+
+
+def _named(group: LabelledSet, label: str) -> str:
+    family = sets.LOG_FAMILIES.get(group.name)
+    return label if family is None else f"{family}/{label}"
+
+
+def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
+    base = backbone.load(job.artifact)
+    config = recipe.answer
+    torch.manual_seed(recipe.seed)
+    module = reader.Reader(base, config, layers=(config.layers, *config.beside))
+    asked = questions.squad(job.data, questions.Part.TRAIN)
+    share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
+    if share < 1.0:
+        asked = random.Random(recipe.seed).sample(asked, round(share * len(asked)))
+    short = [*questions.qamr(job.data, "dev"), *questions.qamr(job.data, "test")]
+    main = [*asked, *questions.mined(asked, count=round(share * 2600))]
+
+    def windows(asked: list[questions.Question]) -> list[questions.Window]:
+        made = questions.windows(
+            asked,
+            base.tokenizer,
+            max_tokens=config.max_tokens,
+            stride=config.stride,
+            all_windows=False,
+        )
+        return list(made)
+
+    folder = job.work / "runs" / recipe.name
+    if not (folder / "finished").exists():
+        budget = fitting.Budget(
+            config.minutes, config.epochs, config.rate, config.tokens_per_step, warm_share=0.12
+        )
+        run = fitting.AdapterRun(
+            module,
+            budget,
+            main=windows(main),
+            warm=windows(short),
+            losses=module.losses,
+            folder=folder,
+        )
+        run.train(on_progress=job.on_progress, should_stop=job.should_stop)
+        (folder / "finished").touch()
+    backbone.restore(module, load_file(folder / "adapter.safetensors"))
+    return _ship_reader(recipe, job, base, module, config, rows=digest([*main, *short]))
+
+
+def _ship_reader(
+    recipe: HeadRecipe,
+    job: Job,
+    base: backbone.Backbone,
+    module: reader.Reader,
+    config: AnswerConfig,
+    *,
+    rows: str,
+) -> heads.Head:
+    only = module.only(config.layers)
+    dev, rest = (
+        questions.squad(job.data, part) for part in (questions.Part.DEV, questions.Part.EVAL)
+    )
+    figures = reading.measured(only, base, config, validation=dev, test=rest)
+    samples = [
+        window
+        for window in questions.windows(
+            dev,
+            base.tokenizer,
+            max_tokens=_GOLDEN_TOKENS,
+            stride=16,
+            all_windows=False,
+        )
+        if len(window.ids) <= _GOLDEN_TOKENS
+    ][:12]
+    trained = Trained(
+        recipe=recipe,
+        module=only,
+        outputs=("start", "end"),
+        samples=[graph.pair_inputs(window.ids, second=window.context_from) for window in samples],
+        provenance=Provenance(
+            ("qa_squad (training articles)", "qa_qamr"),
+            "CC BY-SA 4.0 (SQuAD), MIT (QAMR)",
+            command(recipe),
+            rows,
+        ),
+        card=shipping.reader(
+            {
+                "dev": (figures.threshold, figures.validation),
+                "eval": (figures.threshold, figures.test),
+                "eval, not tuned": (0.0, figures.untuned),
+            },
+            auroc=figures.auroc,
+            notes=_READER_NOTES,
+        ),
+        calibration=Calibration(null_threshold=figures.threshold),
+        metrics={
+            "dev_f1": figures.validation.f1,
+            "eval_exact": figures.test.exact,
+            "eval_f1": figures.test.f1,
+            "eval_f1_answerable": figures.test.answerable_f1,
+            "eval_refused": figures.test.refused,
+            "eval_f1_untuned": figures.untuned.f1,
+            "eval_auroc_answerable": figures.auroc,
+        },
+        sources=base.sources,
+        max_tokens=config.max_tokens,
+        stride=config.stride,
+    )
+    folder = shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)
+    return heads.load(folder).head
+
+
+def _scorer(recipe: HeadRecipe, job: Job) -> heads.Head:
+    if recipe.reads is Reads.VECTOR_PAIR:
+        return _cosine(recipe, job)
+    if "wrong" in recipe.data:
+        return ranker.train(recipe, job)
+    base = backbone.load(job.artifact)
+    config = recipe.score
+    torch.manual_seed(recipe.seed)
+    module = CrossEncoder(backbone.adapt(base, rank=config.rank, alpha=config.alpha))
+    folder = job.work / "runs" / recipe.name
+    shown = pairsets.shippable(job.data, seed=recipe.seed)
+    if not (folder / "finished").exists():
+        budget = fitting.Budget(config.minutes, config.epochs, config.rate, config.tokens_per_step)
+        examples = scoring.tokenised(
+            shown,
+            base.tokenizer,
+            max_tokens=config.max_tokens,
+        )
+        run = fitting.AdapterRun(
+            module, budget, main=examples, losses=scoring.losses(module), folder=folder
+        )
+        run.train(on_progress=job.on_progress, should_stop=job.should_stop)
+        (folder / "finished").touch()
+    backbone.restore(module, load_file(folder / "adapter.safetensors"))
+    module.eval()
+    figures = selection.scorer(module, base, data=job.data, max_tokens=config.max_tokens)
+    golden = scoring.tokenised(
+        pairsets.snli(job.data, "test")[:12], base.tokenizer, max_tokens=config.max_tokens
+    )
+    trained = Trained(
+        recipe=recipe,
+        module=module,
+        outputs=("score",),
+        samples=[graph.pair_inputs(pair.ids, second=pair.second) for pair in golden],
+        provenance=Provenance(
+            ("qa_selqa (test part)", "qa_squad (training articles)", "nli_snli (validation part)"),
+            "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD, SNLI)",
+            command(recipe),
+            digest(shown),
+        ),
+        card=selection.scorer_card(figures),
+        metrics=figures,
+        sources=base.sources,
+        max_tokens=config.max_tokens,
+    )
+    return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
+
+
+def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
+    """The cosine of the encoder's own vectors: a head in which nothing is trained."""
+    bench = Bench(job.data, job.artifact, job.work)
+    figures = similarity.ranked_by_cosine(bench)
+    space = manifest.load(job.artifact).manifest.space
+    rows = [row for rankings in selection.reported(job.data).values() for row in rankings[:6]]
+    vectors = sets.stored_vectors(
+        [text for row in rows for text in (row.question, row.candidates[0])],
+        artifact=job.artifact,
+        cache=job.work / "vectors" / f"golden-{recipe.name}",
+        scale=space.int8_scale,
+    )
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    trained = Trained(
+        recipe=recipe,
+        module=VectorPair(PairPooling.COSINE, dim=space.dim),
+        outputs=("score",),
+        samples=[{"u": u, "v": v} for u, v in zip(vectors[::2], vectors[1::2], strict=True)],
+        provenance=Provenance(
+            ("none: nothing was trained",), "Apache-2.0", command(recipe), digest(())
+        ),
+        card="The cosine of the two texts' vectors, 0 where it is negative.\n\n"
+        + selection.scorer_card(figures),
+        metrics=figures,
+    )
+    return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head

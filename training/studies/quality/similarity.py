@@ -1,0 +1,48 @@
+"""Similarity of sentences from stored vectors alone: STS-B."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studies.quality import pairsets, selection, sets
+from studies.quality.classification import Bench
+from verso_core import manifest
+from verso_training.heads.scoring import spearman
+
+
+def stored_cosine(bench: Bench, part: str) -> float:
+    """Spearman of the cosine of int8 vectors with the gold scores, in percent."""
+    rows = pairsets.stsb(bench.data, part)
+    texts = [text for row in rows for text in (row.a, row.b)]
+    vectors = sets.stored_vectors(
+        texts,
+        artifact=bench.artifact,
+        cache=bench.work / "vectors" / f"sim_stsb-{part}",
+        scale=manifest.load(bench.artifact).manifest.space.int8_scale,
+    )
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    cosine = (vectors[::2] * vectors[1::2]).sum(-1)
+    return 100 * spearman(cosine, np.array([row.score for row in rows]))
+
+
+def ranked_by_cosine(bench: Bench) -> dict[str, float]:
+    """How well the cosine of stored vectors ranks the sentences that ``pairs`` is measured on."""
+    figures = {}
+    scale = manifest.load(bench.artifact).manifest.space.int8_scale
+    for name, rankings in selection.reported(bench.data).items():
+        texts = [text for row in rankings for text in (row.question, *row.candidates)]
+        vectors = sets.stored_vectors(
+            texts,
+            artifact=bench.artifact,
+            cache=bench.work / "vectors" / f"ranking-{name}",
+            scale=scale,
+        )
+        vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+        scores, place = [], 0
+        for row in rankings:
+            question, *_ = vectors[place : place + 1]
+            candidates = vectors[place + 1 : place + 1 + len(row.candidates)]
+            scores.append((candidates @ question).astype(np.float32))
+            place += 1 + len(row.candidates)
+        figures[f"{name}_mrr"], figures[f"{name}_first"] = selection.ranked(scores, rankings)
+    return figures

@@ -1,0 +1,1 @@
+"""Artifacts: export, publish and evaluate one, and fit one to a collection's own texts."""

@@ -1,0 +1,1 @@
+"""The decoder: its network, its loss and its training run."""

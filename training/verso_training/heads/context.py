@@ -1,0 +1,120 @@
+"""Where a head that reads tokens is trained: its encoder, its checkpoints, and where it goes.
+
+The same steps for every task: the artifact's encoder is read, an adapter is trained on it from its
+last checkpoint, held-out rows end the training, and what was measured is written and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from verso_core import heads
+from verso_training.heads import backbone, shipping
+from verso_training.heads.backbone import Backbone
+from verso_training.heads.fitting import AdapterRun, Budget, Example
+from verso_training.heads.graph import Start
+from verso_training.heads.rows import RowSplit
+from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.vector_classifier import HeadReport
+from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
+
+_E = TypeVar("_E", bound=Example)
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """What a training is given beside its recipe and its rows.
+
+    Attributes:
+        artifact: Whose encoder the head reads.
+        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
+        provenance: Names and licence of the data; the hash of the rows is filled in.
+        run: Folder for checkpoints; one that is there is gone on from.
+        on_progress: Called several times a second at most.
+        should_stop: Asked between steps.
+        start: A head to go on from, None to begin afresh.
+    """
+
+    artifact: Path
+    out_dir: Path
+    provenance: Provenance
+    run: Path
+    on_progress: OnProgress
+    should_stop: ShouldStop
+    start: Start | None = None
+
+    def encoder(self, *, window: int) -> Backbone:
+        """Read the artifact's encoder.
+
+        Raises:
+            RecipeInvalid: ``window`` is longer than what it has places for.
+        """
+        base = backbone.load(self.artifact)
+        base.check_window(window)
+        return base
+
+    def of(self, digest: str) -> Provenance:
+        """Return the provenance of a head that was trained on these rows."""
+        return replace(self.provenance, data_sha256=digest)
+
+    def train(
+        self,
+        module: nn.Module,
+        budget: Budget,
+        parts: Mapping[RowSplit, Sequence[_E]],
+        *,
+        losses: Callable[[Sequence[_E]], Mapping[str, Tensor]],
+        told: str,
+        share: float = 1.0,
+    ) -> None:
+        """Train a module's own weights on the training part; the validation part ends it.
+
+        Args:
+            module: Left in evaluation mode.
+            budget: How long.
+            parts: Examples by split; those of the test part are not looked at.
+            losses: Of one batch, by name.
+            told: Which loss the progress tells.
+            share: Of the whole work that this is.
+
+        Raises:
+            Cancelled: ``should_stop`` said so.
+            DiskFull: no room for a checkpoint.
+        """
+
+        def tell(progress: Progress) -> None:
+            figures = {"loss": progress.metrics[f"loss/{told}"]}
+            if "validation_loss" in progress.metrics:
+                figures["validation_loss"] = progress.metrics["validation_loss"]
+            self.on_progress(Progress(share * progress.share, figures))
+
+        AdapterRun(
+            module,
+            budget,
+            main=parts[RowSplit.TRAIN],
+            held_out=parts[RowSplit.VALIDATION],
+            losses=losses,
+            folder=self.run,
+        ).train(on_progress=tell, should_stop=self.should_stop)
+
+    def published(
+        self,
+        trained: Trained,
+        counts: Mapping[str, int],
+        *,
+        contradicted: int,
+        dropped_labels: tuple[str, ...] = (),
+    ) -> HeadReport:
+        """Write a measured head, and tell what came out.
+
+        Raises:
+            HeadInvalid, DiskFull: as :func:`shipping.publish` says.
+        """
+        folder = shipping.publish(trained, artifact=self.artifact, out_dir=self.out_dir)
+        self.on_progress(Progress(1.0, dict(trained.metrics)))
+        return HeadReport(folder, heads.load(folder).head, counts, dropped_labels, contradicted)

@@ -1,0 +1,286 @@
+"""Train a head from rows to a folder that can be served: the one call for a service.
+
+``train_head`` checks the rows, trains, calibrates on rows it did not train on, measures on others,
+writes and checks the folder. It prints nothing: progress goes to ``on_progress``, and between
+two steps ``should_stop`` is asked whether to give up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from verso_core import heads, manifest
+from verso_core.errors import Cancelled
+from verso_core.heads import Head, Reads, Task
+from verso_training.artifact.graphs import EncoderGraph
+from verso_training.config import RecipeInvalid
+from verso_training.heads import confidence, rows, shipping, signals, vectors
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.rows import Checked, Row, RowSplit
+from verso_training.heads.shipping import Provenance, Trained
+from verso_training.heads.vectors import OnProgress, Part, Progress, ShouldStop
+
+_MAX_CHARACTERS = 4000
+"""Of a text that is encoded: the encoder reads 256 tokens, far fewer characters than this."""
+Extra = Mapping[RowSplit, signals.Signals]
+"""Signals that come of something else than a head's outputs, by split. Shape of each: (N,)."""
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """What came out of a training.
+
+    Attributes:
+        folder: Of the new version.
+        head: What its ``head.json`` says.
+        rows: How many rows each split had.
+        dropped_labels: Labels with too few rows.
+        contradicted: Texts, questions or pairs dropped because they were told to be several things.
+    """
+
+    folder: Path
+    head: Head
+    rows: Mapping[str, int]
+    dropped_labels: tuple[str, ...] = ()
+    contradicted: int = 0
+
+
+def train_head(
+    recipe: HeadRecipe,
+    examples: Sequence[Row],
+    out_dir: Path,
+    *,
+    artifact: Path,
+    provenance: Provenance,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
+) -> HeadReport:
+    """Train, calibrate, measure and write one head.
+
+    Args:
+        recipe: Its task, what it reads, and how it is trained.
+        examples: Labelled rows; a text without a vector is encoded by the artifact.
+        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
+        artifact: Whose encoder and space the head reads.
+        provenance: Names and licence of the data; the hash of the rows is filled in.
+        on_progress: Called several times a second at most.
+        should_stop: Asked between steps.
+
+    Raises:
+        TrainingDataInvalid: rows that cannot be trained on.
+        RecipeInvalid: a recipe that these rows cannot follow.
+        Cancelled: ``should_stop`` said so.
+        DiskFull: no room for the new folder.
+        HeadInvalid: what was written does not do what was trained.
+    """
+    if recipe.task is not Task.CLASSIFY or recipe.reads is not Reads.VECTOR:
+        raise RecipeInvalid(
+            f"expected a classifier on vectors, got {recipe.task} on {recipe.reads}"
+        )
+    if recipe.classify.chunk is not None and any(row.vector is None for row in examples):
+        raise RecipeInvalid("classify.chunk: expected rows of a collection, whose chunks are known")
+    torch.set_num_threads(recipe.threads)
+    space = manifest.load(artifact).manifest.space
+    checked = rows.check(
+        examples,
+        dim=space.dim,
+        validation_share=recipe.validation_share,
+        test_share=recipe.test_share,
+    )
+    if recipe.classify.decoder and any(row.text is None for row in examples):
+        raise RecipeInvalid("classify.decoder: expected texts for the decoder, got vectors")
+    stored = as_stored(checked.rows, artifact=artifact, should_stop=should_stop)
+    trained = classifier(
+        recipe,
+        checked,
+        stored,
+        provenance=dataclasses.replace(provenance, data_sha256=checked.digest()),
+        extra=held_out_signals(recipe, checked, stored, artifact=artifact),
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
+    return published(trained, checked, out_dir, artifact=artifact, on_progress=on_progress)
+
+
+def as_stored(
+    examples: Sequence[Row], *, artifact: Path, should_stop: ShouldStop = lambda: False
+) -> NDArray[np.float32]:
+    """The vectors of rows as a collection in int8 gives them back. Shape: (N, D), float32."""
+    scale = manifest.load(artifact).manifest.space.int8_scale
+    missing = [i for i, row in enumerate(examples) if row.vector is None]
+    found = [row.vector for row in examples]
+    if missing:
+        graph = EncoderGraph(artifact, threads=torch.get_num_threads())
+        for start in range(0, len(missing), 256):
+            if should_stop():
+                raise Cancelled("the training was cancelled")
+            part = missing[start : start + 256]
+            texts = [str(examples[i].text)[:_MAX_CHARACTERS] for i in part]
+            for i, vector in zip(part, graph.encode(texts), strict=True):
+                codes = np.clip(np.rint(vector * scale), -127, 127)
+                found[i] = (codes / scale).astype(np.float32)
+    return np.stack([vector for vector in found if vector is not None])
+
+
+def held_out_signals(
+    recipe: HeadRecipe, checked: Checked, stored: NDArray[np.float32], *, artifact: Path
+) -> Extra:
+    """What the decoder says of the rows that are not trained on, where the recipe wants it."""
+    if not recipe.classify.decoder:
+        return {}
+    found = {}
+    for split in (RowSplit.VALIDATION, RowSplit.TEST):
+        index = [i for i, row in enumerate(checked.rows) if row.split is split]
+        texts = [str(checked.rows[i].text)[:_MAX_CHARACTERS] for i in index]
+        found[split] = signals.decoder_signals(
+            texts, stored[index], artifact=artifact, threads=recipe.threads, coder=True
+        )
+    return found
+
+
+def classifier(
+    recipe: HeadRecipe,
+    checked: Checked,
+    stored: NDArray[np.float32],
+    *,
+    provenance: Provenance,
+    on_progress: OnProgress,
+    should_stop: ShouldStop,
+    extra: Extra | None = None,
+) -> Trained:
+    """A trained, calibrated and measured classifier on vectors; ``stored`` goes with the rows."""
+    part = {
+        split: Part(
+            stored[[i for i, row in enumerate(checked.rows) if row.split is split]],
+            checked.targets(split),
+        )
+        for split in RowSplit
+    }
+    model = vectors.fit(
+        recipe.classify,
+        train=part[RowSplit.TRAIN],
+        validation=part[RowSplit.VALIDATION],
+        classes=len(checked.labels),
+        seed=recipe.seed,
+        on_progress=on_progress,
+        should_stop=should_stop,
+    )
+    return measured(
+        Trained(
+            recipe=recipe,
+            module=model,
+            outputs=("logits", "feature") if recipe.classify.hidden else ("logits",),
+            samples=[{"vector": row} for row in _samples(part)],
+            provenance=provenance,
+        ),
+        checked,
+        {s: vectors.outputs(model, part[s].vectors) for s in RowSplit},
+        extra=extra or {},
+    )
+
+
+def measured(
+    trained: Trained,
+    checked: Checked,
+    found: Mapping[RowSplit, tuple[NDArray[np.float32], NDArray[np.float32]]],
+    *,
+    extra: Extra,
+) -> Trained:
+    """Calibrate a classifier on validation rows and measure it on test rows.
+
+    Args:
+        trained: Without card, labels, calibration and figures.
+        checked: The rows.
+        found: Logits and features of each split. Shape: (N, C) and (N, F).
+        extra: Further signals of validation and test rows, or of none. Shape of each: (N,).
+    """
+    targets = {split: checked.targets(split) for split in RowSplit}
+    seed = trained.recipe.seed
+    fitted = signals.fit(
+        found[RowSplit.TRAIN][1], targets[RowSplit.TRAIN], classes=len(checked.labels), seed=seed
+    )
+    held_out, test = (
+        confidence.Outputs(*found[s], targets[s], extra.get(s, {}))
+        for s in (RowSplit.VALIDATION, RowSplit.TEST)
+    )
+    calibration = confidence.calibrate(held_out, fitted, seed=seed)
+    none = trained.recipe.none_label
+    outside = checked.labels.index(none) if none in checked.labels else None
+    report = confidence.report(test, calibration, fitted, outside=outside)
+    return dataclasses.replace(
+        trained,
+        card=shipping.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
+        labels=checked.labels,
+        calibration=calibration,
+        metrics=metrics(report, calibration.temperature),
+        fitted=fitted,
+    )
+
+
+def published(
+    trained: Trained,
+    checked: Checked,
+    out_dir: Path,
+    *,
+    artifact: Path,
+    on_progress: OnProgress,
+) -> HeadReport:
+    """Write a measured classifier, and tell what came out.
+
+    Raises:
+        HeadInvalid, DiskFull: as :func:`shipping.publish` says.
+    """
+    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
+    on_progress(Progress(1.0, dict(trained.metrics)))
+    return HeadReport(
+        folder,
+        heads.load(folder).head,
+        {str(split): len(checked.of(split)) for split in RowSplit},
+        checked.dropped_labels,
+        checked.contradicted,
+    )
+
+
+def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
+    """The figures of a classifier that ``head.json`` holds."""
+    found = {
+        "test_rows": float(report.rows),
+        "accuracy": report.accuracy.value,
+        "macro_f1": report.macro_f1,
+        "temperature": temperature,
+    }
+    for name, signal in report.signals.items():
+        found[f"augrc/{name}"] = signal.augrc.value
+        found[f"accuracy_at_80/{name}"] = signal.accuracy_at_80.value
+        found[f"auroc/{name}"] = signal.auroc.value
+        found[f"fpr95/{name}"] = signal.fpr95.value
+    for name, scope in report.scope.items():
+        found[f"scope_auroc/{name}"] = scope.auroc.value
+        found[f"scope_fpr95/{name}"] = scope.fpr95.value
+    for c in range(1, 11):
+        for name, curve in report.curve.items():
+            found[f"risk_at_{10 * c}/{name}"] = curve[c - 1]
+    return found
+
+
+def _notes(checked: Checked) -> tuple[str, ...]:
+    counts = ", ".join(f"{len(checked.of(split))} {split}" for split in RowSplit)
+    notes = [f"Rows: {counts}."]
+    if checked.dropped_labels:
+        notes.append(f"Dropped, too few rows: {', '.join(checked.dropped_labels)}.")
+    if checked.contradicted:
+        notes.append(f"Dropped, several labels for one text: {checked.contradicted} texts.")
+    return tuple(notes)
+
+
+def _samples(part: Mapping[RowSplit, Part]) -> NDArray[np.float32]:
+    """Inputs of golden samples: test rows, and others where these are few. Shape: (n <= 12, D)."""
+    order = (RowSplit.TEST, RowSplit.VALIDATION, RowSplit.TRAIN)
+    return np.concatenate([part[split].vectors for split in order])[:12]

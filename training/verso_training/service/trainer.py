@@ -1,0 +1,302 @@
+"""Claim train jobs, one at a time; have each trained, publish its head as a canary, end the job.
+
+What a job needs lies in a folder of its own, ``training/JOB`` in the data folder, until it ends:
+
+    request.json   what was asked for
+    rows.jsonl     labelled texts (of a collection: rebuilt), questions or pairs, or
+    rows.json      labels, documents and the dimension, with
+    rows.f32       the vectors
+    run/           checkpoints, of a training by steps
+    result.json    what the training came to
+
+A job that comes again after a kill finds its rows there, and its result if only the publication was
+missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from verso_core import registry, telemetry, tracing
+from verso_core.errors import (
+    CollectionUnknown,
+    DiskFull,
+    LedgerUnavailable,
+    RequestInvalid,
+    SpaceMismatch,
+    Unavailable,
+    VersoError,
+    from_body,
+)
+from verso_core.heads import Portion, Reads
+from verso_core.jobs import Queue, Result, Slice, read_slice
+from verso_core.manifest import MANIFEST_NAME, Manifest
+from verso_core.registry import Channel
+from verso_ledger import Commit, Lease, Ledger
+from verso_training.service import process, row_export
+from verso_training.service.metrics import Metrics
+from verso_training.service.process import RESULT_NAME, Stopped
+
+_RETRY_S = 1.0
+_TELL_S = 0.25
+_MAX_HISTORY = 500
+_OLD_DRAFT_S = 600.0
+_log = logging.getLogger(__name__)
+
+
+class Trainer:
+    """Does train jobs.
+
+    Args:
+        ledger: the truth about jobs.
+        models: folder with the registry, published into.
+        work: folder of trainings under way.
+        metrics: what is counted.
+        owner: this trainer's name.
+        lease_s: length of a lease, seconds.
+        threads: cores that a training may use.
+        heartbeat_file: touched at every beat that reached the ledger, also while a training runs.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        models: Path,
+        work: Path,
+        owner: str,
+        lease_s: float,
+        threads: int,
+        heartbeat_file: Path | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._models = models
+        self._work = work
+        self._owner = owner
+        self._lease_s = lease_s
+        self._threads = threads
+        self._heartbeat_file = heartbeat_file
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        """Do nothing more: a training under way is ended and its job given back."""
+        self._closing.set()
+
+    def beat(self) -> None:
+        """Tell the ledger that a trainer is there."""
+        self._ledger.note_trainer(self._owner)
+        if self._heartbeat_file is not None:
+            self._heartbeat_file.touch()
+
+    def step(self) -> bool:
+        """Do the next job; tell whether there was one.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        leases = self._ledger.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
+        for lease in leases:
+            traced = tracing.span("train work", parent=lease.trace, about=_about(lease))
+            running = self._metrics.running()
+            with telemetry.about(lease.slice_id), running, traced as span:
+                with self._held(lease) as lost:
+                    outcome = self._hold(lease, lost)
+                if span is not None:
+                    span.set_attribute("verso.outcome", outcome)
+            self._metrics.ended(outcome)
+        return bool(leases)
+
+    def _hold(self, lease: Lease, lost: threading.Event) -> str:
+        """Do one job and end it; name what came of it."""
+        folder = self._work / lease.job_id
+        try:
+            result = self._train(lease, read_slice(lease.payload), folder, lost)
+        except Stopped:
+            if not lost.is_set():
+                self._ledger.release(lease)
+                return "stopped"  # its rows stay for the next attempt
+            _log.info("the training is no longer wanted")
+            outcome = "stale"
+        except VersoError as error:
+            _log.warning("the training failed: %s", error.detail, extra={"code": error.code})
+            if error.retryable and not isinstance(error, DiskFull):
+                self._ledger.retry(lease, error, delay_s=_RETRY_S)
+                return "retried"
+            # A full disk may have room again, but to train anew by itself would fill it anew.
+            self._ledger.fail(lease, error)
+            outcome = "failed"
+        except OSError as exc:
+            _log.exception("the training failed")
+            self._ledger.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
+            outcome = "failed"
+        else:
+            committed = self._ledger.commit(lease, result.pack(), ok=1, errors=0)
+            outcome = "stale" if committed is Commit.STALE else "done"
+        shutil.rmtree(folder, ignore_errors=True)
+        return outcome
+
+    def _train(self, lease: Lease, work: Slice, folder: Path, lost: threading.Event) -> Result:
+        def stopped() -> bool:
+            return lost.is_set() or self._closing.is_set()
+
+        head = str(work.params["head"])
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._metrics.phase("rows"):
+            self._prepare(lease, work, folder, stopped=stopped)
+        history: list[dict[str, Any]] = []
+        told = 0.0
+
+        def tell(row: dict[str, Any]) -> None:
+            nonlocal told
+            history.append(row)
+            del history[:-_MAX_HISTORY]
+            if time.monotonic() - told >= _TELL_S or row.get("share") == 1:
+                told = time.monotonic()
+                with contextlib.suppress(LedgerUnavailable):  # it is told again
+                    self._ledger.progress(lease, row)
+
+        self._sweep(head)
+        if not (folder / RESULT_NAME).exists():
+            tell({"stage": "train", "share": 0.0})
+            environment = {"OMP_NUM_THREADS": str(self._threads)}
+            with self._metrics.phase("train"):
+                process.run(folder, environment=environment, tell=tell, stopped=stopped)
+        result = json.loads((folder / RESULT_NAME).read_bytes())
+        if result.get("error") is not None:
+            raise from_body(result["error"])
+        tell({"stage": "publish", "share": 1.0})
+        share = float(work.params["share"])
+        with self._metrics.phase("publish"):
+            registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
+        _log.info("head %s %s is the canary", head, result["version"])
+        return Result([{"ok": True, "channel": Channel.CANARY, "history": history} | result])
+
+    def _prepare(self, lease: Lease, work: Slice, folder: Path, *, stopped: Any) -> None:
+        """Lay out what the training's process reads; what lies there already stays."""
+        artifact = registry.resolve(self._models)
+        request = {
+            "params": work.params,
+            "artifact": str(artifact.resolve()),
+            "models": str(self._models.resolve()),
+            "threads": self._threads,
+        }
+        _write(folder / "request.json", json.dumps(request).encode())
+        [item] = work.items
+        source = work.params["source"]
+        if item.blob is not None:
+            _write(folder / "rows.jsonl", item.blob)
+            return
+        if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
+            return
+        name = str(source["collection"])
+        collection = self._ledger.collections().get(name)
+        if collection is None:
+            raise CollectionUnknown(f"no collection {name!r}")
+        space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
+        texts = _reads_texts(work.params["recipe"])
+        if collection.space != space and not texts:
+            raise SpaceMismatch(
+                f"expected a collection of space {space}, got {name} of {collection.space}"
+            )
+        self._ledger.progress(lease, {"stage": "rows", "share": 0.0})
+        found = row_export.fetch(
+            self._ledger,
+            collection,
+            name=name,
+            label_key=str(source["label_key"]),
+            chunk=_chunk(work.params["recipe"]),
+            texts=texts,
+            limit=int(source["limit"]),
+            job_id=lease.job_id,
+            stopped=stopped,
+        )
+        if not found.labels:
+            raise RequestInvalid(
+                f"expected records of {name} with {source['label_key']!r} in their metadata, "
+                "got none"
+            )
+        if texts:
+            _write(folder / "rows.jsonl", bytes(found.data))
+            return
+        _write(folder / "rows.f32", bytes(found.data))
+        about = {"labels": found.labels, "documents": found.documents, "dim": collection.dim}
+        _write(folder / "rows.json", json.dumps(about).encode())
+
+    def _sweep(self, head: str) -> None:
+        """Remove what a training that was killed left in the models folder."""
+        for draft in (self._models / registry.HEADS / head).glob(".draft-*"):
+            with contextlib.suppress(OSError):
+                if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or not _alive(draft.name):
+                    shutil.rmtree(draft)
+
+    @contextmanager
+    def _held(self, lease: Lease) -> Iterator[threading.Event]:
+        """Renew a lease; gives an event that is set when it was lost or the job cancelled."""
+        lost, over = threading.Event(), threading.Event()
+
+        def renew() -> None:
+            while not over.wait(self._lease_s / 3):
+                try:
+                    self.beat()
+                    if self._ledger.beat([lease], self._lease_s):
+                        lost.set()
+                except Unavailable as error:
+                    _log.warning("no beat: %s", error.detail)
+
+        thread = threading.Thread(target=renew, name="heart", daemon=True)
+        thread.start()
+        try:
+            yield lost
+        finally:
+            over.set()
+            thread.join()
+
+
+def _about(lease: Lease) -> dict[str, tracing.Attribute]:
+    return {"verso.job": lease.job_id, "verso.attempt": lease.fence}
+
+
+def _alive(draft: str) -> bool:
+    number = draft.rpartition("-")[2]
+    return number.isdigit() and Path(f"/proc/{number}").exists()
+
+
+def _reads_texts(recipe: Mapping[str, Any]) -> bool:
+    """Whether a training reads the records' texts, and not only their vectors."""
+    table = recipe.get("classify")
+    decoder = isinstance(table, dict) and table.get("decoder") is True
+    return decoder or recipe.get("reads") == Reads.TOKENS
+
+
+def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
+    """Return which chunks a recipe wants; what is no such thing is refused with the recipe."""
+    table = recipe.get("classify")
+    value = table.get("chunk") if isinstance(table, dict) else None
+    return Portion(value) if value in list(Portion) else None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def described(params: Mapping[str, Any]) -> str:
+    """Name where the rows of a request came from, for the head's lineage."""
+    source = params["source"]
+    if source.get("collection") is not None:
+        return f"collection {source['collection']}, label {source['label_key']}"
+    return "rows of the request"
