@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tiny_artifact
 import torch
 from tests import accelerator, made_up
+from tests.support import tiny_artifact
 from torch import nn
 
 from studies.quality import ranking

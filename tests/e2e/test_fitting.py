@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import tiny_artifact
 import typer
 from tests.e2e.conftest import Platform
 from tests.e2e.test_migrate import Searches
+from tests.support import tiny_artifact
 from typer.testing import CliRunner
 
 from verso_client import Document

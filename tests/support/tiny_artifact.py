@@ -1,6 +1,6 @@
 """Build a small complete artifact for tests: same layout, seconds to make, no downloads.
 
-    python tests/support/tiny_artifact.py OUT
+    python -m tests.support.tiny_artifact OUT
 
 Texts are made up from templates of log lines and sentences. The encoder is random, with a fixed
 seed. The decoder is trained for a few seconds. Texts are reconstructed exactly, as with any
@@ -75,7 +75,7 @@ def build(folder: Path, *, work: Path, recipe: Recipe | None = None) -> None:
         encoder=sentence_encoder,
         encoder_tokenizer=wordpiece,
         int8_scale=run.int8_scale,
-        command="python tests/support/tiny_artifact.py",
+        command="python -m tests.support.tiny_artifact",
         run=describe(work / "run"),
         synthetic=True,
     )

@@ -1,6 +1,6 @@
 """Build small heads for tests, one of each kind, on the tiny artifact's encoder.
 
-    python tests/support/tiny_heads.py MODELS ARTIFACT
+    python -m tests.support.tiny_heads MODELS ARTIFACT
 
     kinds         classify, reads vectors: which template made a line
     kinds-tokens  the same by an adapter on the encoder, reading tokens
@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import tiny_artifact
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from tests.support import tiny_artifact
 from torch import Tensor, nn
 
 from verso_core.heads import Calibration, Reads, Task
@@ -54,7 +54,7 @@ _BATCH = 24
 _PROVENANCE = Provenance(
     data=("made-up lines",),
     licence="Apache-2.0",
-    command="python tests/support/tiny_heads.py",
+    command="python -m tests.support.tiny_heads",
 )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-import tiny_artifact
 import torch
+from tests.support import tiny_artifact
 
 from verso_codecs import ranks
 from verso_core import manifest

@@ -1,6 +1,6 @@
 """Held-out texts for tables and for figures."""
 
-import tiny_artifact
+from tests.support import tiny_artifact
 
 from verso_training.data import sources
 
