@@ -45,7 +45,7 @@ from verso_codecs import ranks
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact
-from verso_training.data import sources
+from verso_training.data import chunks, sources
 from verso_training.data.sources import Split
 from verso_worker.engine.decoder import Cache, Decoder, Scores
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
@@ -306,7 +306,7 @@ def main() -> None:
     artifact = manifest.load(arguments.artifact or find_artifact())
     pool = list(sources.documents(arguments.data))
     train = [d.text.encode() for d in pool if d.split is Split.TRAIN and len(d.text) < 1000]
-    held = sources.draw(pool, fit_chunks=0, report_chunks=arguments.records).reporting
+    held = chunks.draw_held_out(pool, fit_chunks=0, report_chunks=arguments.records).reporting
     ranges = samples_of(artifact, texts.chosen(train, arguments.calibration))
     validation = samples_of(
         artifact, texts.chosen([chunk.text.encode() for chunk in held], arguments.records)

@@ -37,7 +37,7 @@ from verso_core.record import Codec
 from verso_standalone.stack import find_artifact
 from verso_training import config
 from verso_training.artifact import publish
-from verso_training.data import sources
+from verso_training.data import chunks, sources
 from verso_worker.engine.loading import load_service
 from verso_worker.records.artifact import byte_codecs, cutter
 from verso_worker.records.recorder import ByteCodec, Recorder
@@ -95,7 +95,9 @@ def rivals(folder: Path) -> list[StaticNgram]:
     pool = list(sources.documents(folder))
     train = [document for document in pool if document.split is sources.Split.TRAIN]
     counts = static_ngram.count(publish.table_texts(train, recipe))
-    held = sources.draw(pool, fit_chunks=recipe.publish.mixing_chunks, report_chunks=0).fitting
+    held = chunks.draw_held_out(
+        pool, fit_chunks=recipe.publish.mixing_chunks, report_chunks=0
+    ).fitting
     chosen = texts.chosen([chunk.text.encode() for chunk in held], _VALIDATION)
     found = []
     for order in _ORDERS:

@@ -29,7 +29,7 @@ from verso_core.registry import Channel, assign
 from verso_training import config, encoder
 from verso_training.artifact import collection, evaluate
 from verso_training.artifact.publish import Trained, publish, write_text_tables
-from verso_training.data import dataset, sources
+from verso_training.data import chunks, dataset, sources
 from verso_training.decoder import train
 
 
@@ -105,7 +105,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     recipe, _ = train.load_decoder(options.run)
     manifest.load(options.artifact)
     suite = evaluate.Suite.load(options.artifact, recipe)
-    texts = sources.draw(
+    texts = chunks.draw_held_out(
         sources.documents(options.data),
         fit_chunks=recipe.publish.fit_chunks,
         report_chunks=recipe.publish.report_chunks,

@@ -42,7 +42,7 @@ from verso_training.artifact import evaluate, export
 from verso_training.artifact.evaluate import Tally
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
 from verso_training.config import PublishConfig, Recipe
-from verso_training.data import chunks, sources
+from verso_training.data import chunks
 from verso_training.data.dataset import budgets_of
 from verso_training.data.sources import Chunk, Document, Split
 from verso_training.decoder.model import Decoder
@@ -188,7 +188,9 @@ def publish(
     folder.mkdir(parents=True, exist_ok=True)
     pool = list(documents)
     config = trained.recipe.publish
-    texts = sources.draw(pool, fit_chunks=config.fit_chunks, report_chunks=config.report_chunks)
+    texts = chunks.draw_held_out(
+        pool, fit_chunks=config.fit_chunks, report_chunks=config.report_chunks
+    )
     write_graphs(trained, folder)
     for table in ("ngram.npz", "zstd.dict"):
         shutil.copyfile(tables / table, folder / table)
@@ -228,7 +230,7 @@ def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Re
     folder.mkdir(parents=True, exist_ok=True)
     config, pool = recipe.publish, list(documents)
     counted = table_texts([d for d in pool if d.split is Split.TRAIN], recipe)
-    fitting = sources.draw(pool, fit_chunks=config.mixing_chunks, report_chunks=0).fitting
+    fitting = chunks.draw_held_out(pool, fit_chunks=config.mixing_chunks, report_chunks=0).fitting
     held = [chunk.text.encode("utf-8") for chunk in fitting]
     ngram_tables(counted, held, config).save(folder / "ngram.npz")
     (folder / "zstd.dict").write_bytes(zstd.train(counted, config.dictionary_bytes))

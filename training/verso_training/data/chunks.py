@@ -8,15 +8,17 @@ others are log-uniform between 60 and 480 characters.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from verso_training.data.sources import Chunk, Document
+from verso_training.data.sources import Chunk, Document, Split
 
 _SINGLE_SHARE = 1 / 3
 _LENGTH_RANGE = (60, 480)
@@ -133,3 +135,36 @@ def _boilerplate(text: str, lines: Counter[str]) -> bool:
     stale = sum(len(line) for line in own if lines[line] >= _LINE_REPEATS)
     lines.update(own)
     return 2 * stale > sum(len(line) for line in own)
+
+
+_SEED = 11
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Chunks of documents that were not trained on."""
+
+    fitting: list[Chunk]
+    reporting: list[Chunk]
+
+
+def draw_held_out(documents: Iterable[Document], *, fit_chunks: int, report_chunks: int) -> HeldOut:
+    """Draw at most ``fit_chunks`` and ``report_chunks`` per source."""
+    pools: tuple[list[Document], list[Document]] = ([], [])
+    for document in documents:
+        if document.split is Split.VALIDATION:
+            digest = hashlib.sha256(b"report:" + document.key.encode("utf-8")).digest()
+            pools[digest[0] % 2].append(document)
+    return HeldOut(_limited(pools[0], fit_chunks), _limited(pools[1], report_chunks))
+
+
+def _limited(pool: list[Document], count: int) -> list[Chunk]:
+    # Twice the longest chunks are enough bytes for any draw of ``count``.
+    budgets = {document.source: 1000 * count for document in pool}
+    taken: Counter[str] = Counter()
+    kept = []
+    for chunk in draw(pool, budgets=budgets, rng=random.Random(_SEED)):
+        taken[chunk.source] += 1
+        if taken[chunk.source] <= count:
+            kept.append(chunk)
+    return kept
