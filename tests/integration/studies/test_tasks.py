@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from studies.__main__ import main
 from studies.quality import sets as labelled
 from studies.tasks import catalogue, missed, page
-from verso_training.__main__ import main
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 PARTS = ("worker", "gateway", "queue", "keeper", "engine")

@@ -99,7 +99,7 @@ _AFTER = (
 )
 _REASONS = {
     "M1": "**Answers.** The paper's reader had 130,000 questions, this one 9,117 of 26 articles "
-    "and those of QAMR. With a quarter of the 9,117 and of the steps (`python -m verso_training "
+    "and those of QAMR. With a quarter of the 9,117 and of the steps (`python -m studies "
     "head --recipe qa-quarter`, 2026-11-22) F1 is 53.9 instead of 61.0: 3.6 points a doubling. "
     "130,000 questions are 3.8 doublings more, which would be 74.6 were it to go on as straight. "
     "Part of that slope is what more steps give.",
