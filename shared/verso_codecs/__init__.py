@@ -3,8 +3,8 @@
 - `ranks`: the entropy layer of the neural codec (ranks among the decoder's logits)
 - `ngram`: a static byte n-gram model
 - `zstd`: Zstandard frames with a dictionary and no header
-- `coder`: the binary arithmetic coder under the first two
-- `kernel`: how their loops are compiled
+- `mixture`: the n-gram model mixed with a collection's own texts
+- `coder`: the binary arithmetic coder under all but `zstd`, and how the integer loops are compiled
 
 Table fitting lives beside the coding it serves, so that both change together.
 """

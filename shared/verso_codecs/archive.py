@@ -1,4 +1,4 @@
-"""Table files: npz archives without pickles, written whole and read with a check of what is in."""
+"""Table files: npz archives without pickles, read with a check of their members."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -10,20 +10,48 @@ its payload, so the encoder writes:
 
 1. nothing when low is 0, otherwise one byte: high's first byte followed by zeros lies inside
    [low, high], because the first bytes of both ends differ;
-2. and then drops all trailing zero bytes, which the decoder invents again.
+2. and then drops all trailing zero bytes, which the decoder adds again.
 
 Patches are 2 to 60 bytes, so these three bytes matter. The price: a payload carries no end mark.
-What is coded must tell where it ends, and bounding the output is the caller's duty.
+The coded data must mark its own end, and the caller must bound the output.
 
 A probability is that of bit 1 in units of 2^-16, from 1 to 65535.
+
+The integer loops of the codecs are compiled. Every kernel is an ordinary Python function over numpy
+arrays; `kernel` compiles it with numba at its first call. The same functions run uncompiled when
+`NUMBA_DISABLE_JIT=1` is set, which is the reference the compiled code is tested against. To compute
+the same bits either way, kernels use only integers that fit 63 bits (numba wraps on overflow,
+Python does not) and convert array elements with `np.int64()` before arithmetic: numba mixes
+unsigned and signed operands into floats.
+
+The machine code is cached beside the source, or under `~/.cache/numba` where the package folder
+is read-only. A service whose home is read-only too must set `NUMBA_CACHE_DIR` to a writable
+folder: numba refuses to import the module when it finds no folder for its cache.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from verso_codecs.kernel import Int, kernel
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Int = int | np.int64
+"""A whole number in a kernel; np.int64(...) is how an array element becomes one."""
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile at the first call, cache on disk, release the interpreter lock while running.
+
+    Kernels are inlined into one another: at every call that is not inlined, numba counts references
+    of all array arguments, which doubles the time of the n-gram model.
+    """
+    compiled = njit(cache=True, nogil=True, forceinline=True)(function)
+    return cast(Callable[P, R], compiled)
+
 
 ONE = 1 << 16
 """The probability 1 in the coder's unit; itself not a valid probability."""
@@ -42,7 +70,7 @@ _ALL = 0xFFFFFFFF
 
 @kernel
 def _encode(bits: Bytes, probabilities: NDArray[np.uint16], out: Bytes) -> int:
-    """Write the payload into `out`; give its length, or -1 when `out` is too short."""
+    """Write the payload into `out`; return its length, or -1 if `out` is too short."""
     low, high, length = 0, _ALL, 0
     for index in range(bits.size):
         middle = low + (((high - low) * int(probabilities[index])) >> 16)
@@ -83,7 +111,7 @@ def open_payload(state: State, payload: Bytes, begin: int, end: int) -> None:
 
 @kernel
 def decode_bit(state: State, payload: Bytes, probability: Int) -> int:
-    """Decode one bit; past the end of the payload zeros are read, for ever if need be."""
+    """Decode one bit; past the end of the payload it reads zeros, without limit."""
     low, high, code = state[LOW], state[HIGH], state[CODE]
     middle = low + (((high - low) * probability) >> 16)
     if code <= middle:

@@ -1,19 +1,18 @@
-"""The digits of a record without what stands between them, and where they came before.
+"""The digits of a record without the bytes between them, and where they occurred before.
 
 A line often says one thing twice in two ways: `2005.06.03` and `2005-06-03-15.42.50`, or first
-the seconds since 1970 and then the date that they are. So all digits of a record are put in a row.
-Where the last four of them occurred before, what followed there is expected to follow again, and
-goes on being expected through a few wrong ones (the hour of another time zone). And behind a
-number of 10 or 13 digits that can be seconds or milliseconds since 1970, the row goes on with the
-digits of that date, as if the line had said it.
+the seconds since 1970 and then the date that they are. So all digits of a record form one row.
+Where the last four of them occurred before, the model expects the digits that followed there, and
+keeps expecting them through a few wrong ones (the hour of another time zone). After a number of 10
+or 13 digits that can be seconds or milliseconds since 1970, the digits of that date are added to
+the row, as if the line contained them.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from verso_codecs.coder import Bytes, State
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Bytes, Int, State, kernel
 
 RING = 1 << 10
 """Digits that are remembered."""
@@ -31,7 +30,7 @@ _COUNT, _POINT, _HITS, _MISSES = range(4)
 class Digits(NamedTuple):
     """A record's digits.
 
-    state: Shape: (4,), int64: how many, the place of the expected one or 0, hits, misses
+    state: Shape: (4,), int64: count, position of the expected digit or 0, hits, misses
     ring: Shape: (RING,), uint8, the last digits
     slots: Shape: (slots,), int64, by hash of four digits how many there were behind them
     """
@@ -49,19 +48,19 @@ def new_digits() -> Digits:
 
 @kernel
 def forget_digits(digits: Digits) -> None:
-    """Go back to the state at a record's start."""
+    """Reset to the state at a record's start."""
     digits.state[:] = 0
     digits.slots[:] = 0
 
 
 @kernel
-def _at(digits: Digits, place: Int) -> Int:
-    return np.int64(digits.ring[place & (RING - 1)])
+def _at(digits: Digits, position: Int) -> Int:
+    return np.int64(digits.ring[position & (RING - 1)])
 
 
 @kernel
 def _add_digit(digits: Digits, digit: Int) -> Int:
-    """Add a digit; give what followed the last four where they occurred before, or 0."""
+    """Add a digit; return what followed the last four where they occurred before, or 0."""
     state = digits.state
     count: Int = state[_COUNT]
     digits.ring[count & (RING - 1)] = digit
@@ -85,7 +84,7 @@ def _add_digit(digits: Digits, digit: Int) -> Int:
 
 @kernel
 def push_digit(digits: Digits, digit: Int) -> None:
-    """Move on by a digit of the record."""
+    """Advance by a digit of the record."""
     state = digits.state
     point: Int = state[_POINT]
     if point > 0:

@@ -1,22 +1,22 @@
-"""What a line looks like so far: the contexts that a model of plain bytes does not see.
+"""The structure of a line so far: the contexts that a model of plain bytes does not see.
 
 A log line is a template with values in it. Besides the last bytes, the next byte depends on which
-*place* of the template it is in, and on how far into the value. So the record is read as
+*position* in the template, and on the offset in the value. So the record is read as
 
 - **atoms**, runs of letters and digits, and the **marks** between them;
-- **masked**, where every atom with a digit is one and the same: the place in the template;
-- **fields**, what stands between spaces: the column;
-- **numbers**, atoms with a digit: the same one, or nearly, often comes again;
+- **masked**, where all atoms with a digit are equal: the position in the template;
+- **fields**, the text between spaces: the column;
+- **numbers**, atoms with a digit: the same one, or a near one, often recurs;
 - its **digits** alone (see `digits`).
 
-Everything is a 32-bit hash or a small integer in one array of integers, moved on byte by byte.
+Everything is a 32-bit hash or a small integer in one array of integers, advanced byte by byte.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from verso_codecs.coder import Bytes, State
+from verso_codecs.coder import Bytes, Int, State, kernel
 from verso_codecs.digits import (
     Digits,
     expected_digit,
@@ -25,7 +25,6 @@ from verso_codecs.digits import (
     push_clock,
     push_digit,
 )
-from verso_codecs.kernel import Int, kernel
 
 CONTEXT_COUNT = 26
 
@@ -44,8 +43,8 @@ PLACE, PLACE_CLASS, AFTER_NUMBER, COLUMN_PAIR, TAIL, DIGIT, SHAPE = 10, 11, 12, 
 STATE_SIZE = 26
 """Columns of `Fields.state`.
 
-The last 6 bytes, the 6 before them, the classes of the last 6, the place in the record. Hashes of
-the word so far and of the two before it; of the atom so far, its length and kind, and the atom
+The last 6 bytes, the 6 before them, the classes of the last 6, the position in the record. Hashes
+of the word so far and of the two before it; of the atom so far, its length and kind, and the atom
 before. Hashes of the masked record up to this atom; of the last atom and the one before it,
 masked, each with the marks before it; of the marks since. Hash of the last number; where it and
 the one before it begin and end, and whether the atom so far is as they began. Hashes of the field
@@ -65,7 +64,7 @@ _MASK = 7  # what stands for every atom with a digit
 
 
 class Fields(NamedTuple):
-    """How a record looks so far.
+    """The structure of a record so far.
 
     state: Shape: (STATE_SIZE,), int64, see the columns above
     digits: its digits
@@ -85,7 +84,7 @@ def new_fields() -> Fields:
 
 @kernel
 def forget_fields(fields: Fields) -> None:
-    """Go back to the state at a record's start."""
+    """Reset to the state at a record's start."""
     fields.state[:] = 0
     forget_digits(fields.digits)
 
@@ -168,7 +167,7 @@ def _push_into_atom(fields: Fields, data: Bytes, byte: Int, kind: Int) -> None:
 
 @kernel
 def push_byte(fields: Fields, data: Bytes, clock_shift_s: Int) -> None:
-    """Move on past `data[state[POSITION]]`.
+    """Advance past `data[state[POSITION]]`.
 
     clock_shift_s: how many seconds the clock of dates is ahead of UTC
     """
@@ -204,7 +203,8 @@ def push_byte(fields: Fields, data: Bytes, clock_shift_s: Int) -> None:
 
 @kernel
 def _expected(state: State, data: Bytes, begin: Int, end: Int, same: Int) -> Int:
-    """What an earlier number has at this offset, and whether the atom so far is as it began."""
+    """Return the byte of an earlier number at this offset, and whether the atom so far equals its
+    start."""
     if end == 0:
         return 0
     length = state[ATOM_LENGTH]

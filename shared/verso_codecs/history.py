@@ -1,19 +1,28 @@
-"""What a collection's own texts have shown: counters by context, and the texts themselves.
+"""The texts of a collection as a model: counters by context, and the texts themselves.
 
 The counters stand in one table of lines (see `lines`), a line for each nibble in each context of
-`fields`. Nothing of it is stored: an artifact keeps the texts, and counting them again gives the
-same table on every machine. That is a fortieth of the bytes, and the texts are needed anyway, to
-look up where the last bytes occurred before and what followed there.
+`fields`. The table is not stored: an artifact keeps the texts, and counting them again builds
+the same table on every machine. The texts take a fortieth of the bytes, and they are needed anyway
+to look up where the last bytes occurred before and what followed there.
+
+A counter is one byte: how often a decision went either way, recent decisions weighing most. A
+state stands for (zeros, ones, last bit). Counting a bit adds one on its side, up to a bound that
+is lower the more the other side holds; and what the other side holds beyond two shrinks to the
+order of its logarithm, so that the model follows a lasting change soon (the
+nonstationary states of PAQ6 and lpaq, Mahoney 2005 and 2007). State 0 means never seen.
+
+The states are numbered in the order in which they are reached from state 0. The numbers are
+part of the format of everything that was coded with them.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, State
-from verso_codecs.counters import COUNTS, FOLLOWING
+from verso_codecs.coder import Bytes, Int, State, kernel
 from verso_codecs.fields import (
     ATOM,
     ATOM_1,
@@ -32,15 +41,54 @@ from verso_codecs.fields import (
     new_fields,
     push_byte,
 )
-from verso_codecs.kernel import Int, kernel
 from verso_codecs.lines import LINE_BYTES, check_of, find_line
 from verso_codecs.ngram_model import line_key
+
+_BOUNDS = (40, 20, 10, 6, 5, 5)
+"""Most that one side counts, by what the other side holds."""
+
+
+def _following(state: tuple[int, int, int], bit: int) -> tuple[int, int, int]:
+    counts = [state[0], state[1]]
+    other = counts[1 - bit]
+    if other > 2:
+        other = other.bit_length()
+    counts[1 - bit] = other
+    counts[bit] = max(counts[bit], min(counts[bit] + 1, _BOUNDS[min(other, 5)]))
+    counts[bit] = min(counts[bit], _BOUNDS[min(other, 5)])
+    zeros, ones = counts
+    return zeros, ones, bit if zeros and ones else 0
+
+
+def _tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    number = {(0, 0, 0): 0}
+    queue = deque(number)
+    following: list[tuple[int, int]] = []
+    while queue:
+        state = queue.popleft()
+        pair = []
+        for bit in (0, 1):
+            reached = _following(state, bit)
+            if reached not in number:
+                number[reached] = len(number)
+                queue.append(reached)
+            pair.append(number[reached])
+        following.append((pair[0], pair[1]))
+    counts = np.array([state[:2] for state in number], np.int64)
+    return np.array(following, np.uint8), counts
+
+
+FOLLOWING, COUNTS = _tables()
+"""The state after each bit, shape (states, 2), uint8; zeros and ones of a state, (states, 2)."""
+
+STATE_COUNT = COUNTS.shape[0]
+
 
 MATCH_COUNT = 2
 """Matches that are followed: of at least 5 and of at least 12 bytes."""
 
 MATCH_LIMIT = 31
-"""Longest length of a match that is told apart."""
+"""Lengths of matches above this count as this."""
 
 END_COUNT = 6
 """Contexts in which it is counted whether a text ends."""
@@ -56,7 +104,7 @@ _MATCH, _END = 32, 40  # names of hashes; see fields
 
 
 class History(NamedTuple):
-    """Counted texts, as kernels take them.
+    """Counted texts, in the form that kernels take.
 
     table: Shape: (2^width + 1, LINE_BYTES), uint8, lines of counters, the last one zero
     width: log2 of the table's rows
@@ -77,13 +125,13 @@ class History(NamedTuple):
 
 
 class Points(NamedTuple):
-    """Where a record goes on in the history: its matches.
+    """Positions in the history where the record may continue: its matches.
 
-    places: Shape: (MATCH_COUNT,), int64, in `History.texts`
+    positions: Shape: (MATCH_COUNT,), int64, in `History.texts`
     lengths: Shape: (MATCH_COUNT,), int64, 0 for no match
     """
 
-    places: State
+    positions: State
     lengths: State
 
 
@@ -121,14 +169,14 @@ def _seen_slot(state: State, match: Int) -> Int:
 
 
 @kernel
-def _common(history: History, place: Int, data: Bytes, position: Int) -> Int:
-    """How many bytes before a place of the history are as the last ones of the record."""
+def _common(history: History, earlier: Int, data: Bytes, position: Int) -> Int:
+    """Return how many bytes before a position of the history equal the last bytes of the record."""
     length = 0
     while (
         length < MATCH_LIMIT
         and length < position
-        and length < place
-        and history.texts[place - 1 - length] == data[position - 1 - length]
+        and length < earlier
+        and history.texts[earlier - 1 - length] == data[position - 1 - length]
     ):
         length += 1
     return length
@@ -136,21 +184,21 @@ def _common(history: History, place: Int, data: Bytes, position: Int) -> Int:
 
 @kernel
 def follow_points(history: History, points: Points, fields: Fields, data: Bytes) -> None:
-    """Move the matches on past the record's last byte, and look for new ones where they end."""
+    """Advance the matches past the record's last byte, and look for new ones where they end."""
     position = fields.state[POSITION]
     for match in range(MATCH_COUNT):
-        place, length = points.places[match], points.lengths[match]
-        if length > 0 and history.texts[place] == data[position - 1]:
-            place += 1
+        earlier, length = points.positions[match], points.lengths[match]
+        if length > 0 and history.texts[earlier] == data[position - 1]:
+            earlier += 1
             length = min(length + 1, MATCH_LIMIT)
         else:
             length = 0
             if position >= _MATCH_MINIMA[match]:
-                place = np.int64(history.seen[match, _seen_slot(fields.state, match)])
-                length = _common(history, place, data, position)
+                earlier = np.int64(history.seen[match, _seen_slot(fields.state, match)])
+                length = _common(history, earlier, data, position)
                 if length < _MATCH_MINIMA[match]:
                     length = 0
-        points.places[match] = place
+        points.positions[match] = earlier
         points.lengths[match] = length
 
 
@@ -186,17 +234,17 @@ def _count_line(table: Bytes, width: int, key: Int, nibble: Int) -> None:
         table[row] = 0
         table[row, 0] = check_of(key)
     node: Int = 1
-    for place in range(3, -1, -1):
-        bit = (nibble >> place) & 1
+    for shift in range(3, -1, -1):
+        bit = (nibble >> shift) & 1
         table[row, node] = FOLLOWING[table[row, node], bit]
         node = node * 2 + bit
 
 
 @kernel
 def count_text(history: History, fields: Fields, data: Bytes) -> None:
-    """Count a text, and add it to those that are looked up.
+    """Count a text, and add it to the texts for look-up.
 
-    fields: any, to work with
+    fields: scratch space
     """
     forget_fields(fields)
     slots = np.zeros(END_COUNT, np.int64)

@@ -9,7 +9,7 @@ rows next to each other, so finding it costs one or two cache misses (the layout
 Packed, a table is five streams, each compressed by Zstandard's Huffman stage: the gaps between
 taken rows, the checks, the roots' states, for every known node whether its two children are
 unknown, as it is, or other, and those other states. Where a decision always went one way, so did
-the one below it, so most children are as their parent. The last two streams are sorted by the
+the one below it, so most children equal their parent. The last two streams are sorted by the
 parent's state, which gives each state a Huffman code of its own. About 28 bits a line.
 """
 
@@ -19,8 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Bytes, Int, kernel
 from verso_core.errors import ArtifactInvalid
 
 LINE_BYTES = 16
@@ -64,7 +63,7 @@ def check_of(key: Int) -> Int:
 def claim_row(
     table: Bytes, strengths: NDArray[np.float32], key: Int, width: Int, strength: float
 ) -> Int:
-    """Return the row in which a new line shall stand, or -1 when all its rows hold stronger ones.
+    """Return the row for a new line, or -1 if all its rows hold stronger ones.
 
     strengths: Shape: (2^width,), float32, of the lines in the table
     """
@@ -82,7 +81,7 @@ def claim_row(
 
 @kernel
 def _list_lines(table: Bytes, gaps: Bytes, checks: Bytes, roots: Bytes) -> Int:
-    """List where lines are and what they begin with; give the number of gaps."""
+    """List the rows of the lines and their first bytes; return the number of gaps."""
     gap_count, line_count, gap = 0, 0, 0
     for row in range(table.shape[0]):
         if table[row, 0] == 0:

@@ -6,9 +6,9 @@
    weights fitted to that collection (`mixture_model`, `mixture_fit`).
 3. The coder spends on each decision what its probability says.
 
-Where a text is like the history, what is coded is little more than its values; where it is not,
-the general model is all that speaks, and a text costs about what the n-gram codec takes. Any byte
-string can be coded. All is done in integers: the payload reads back on every machine.
+Of a text like the history, little more than its values is coded. For any other text the general
+model decides, and the text costs about what the n-gram codec takes. Any byte string can be coded.
+All arithmetic is in integers: the payload decodes on every machine.
 """
 
 from collections.abc import Sequence
@@ -205,10 +205,10 @@ def encode(text: bytes, tables: MixtureTables) -> bytes:
 def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
     """Return the text of a payload.
 
-    A corrupt payload may decode to some other text: the record's checksum is what tells.
+    A corrupt payload may decode to some other text; only the record's checksum shows it.
 
     Raises:
-        PatchCorrupt: when the text passes `limit_bytes`, or the payload goes on after its end.
+        PatchCorrupt: when the text passes `limit_bytes`, or bytes follow the payload's end.
     """
     data = np.frombuffer(payload or b"\0", np.uint8)
     state = np.zeros(coder.STATE_SIZE, np.int64)

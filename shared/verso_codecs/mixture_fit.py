@@ -1,10 +1,10 @@
 """Fitting of the mixture to a collection's own texts, in the order in which they were written.
 
-1. Text by text: trace the states that every decision sees, and only then count the text. So all
-   that is learnt is learnt from predictions of texts that were not yet counted, as it will be
-   when the tables are used, and no text is lost to a held-out part.
+1. Text by text: trace the states that every decision sees, and only then count the text. So
+   every prediction that is learnt from is of a text that was not yet counted, as when the tables
+   are used, and no text is lost to a held-out part.
 2. Set each state's stretch to its log-odds in the trace; learn weights and stretches together by
-   gradient descent, texts in random order. At which rate is chosen on the last texts, which are
+   gradient descent, texts in random order. The rate is chosen on the last texts, which are
    then counted and learnt from like the others.
 3. Round everything to integers.
 """
@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from verso_codecs import coder
 from verso_codecs import history as histories
-from verso_codecs.coder import Bytes
-from verso_codecs.counters import COUNTS, STATE_COUNT
+from verso_codecs.coder import Bytes, kernel
 from verso_codecs.fields import new_fields
-from verso_codecs.history import END_COUNT, MATCH_LIMIT, History
-from verso_codecs.kernel import kernel
+from verso_codecs.history import COUNTS, END_COUNT, MATCH_LIMIT, STATE_COUNT, History
 from verso_codecs.mixture_model import (
     FIRST_CONTEXT,
     FIRST_MATCH,
@@ -77,9 +75,9 @@ def width_for(size_bytes: int) -> int:
 
 
 def clock_shift(texts: Sequence[bytes]) -> int:
-    """Find how far the clock of dates is ahead of UTC where texts give both, in seconds.
+    """Find how far the clock of dates is ahead of UTC where texts contain both, in seconds.
 
-    Tries all half hours of a day either way, and gives the one by which the most dates follow.
+    Tries all half hours of a day either way, and returns the one that predicts the most dates.
     """
     right = dict.fromkeys(range(-14 * 3600, 14 * 3600 + 1, 1800), 0)
     for text in texts:
@@ -237,7 +235,7 @@ def _mix_ends(seen: Trace) -> tuple[Floats, Floats]:
         gradient = inputs.T @ (bits - chance) - weights
         spread = (chance * (1.0 - chance))[:, None]
         step = np.linalg.solve((inputs * spread).T @ inputs + np.eye(END_COUNT + 1), gradient)
-        # Texts that all end alike can be told apart perfectly; a full step would then run away.
+        # Texts that all end alike are separated perfectly; a full step would then diverge.
         weights += step * min(1.0, _END_STEP / max(float(np.abs(step).max()), 1e-9))
     return stretches, weights
 

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import ngram_model as general
-from verso_codecs.coder import Bytes, State, decode_bit
-from verso_codecs.counters import COUNTS
+from verso_codecs.coder import Bytes, Int, State, decode_bit, kernel
 from verso_codecs.fields import (
     AFTER_NUMBER,
     ATOM_KIND,
@@ -41,6 +40,7 @@ from verso_codecs.fields import (
     push_byte,
 )
 from verso_codecs.history import (
+    COUNTS,
     END_COUNT,
     MATCH_COUNT,
     MATCH_LIMIT,
@@ -50,7 +50,6 @@ from verso_codecs.history import (
     follow_points,
     new_points,
 )
-from verso_codecs.kernel import Int, kernel
 from verso_codecs.lines import find_line
 from verso_codecs.ngram_model import BIAS_INPUT, LOGIT_LIMIT, Model, Scratch, line_key
 
@@ -93,7 +92,7 @@ class View(NamedTuple):
 
     scratch: the general model's
     fields: how the record looks so far
-    points: where it goes on in the history
+    points: positions in the history where the record may continue
     rows: Shape: (CONTEXT_COUNT,), int64, of the contexts' lines for this nibble
     states: Shape: (INPUT_COUNT,), int64, for this decision
     selectors: Shape: (SELECTOR_COUNT,), int64, for this decision
@@ -160,22 +159,22 @@ def end_byte(tables: Tables, view: View, data: Bytes, length: Int) -> None:
 
 
 @kernel
-def observe(tables: Tables, view: View, place: Int, partial: Int) -> None:
+def observe(tables: Tables, view: View, shift: Int, partial: Int) -> None:
     """Look up the states and selectors of one decision.
 
-    place: the bit of the byte that is decided, 7 first
+    shift: the bit of the byte that is decided, 7 first
     partial: the decisions of this byte so far, with a leading 1
     """
     history, states = tables.history, view.states
-    general.observe(tables.general, view.scratch, place, partial)
+    general.observe(tables.general, view.scratch, shift, partial)
     for index in range(general.INPUT_COUNT):
         states[index] = view.scratch.states[index]
-    if place in (7, 3):
-        stage = 0 if place == 7 else partial
+    if shift in (7, 3):
+        stage = 0 if shift == 7 else partial
         for context in range(CONTEXT_COUNT):
             key = line_key(view.fields.hashes[context], stage)
             view.rows[context] = find_line(history.table, key, history.width)
-    node = partial if place > 3 else (partial & ((1 << (3 - place)) - 1)) | (1 << (3 - place))
+    node = partial if shift > 3 else (partial & ((1 << (3 - shift)) - 1)) | (1 << (3 - shift))
     longest = 0
     for context in range(CONTEXT_COUNT):
         state = np.int64(history.table[view.rows[context], node])
@@ -187,11 +186,11 @@ def observe(tables: Tables, view: View, place: Int, partial: Int) -> None:
         states[FIRST_MATCH + match] = 0
         length = view.points.lengths[match]
         if length > 0:
-            expected = 256 | np.int64(history.texts[view.points.places[match]])
-            if expected >> (place + 1) == partial:
-                states[FIRST_MATCH + match] = 2 * length - 1 + ((expected >> place) & 1)
+            expected = 256 | np.int64(history.texts[view.points.positions[match]])
+            if expected >> (shift + 1) == partial:
+                states[FIRST_MATCH + match] = 2 * length - 1 + ((expected >> shift) & 1)
                 best = max(best, length)
-    _select(view, longest, best, place)
+    _select(view, longest, best, shift)
 
 
 @kernel
@@ -201,7 +200,7 @@ def _trust(view: View, context: Int) -> Int:
 
 
 @kernel
-def _select(view: View, longest: Int, match: Int, place: Int) -> None:
+def _select(view: View, longest: Int, match: Int, shift: Int) -> None:
     """Choose the weights of one decision."""
     selectors, state = view.selectors, view.fields.state
     for index in range(general.SELECTOR_COUNT):
@@ -212,10 +211,10 @@ def _select(view: View, longest: Int, match: Int, place: Int) -> None:
     at = general.SELECTOR_COUNT
     selectors[at] = longest * 8 + match_class
     atom = min(state[ATOM_LENGTH], 15) * 4 + state[ATOM_KIND]
-    selectors[at + 1] = atom + 64 * min(7 - place, 3)
+    selectors[at + 1] = atom + 64 * min(7 - shift, 3)
     trusts = 6 * _trust(view, PLACE) + _trust(view, PLACE_CLASS)
     selectors[at + 2] = trusts + 36 * (_trust(view, TAIL) > 2)
-    selectors[at + 3] = min(state[FIELD_COUNT], 31) * 8 + 7 - place
+    selectors[at + 3] = min(state[FIELD_COUNT], 31) * 8 + 7 - shift
     trusts = 6 * _trust(view, AFTER_NUMBER) + _trust(view, COLUMN_PAIR)
     selectors[at + 4] = trusts + 36 * (_trust(view, DIGIT) > 0)
     trusts = 36 * _trust(view, 1) + 6 * _trust(view, 3)
@@ -231,7 +230,7 @@ def _chance(tables: Tables, total: Int) -> Int:
 
 @kernel
 def predict(tables: Tables, view: View) -> Int:
-    """Mix the stretches of the states that `observe` found; give the probability of bit 1."""
+    """Mix the stretches of the states that `observe` found and return the probability of bit 1."""
     mixing, inputs, mixed = tables.mixing, view.inputs, view.weights
     for index in range(INPUT_COUNT):
         mixed[index] = view.drift[index]
@@ -289,10 +288,10 @@ def write_text(tables: Tables, data: Bytes, bits: Bytes, chances: NDArray[np.uin
         at += 1
         start_byte(view, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(tables, view, place, partial)
+        for shift in range(7, -1, -1):
+            observe(tables, view, shift, partial)
             chance = predict(tables, view)
-            bit = (np.int64(data[position]) >> place) & 1
+            bit = (np.int64(data[position]) >> shift) & 1
             bits[at] = bit
             chances[at] = chance
             at += 1
@@ -305,7 +304,7 @@ def write_text(tables: Tables, data: Bytes, bits: Bytes, chances: NDArray[np.uin
 
 @kernel
 def read_text(tables: Tables, payload: Bytes, state: State, data: Bytes) -> Int:
-    """Decode a text into `data`; give its length, or -1 when it does not end within `data`."""
+    """Decode a text into `data`; return its length, or -1 when it does not end within `data`."""
     view = new_view()
     position = 0
     while not decode_bit(state, payload, end_chance(tables, view)):
@@ -313,8 +312,8 @@ def read_text(tables: Tables, payload: Bytes, state: State, data: Bytes) -> Int:
             return -1
         start_byte(view, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(tables, view, place, partial)
+        for shift in range(7, -1, -1):
+            observe(tables, view, shift, partial)
             chance = predict(tables, view)
             bit = decode_bit(state, payload, chance)
             learn(view, bit, chance)
@@ -343,13 +342,13 @@ def trace_text(tables: Tables, data: Bytes, rows: Bytes, bits: Bytes, end_rows: 
             break
         start_byte(view, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(tables, view, place, partial)
+        for shift in range(7, -1, -1):
+            observe(tables, view, shift, partial)
             for index in range(INPUT_COUNT):
                 rows[at, index] = view.states[index]
             for selector in range(SELECTOR_COUNT):
                 rows[at, INPUT_COUNT + selector] = view.selectors[selector]
-            bit = (np.int64(data[position]) >> place) & 1
+            bit = (np.int64(data[position]) >> shift) & 1
             bits[at] = bit
             at += 1
             general.count_locally(view.scratch, bit)

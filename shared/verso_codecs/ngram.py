@@ -122,10 +122,10 @@ def encode(text: bytes, tables: NgramTables) -> bytes:
 def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_BYTES) -> bytes:
     """Return the text of a payload.
 
-    A corrupt payload may decode to some other text: the record's checksum is what tells.
+    A corrupt payload may decode to some other text; only the record's checksum shows it.
 
     Raises:
-        PatchCorrupt: when the text passes `limit_bytes`, or the payload goes on after its end.
+        PatchCorrupt: when the text passes `limit_bytes`, or bytes follow the payload's end.
     """
     data = np.frombuffer(payload or b"\0", np.uint8)
     state = np.zeros(coder.STATE_SIZE, np.int64)

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Bytes, Int, kernel
 from verso_codecs.lines import LINE_BYTES, check_of, claim_row
 from verso_codecs.ngram_model import (
     CONTEXT_COUNT,
@@ -123,8 +122,8 @@ def _count(
                         parents[line] = _known_line(key, parent_keys)
                 nibble = (byte >> 4) if half == 0 else (byte & 15)
                 node: Int = 1
-                for place in range(3, -1, -1):
-                    bit = (nibble >> place) & 1
+                for shift in range(3, -1, -1):
+                    bit = (nibble >> shift) & 1
                     if counts[line, node, bit] == _COUNT_LIMIT:
                         counts[line, node, 0] >>= 1
                         counts[line, node, 1] >>= 1
@@ -257,7 +256,7 @@ def _place(
 
 
 def count_table(texts: Texts, *, widths: Sequence[int], counting_width: int) -> Bytes:
-    """Count the texts and give the table of the most valuable lines.
+    """Count the texts and return the table of the most valuable lines.
 
     widths: log2 of how many lines each context may keep
     counting_width: log2 of the lines counted for one context at most; a line takes 72 bytes

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import coder
-from verso_codecs.coder import Bytes
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Bytes, Int, kernel
 from verso_codecs.ngram_counts import MIXED_COUNTS, MIXED_STEP, SURE_LEVELS, Texts
 from verso_codecs.ngram_model import (
     BIAS_INPUT,

@@ -5,8 +5,8 @@ A byte is eight decisions, highest bit first. Every decision is looked at from s
 1. Eight contexts (the last 1 to 6 bytes; the word so far and the word before; the two words
    before) look up a one-byte state in their line of one big table (`lines`). A context whose line
    is not in the table is unknown, and so is every longer order.
-2. A match model looks for the last place in this record where the last bytes occurred and expects
-   what followed there.
+2. A match model looks for the last position in this record where the last bytes occurred and
+   expects what followed there.
 3. Two local contexts (the last 2 and 3 bytes) count, within this record only, what came after
    them, forgetting quickly.
 
@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, State, decode_bit
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Bytes, Int, State, decode_bit, kernel
 from verso_codecs.lines import find_line
 
 ORDER_COUNT = 6
@@ -87,7 +86,7 @@ class Model(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What the model remembers of the record and of the decision at hand.
+    """The state of the model: the record so far and the current decision.
 
     What serves as an index is unsigned: the compiler then need not ask whether it counts from the
     end.
@@ -99,7 +98,7 @@ class Scratch(NamedTuple):
     selectors: Shape: (SELECTOR_COUNT,), uint8, for this decision
     mix: Shape: (2 * MIX_SIZE,), int64: the stretches of the states and the constant input, and from
         MIX_SIZE on what the record added to their weights. One array, because the compiler uses
-        vector instructions only where it can tell that what is read is not what is written
+        vector instructions only where it can prove that reads and writes do not overlap
     slots: Shape: (LOCAL_COUNT,), uint32, of the local contexts for this decision
     local: Shape: (LOCAL_COUNT, slots), uint8, states of the local contexts
     seen: Shape: (slots,), int32, position after the last four bytes of each hash, or 0
@@ -181,7 +180,7 @@ def line_key(context: Int, stage: Int) -> Int:
 
 @kernel
 def push_byte(record: State, byte: Int) -> None:
-    """Move the context on by one byte. Words are runs of letters and bytes above 127."""
+    """Advance the context by one byte. Words are runs of letters and bytes above 127."""
     record[_RECENT] = ((record[_RECENT] << 8) | byte) & 0xFFFFFFFFFFFF
     letter = byte + 32 if 65 <= byte <= 90 else byte
     if 97 <= letter <= 122 or letter >= 128:
@@ -239,7 +238,7 @@ def start_byte(scratch: Scratch, data: Bytes) -> None:
 
 @kernel
 def end_byte(scratch: Scratch, data: Bytes, length: Int) -> None:
-    """Move on past the last of the record's `length` bytes."""
+    """Advance past the last of the record's `length` bytes."""
     push_byte(scratch.record, np.int64(data[length - 1]))
     _follow_match(scratch, data, length)
 
@@ -260,17 +259,17 @@ def _start_nibble(model: Model, scratch: Scratch, stage: Int) -> None:
 
 
 @kernel
-def observe(model: Model, scratch: Scratch, place: Int, partial: Int) -> None:
+def observe(model: Model, scratch: Scratch, shift: Int, partial: Int) -> None:
     """Look up the states and selectors of one decision.
 
-    place: the bit of the byte that is decided, 7 first
+    shift: the bit of the byte that is decided, 7 first
     partial: the decisions of this byte so far, with a leading 1
     """
-    if place == 7:
+    if shift == 7:
         _start_nibble(model, scratch, 0)
-    elif place == 3:
+    elif shift == 3:
         _start_nibble(model, scratch, partial)
-    node = partial if place > 3 else (partial & ((1 << (3 - place)) - 1)) | (1 << (3 - place))
+    node = partial if shift > 3 else (partial & ((1 << (3 - shift)) - 1)) | (1 << (3 - shift))
     states = scratch.states
     longest = 0
     for context in range(CONTEXT_COUNT):
@@ -280,8 +279,8 @@ def observe(model: Model, scratch: Scratch, place: Int, partial: Int) -> None:
             longest = context + 1
     states[MATCH_INPUT] = 0
     expected = scratch.record[_EXPECTED]
-    if expected >> (place + 1) == partial:
-        bit = (expected >> place) & 1
+    if expected >> (shift + 1) == partial:
+        bit = (expected >> shift) & 1
         states[MATCH_INPUT] = 2 * scratch.record[_MATCH_LENGTH] - 1 + bit
     for local in range(LOCAL_COUNT):
         mixed = (scratch.hashes[CONTEXT_COUNT + local] + partial * 0x9E3779B1) & _ALL
@@ -323,7 +322,7 @@ def _select(scratch: Scratch, longest: Int, partial: Int) -> None:
 
 @kernel
 def predict(model: Model, scratch: Scratch) -> Int:
-    """Mix the stretches of the states that `observe` found; give the probability of bit 1."""
+    """Mix the stretches of the states that `observe` found and return the probability of bit 1."""
     mix, weights, selectors = scratch.mix, model.weights, scratch.selectors
     for index in range(INPUT_COUNT):
         mix[index] = np.int64(model.stretches[index, scratch.states[index]])
@@ -406,10 +405,10 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
         at += 1
         start_byte(scratch, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(model, scratch, place, partial)
+        for shift in range(7, -1, -1):
+            observe(model, scratch, shift, partial)
             chance = predict(model, scratch)
-            bit = (np.int64(data[position]) >> place) & 1
+            bit = (np.int64(data[position]) >> shift) & 1
             bits[at] = bit
             chances[at] = chance
             at += 1
@@ -422,7 +421,7 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
 
 @kernel
 def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
-    """Decode a text into `data`; give its length, or -1 when it does not end within `data`."""
+    """Decode a text into `data`; return its length, or -1 when it does not end within `data`."""
     scratch = new_scratch()
     position = 0
     while not decode_bit(state, payload, end_chance(model, scratch, position)):
@@ -430,8 +429,8 @@ def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
             return -1
         start_byte(scratch, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(model, scratch, place, partial)
+        for shift in range(7, -1, -1):
+            observe(model, scratch, shift, partial)
             chance = predict(model, scratch)
             bit = decode_bit(state, payload, chance)
             learn(scratch, bit, chance)
@@ -454,13 +453,13 @@ def trace_text(model: Model, data: Bytes, rows: Bytes, bits: Bytes) -> None:
     for position in range(data.size):
         start_byte(scratch, data)
         partial: Int = 1
-        for place in range(7, -1, -1):
-            observe(model, scratch, place, partial)
+        for shift in range(7, -1, -1):
+            observe(model, scratch, shift, partial)
             for index in range(INPUT_COUNT):
                 rows[at, index] = scratch.states[index]
             for selector in range(SELECTOR_COUNT):
                 rows[at, INPUT_COUNT + selector] = scratch.selectors[selector]
-            bit = (np.int64(data[position]) >> place) & 1
+            bit = (np.int64(data[position]) >> shift) & 1
             bits[at] = bit
             at += 1
             count_locally(scratch, bit)

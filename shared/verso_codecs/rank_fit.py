@@ -1,7 +1,7 @@
 """Fitting of the rank stream's tables by counting (see `ranks`).
 
-1. Bucket edges: of a grid of candidates (quantiles of the confidence) those are chosen that make
-   the entropy of the rank symbols least, exactly, by dynamic programming.
+1. Bucket edges: from a grid of candidates (quantiles of the confidence), dynamic programming
+   chooses those with the least entropy of the rank symbols, exactly.
 2. Probabilities: the records are written with node numbers in place of probabilities, and each
    node's bits are counted. Rare contexts lean on broader ones: (bucket, class) on its bucket, the
    bucket on all.
@@ -104,7 +104,7 @@ def count_nodes(
 ) -> tuple[Counts, Counts, Counts, Counts]:
     """Count the bits seen at every node while writing the records.
 
-    records: (places, confidence, tokens) of each
+    records: (rank_rows, confidence, tokens) of each
     Returns: counts of the shift, exception, narrow and rank nodes. Shapes: (SHIFT_COUNT - 1, 2),
         (1, 2), (NARROW_COUNT, NARROW_RANKS, 2), (buckets, CLASS_COUNT, NODE_COUNT, 2); the last
         axis is the bit
@@ -117,11 +117,11 @@ def count_nodes(
     shifts, exceptions, narrow, ranks = np.split(names, ends)
     counts = np.zeros((total, 2))
     silent_tree = np.zeros(2, np.int32)  # literals have a fit of their own
-    for places, confidence, tokens in records:
+    for rank_rows, confidence, tokens in records:
         bound = decisions_bound(tokens.size)
         bits, nodes = np.empty(bound, np.uint8), np.empty(bound, np.int32)
         length = put_stream(
-            places,
+            rank_rows,
             confidence,
             tokens,
             edges,

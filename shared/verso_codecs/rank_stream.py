@@ -2,16 +2,85 @@
 
 Writing lists decisions (bit, probability) for the arithmetic coder. Fitting uses the same writer
 with tables of node numbers in place of probabilities, and counts which node saw which bit; so
-what is fitted cannot drift from what is coded.
+fitting cannot drift from coding.
+
+An escaped token is coded by a static code for token ids: a binary tree with one fitted probability
+per branching. The token's bits are decided from the highest to the lowest; each decision has its
+own 16-bit probability, found by the bits before it. Node 1 is the root, node 2n and 2n + 1 are the
+children of n, and the leaf of token t is node 2^depth + t. A branching whose upper side holds no
+token of the vocabulary costs no decision, so whatever a corrupt payload says, the token exists.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import coder
-from verso_codecs.coder import decode_bit, open_payload
-from verso_codecs.kernel import kernel
-from verso_codecs.literals import put_literal, take_literal
+from verso_codecs.coder import decode_bit, kernel, open_payload
+
+MAX_VOCAB = 1 << 16
+
+
+def tree_size(vocab: int) -> int:
+    """Return the number of nodes of the tree: the first power of two that holds the vocabulary."""
+    return 1 << max(1, (vocab - 1).bit_length())
+
+
+@kernel
+def put_literal(
+    bits: coder.Bytes,
+    chances: NDArray[np.integer],
+    at: int,
+    token: int,
+    tree: NDArray[np.integer],
+    vocab: int,
+) -> int:
+    """Append the decisions for one token at index `at`; return the next index."""
+    node, prefix, weight = 1, 0, tree.size >> 1
+    while weight:
+        bit = 1 if token & weight else 0
+        if prefix + weight < vocab:
+            bits[at] = bit
+            chances[at] = tree[node]
+            at += 1
+        prefix += weight * bit
+        node = node * 2 + bit
+        weight >>= 1
+    return at
+
+
+@kernel
+def take_literal(
+    state: coder.State, payload: coder.Bytes, tree: NDArray[np.integer], vocab: int
+) -> int:
+    """Decode one token, always below `vocab`."""
+    node, prefix, weight = 1, 0, tree.size >> 1
+    while weight:
+        bit = 0
+        if prefix + weight < vocab:
+            bit = decode_bit(state, payload, int(tree[node]))
+        prefix += weight * bit
+        node = node * 2 + bit
+        weight >>= 1
+    return prefix
+
+
+def fit_tree(weights: NDArray[np.float64]) -> NDArray[np.uint16]:
+    """Turn token weights into the probabilities of the tree's branchings.
+
+    weights: Shape: (vocab,), all > 0, in proportion to how often each token is to be coded
+    Returns: Shape: (tree_size(vocab),), uint16; entry 0 is unused
+    """
+    size = tree_size(weights.size)
+    tree = np.ones(size, np.uint16)
+    level = np.zeros(size)
+    level[: weights.size] = weights
+    while level.size > 1:
+        lower, upper = level[0::2], level[1::2]
+        level = lower + upper
+        chance = coder.probability(upper, np.where(level > 0, level, 1.0))
+        tree[level.size : 2 * level.size] = chance
+    return tree
+
 
 BIN_COUNT = 6
 """Exp-Golomb bins above rank 3; bin b starts at rank 2 + 2^(b+1) and holds 2^(b+1) ranks."""
@@ -101,21 +170,21 @@ def _rank_in_class(logits: Floats, target: int, epsilon: float, stride: int) -> 
 
 
 @kernel
-def ranks_of(logits: Floats, targets: Ints, epsilon: float, places: Ints) -> None:
+def ranks_of(logits: Floats, targets: Ints, epsilon: float, rank_rows: Ints) -> None:
     """Fill in the rank, the depth and the rank at that depth of every target.
 
-    places: Shape: (3, tokens)
+    rank_rows: Shape: (3, tokens)
     """
     for position in range(targets.size):
         row, target = logits[position], int(targets[position])
-        places[0, position] = _rank_of(row, target, epsilon)
-        places[1, position] = NARROW_COUNT
-        places[2, position] = 0
+        rank_rows[0, position] = _rank_of(row, target, epsilon)
+        rank_rows[1, position] = NARROW_COUNT
+        rank_rows[2, position] = 0
         for depth in range(NARROW_COUNT):
             rank = _rank_in_class(row, target, epsilon, 1 << NARROW_WIDTHS[depth])
             if rank != ESCAPE:
-                places[1, position] = depth
-                places[2, position] = rank
+                rank_rows[1, position] = depth
+                rank_rows[2, position] = rank
                 break
 
 
@@ -160,8 +229,8 @@ def _put(bits: coder.Bytes, chances: Table, at: int, bit: int, chance: int) -> i
 
 @kernel
 def _put_even(bits: coder.Bytes, chances: Table, at: int, value: int, width: int) -> int:
-    for place in range(width - 1, -1, -1):
-        at = _put(bits, chances, at, (value >> place) & 1, EVEN)
+    for shift in range(width - 1, -1, -1):
+        at = _put(bits, chances, at, (value >> shift) & 1, EVEN)
     return at
 
 
@@ -255,7 +324,7 @@ def _put_head(
 
 @kernel
 def put_stream(
-    places: Ints,
+    rank_rows: Ints,
     confidence: Floats,
     tokens: Ints,
     edges: Floats,
@@ -270,7 +339,7 @@ def put_stream(
     bits: coder.Bytes,
     chances: Table,
 ) -> int:
-    """Write all decisions of one record; give their number."""
+    """Write all decisions of one record; return their number."""
     chosen, fewest = _best_shift(confidence, edges, shift_step, epsilon)
     shift = chosen * shift_step
     at = _put_head(bits, chances, chosen, fewest, shift_table, exception_table)
@@ -284,7 +353,7 @@ def put_stream(
             at = _put_golomb(bits, chances, at, following - last - 1, _GAP_ORDER)
             last, gap_due = following, False
         token = int(tokens[position])
-        depth, class_rank = int(places[1, position]), int(places[2, position])
+        depth, class_rank = int(rank_rows[1, position]), int(rank_rows[2, position])
         if remaining > 0 and position == last:
             at = _put_narrow(bits, chances, at, token, depth, class_rank, narrow, tree, vocab)
             previous = _RARE
@@ -292,7 +361,7 @@ def put_stream(
             gap_due = remaining > 0
             continue
         bucket = _bucket_of(float(confidence[position]), edges, shift)
-        rank = int(places[0, position])
+        rank = int(rank_rows[0, position])
         at = _put_rank(bits, chances, at, rank, rank_table[bucket, previous])
         if rank == ESCAPE:
             at = _put_narrow(bits, chances, at, token, depth, class_rank, narrow, tree, vocab)
@@ -310,7 +379,7 @@ def _take_even(state: coder.State, payload: coder.Bytes, width: int) -> int:
 
 @kernel
 def _take_golomb(state: coder.State, payload: coder.Bytes, order: int) -> int:
-    """Read what `_put_golomb` wrote; a corrupt payload gives some number below 2^21."""
+    """Read what `_put_golomb` wrote; a corrupt payload yields some number below 2^21."""
     width = order
     while width < _MAX_GOLOMB_WIDTH and decode_bit(state, payload, EVEN):
         width += 1
@@ -396,7 +465,7 @@ def _greatest(logits: Floats) -> int:
 def _ranked(
     logits: Floats, rank: int, first: int, stride: int, values: Floats, tokens: Ints
 ) -> int:
-    """Token at a rank among `first`, `first + stride`, ...; a rank beyond gives the last one.
+    """Token at a rank among `first`, `first + stride`, ...; past the last, the last one.
 
     Keeps the `rank + 1` greatest logits sorted in `values`; most logits fail the first test.
     """
@@ -410,13 +479,13 @@ def _ranked(
             continue
         if logit != logit:
             continue
-        place = size if size < limit else size - 1
-        while place > 0 and values[place - 1] < logit:
-            values[place] = values[place - 1]
-            tokens[place] = tokens[place - 1]
-            place -= 1
-        values[place] = logit
-        tokens[place] = token
+        index = size if size < limit else size - 1
+        while index > 0 and values[index - 1] < logit:
+            values[index] = values[index - 1]
+            tokens[index] = tokens[index - 1]
+            index -= 1
+        values[index] = logit
+        tokens[index] = token
         size = min(size + 1, limit)
     return int(tokens[size - 1]) if size > 0 else 0
 

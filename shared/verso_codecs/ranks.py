@@ -1,9 +1,9 @@
 """The entropy layer of the neural codec: ranks of the true tokens among the decoder's logits.
 
 Arithmetic coding with the model's own probabilities needs them equal to the last bit at both
-ends, and no two machines give that. So the stream says which *rank* the true token has among the
-logits (0 = the greatest), coded with static integer probabilities. Floats are only compared, and
-no comparison is ever made where float noise could turn it round:
+ends, and no two machines compute the same. So the stream says which *rank* the true token has among
+the logits (0 = the greatest), coded with static integer probabilities. Floats are only compared,
+and no comparison is made where float noise could reverse it:
 
 1. **Ranks.** The rank of the target is the number of greater logits. If any other logit lies
    within `epsilon` of the target's, or the rank exceeds MAX_RANK, an escape and the
@@ -38,12 +38,12 @@ from numpy.typing import NDArray
 
 from verso_codecs import archive, coder, rank_fit
 from verso_codecs.coder import STATE_SIZE, unread
-from verso_codecs.literals import MAX_VOCAB, fit_tree, tree_size
 from verso_codecs.rank_stream import (
     CLASS_COUNT,
     ESCAPE,
     HEAD_SIZE,
     MAX_RANK,
+    MAX_VOCAB,
     NARROW_COUNT,
     NARROW_RANKS,
     NODE_COUNT,
@@ -51,10 +51,12 @@ from verso_codecs.rank_stream import (
     Floats,
     Ints,
     decisions_bound,
+    fit_tree,
     open_streams,
     put_stream,
     ranks_of,
     step,
+    tree_size,
 )
 from verso_core.errors import ArtifactInvalid
 
@@ -75,24 +77,24 @@ _MEMBERS = ("edges", "shift_step", "shifts", "exceptions", "ranks", "narrow", "l
 
 @dataclass(frozen=True)
 class Events:
-    """What one record's coding has to say before any table is known; `RankTables.fit` counts it.
+    """One record's coding before any table is known; `RankTables.fit` counts it.
 
-    places: Shape: (3, tokens), int32. First row: ranks 0..MAX_RANK, or ESCAPE where the margin is
-        too small or the rank too great. Second: how many widths an escaped token passes over
+    rank_rows: Shape: (3, tokens), int32. First row: ranks 0..MAX_RANK, or ESCAPE where the margin
+        is too small or the rank too great. Second: how many widths an escaped token passes over
         before it has a usable rank among the tokens that share its low bits, NARROW_COUNT for
         never. Third: that rank
     confidence: Shape: (tokens,), float32, log-odds of the top token
     tokens: Shape: (tokens,), int32, the targets, the end token last
     """
 
-    places: Ints
+    rank_rows: Ints
     confidence: Floats
     tokens: Ints
 
     @property
     def ranks(self) -> Ints:
         """Ranks among all tokens. Shape: (tokens,)."""
-        ranks: Ints = self.places[0]
+        ranks: Ints = self.rank_rows[0]
         return ranks
 
 
@@ -167,7 +169,7 @@ class RankTables:
     ) -> "RankTables":
         """Count the events of texts that the decoder was not trained on.
 
-        records: what `events` gave for each record
+        records: the `events` of each record
         confidence_epsilon: distance from an edge that counts as unsafe, as in `encode`
         """
         counted = list(records)
@@ -180,7 +182,7 @@ class RankTables:
         # Wide enough that the unsafe zones of neighbouring shifts never touch.
         shift_step = max(8.0 * confidence_epsilon, 1e-3)
         shifts, exceptions, narrow, nodes = rank_fit.count_nodes(
-            [(record.places, record.confidence, record.tokens) for record in counted],
+            [(record.rank_rows, record.confidence, record.tokens) for record in counted],
             edges,
             shift_step=shift_step,
             confidence_epsilon=confidence_epsilon,
@@ -227,9 +229,9 @@ def events(
         )
     if tokens.size and not 0 <= int(tokens.min()) <= int(tokens.max()) < rows.shape[1]:
         raise ValueError(f"expected targets in 0..{rows.shape[1] - 1}")
-    places = np.empty((3, tokens.size), np.int32)
-    ranks_of(rows, tokens, epsilon, places)
-    return Events(places, np.ascontiguousarray(confidence, np.float32), tokens)
+    rank_rows = np.empty((3, tokens.size), np.int32)
+    ranks_of(rows, tokens, epsilon, rank_rows)
+    return Events(rank_rows, np.ascontiguousarray(confidence, np.float32), tokens)
 
 
 def encode_events(record: Events, tables: RankTables, *, confidence_epsilon: float) -> bytes:
@@ -271,7 +273,7 @@ def _decisions(
     bound = decisions_bound(record.tokens.size)
     decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
     length = put_stream(
-        record.places,
+        record.rank_rows,
         record.confidence,
         record.tokens,
         tables.edges,
@@ -292,7 +294,7 @@ def _decisions(
 class Streams:
     """Payloads being decoded side by side, one token a step.
 
-    A corrupt payload decodes to some tokens of the vocabulary, without end if need be: the caller
+    A corrupt payload decodes to some tokens of the vocabulary, possibly without end: the caller
     bounds their number and compares the text's checksum.
     """
 

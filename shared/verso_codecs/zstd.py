@@ -39,7 +39,7 @@ class ZstdCodec:
     """Encodes and decodes texts with one dictionary. Safe to use from several threads."""
 
     def __init__(self, dictionary: bytes) -> None:
-        """Take a dictionary made by `train`; an empty one means none.
+        """Take a dictionary made by `train`; empty for none.
 
         Raises:
             ArtifactInvalid: when zstd refuses the dictionary.

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.kernel import Int, kernel
+from verso_codecs.coder import Int, kernel
 from verso_core.errors import PatchCorrupt
 
 MAX_ORDER = 5

@@ -140,7 +140,7 @@ def test_a_deep_token_costs_less_than_its_literal(tables: RankTables) -> None:
     record = (logits, confidence_of(logits), targets)
     found = ranks.events(*record[:2], targets=targets, epsilon=EPSILON)
     assert (found.ranks == ranks.ESCAPE).all()
-    assert (found.places[1] < 2).mean() > 0.9
+    assert (found.rank_rows[1] < 2).mean() > 0.9
     assert decoded([encoded(record, tables)], [record], tables, seed=5) == [list(targets)]
 
 

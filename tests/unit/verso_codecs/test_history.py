@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_codecs.counters import COUNTS, FOLLOWING, STATE_COUNT
+from verso_codecs.history import COUNTS, FOLLOWING, STATE_COUNT
 
 
 def after(decisions: list[int]) -> int:

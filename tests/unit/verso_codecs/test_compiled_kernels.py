@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verso_codecs import kernel
+from verso_codecs import coder
 
 PROGRAM = """
 import hashlib
@@ -63,7 +63,7 @@ def run(*, compiled: bool) -> str:
     environment = {
         **os.environ,
         "NUMBA_DISABLE_JIT": "0" if compiled else "1",
-        "PYTHONPATH": str(Path(kernel.__file__).parents[1]),
+        "PYTHONPATH": str(Path(coder.__file__).parents[1]),
     }
     command = [sys.executable, "-W", "error", "-c", PROGRAM]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
