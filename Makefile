@@ -65,13 +65,8 @@ types: $(VENV)/.installed-dev  ## mypy, strict
 bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends with one JSON line
 	$(BIN)/python tests/bench/bench_storage.py
 	$(BIN)/python tests/bench/bench_ngram.py
-	$(BIN)/python tests/bench/bench_segments.py
 	$(BIN)/python tests/bench/bench_restore.py
-	$(BIN)/python tests/bench/bench_margin.py
 	$(BIN)/python tests/bench/bench_encode.py
-	$(BIN)/python tests/bench/bench_encoder.py
-	$(BIN)/python tests/bench/bench_swap.py
-	$(BIN)/python tests/bench/bench_publish.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 	$(BIN)/python tests/bench/bench_queue.py
 	$(BIN)/python tests/bench/bench_scale.py

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from verso_client.cli.app import add_plugins, app
 
+BENCHES = (ROOT / "tests/bench", ROOT / "training/studies/benches")
 SOURCES = ("shared", "services", "training", "tests")
 _CODE = re.compile(r"^```[^\n]*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r'"(VERSO_[A-Z0-9_]+)"')
@@ -90,22 +91,29 @@ def options_of(source: Path) -> set[str]:
     parser.
     """
     text = source.read_text()
-    for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE):
-        beside = source.parent / f"{name}.py"
-        text += beside.read_text() if beside.exists() else ""
+    for name in re.findall(r"^(?:from|import) (?:studies\.benches\.)?(\w+)", text, re.MULTILINE):
+        for folder in BENCHES:
+            beside = folder / f"{name}.py"
+            text += beside.read_text() if beside.exists() else ""
     return set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', text))
+
+
+def bench(name: str) -> Path:
+    """Return the bench of this file name, in either of the folders of benches."""
+    [found] = [folder / name for folder in BENCHES if (folder / name).exists()]
+    return found
 
 
 def program(words: list[str]) -> Path | None:
     """Find the file that a command line runs: a bench by its name, or ``python -m`` a module."""
     for place, word in enumerate(words):
-        if re.fullmatch(r"(?:tests/bench/)?(?:bench|fuzz)_\w+\.py", word):
-            found = ROOT / "tests/bench" / Path(word).name
-            assert found.exists(), word
-            return found
+        if re.fullmatch(r"(?:[a-z/]+/)?(?:bench|fuzz)_\w+\.py", word):
+            return bench(Path(word).name)
         if word == "-m" and place and words[place - 1].endswith("python"):
             name = words[place + 1]
-            if not name.startswith(("verso_", "tests.")):
+            if name.startswith("studies.benches."):
+                return bench(name.rpartition(".")[2] + ".py")
+            if not name.startswith(("verso_", "tests.", "studies")):
                 return None
             found = ROOT / (name.replace(".", "/") + ".py")
             spec = None if found.exists() else importlib.util.find_spec(name)

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import halves
 import numpy as np
 import onnxruntime as ort
 import sheet
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from rival_server import load_encoder
 
+from studies.benches import halves
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact

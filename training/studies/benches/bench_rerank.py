@@ -17,10 +17,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import reranking
 import sheet
-from reranking import HITS, Read
 
+from studies.benches import reranking
+from studies.benches.reranking import HITS, Read
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 

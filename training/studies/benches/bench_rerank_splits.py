@@ -29,14 +29,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import mixing
 import numpy as np
-import reranking
 import sheet
-from mixing import Asked, Mix, Order, Scores
-from readings import Way, readers
 from tokenizers import Tokenizer
 
+from studies.benches import mixing, reranking
+from studies.benches.mixing import Asked, Mix, Order, Scores
+from studies.benches.readings import Way, readers
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core import heads, registry

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bench_queue import memory
-from publishing import fate, hand_in, variant
 
+from studies.benches.publishing import fate, hand_in, variant
 from verso_client import Client, Document, Retries
 from verso_core import registry
 from verso_core.errors import VersoError

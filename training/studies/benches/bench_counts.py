@@ -1,6 +1,6 @@
 """What do the statistics of a large collection cost: to ask for, and to keep?
 
-    python tests/bench/bench_counts.py --documents 1000000
+    PYTHONPATH=training:tests/bench python -m studies.benches.bench_counts --documents 1000000
 
 Entries of one record go into a real Valkey through the ledger's own commits, 64 at a time, with
 counts and without. Then they are counted three ways: by reading every entry, as the statistics once
@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 import psutil
 import redis
 import sheet
-from ledger_server import server_s, serving
 
+from studies.benches.ledger_server import server_s, serving
 from verso_core.jobs import Collection, Item, Kind, Precision, Queue, TextPolicy, cut
 from verso_core.record import Codec, Entry, Record
 from verso_ledger import Counting, DocumentWrite, Ledger, NewJob

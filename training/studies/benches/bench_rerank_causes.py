@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reranking
 import sheet
 from numpy.typing import NDArray
-from readings import Way, readers
-from reranking import HITS, Read
 
+from studies.benches import reranking
+from studies.benches.readings import Way, readers
+from studies.benches.reranking import HITS, Read
 from studies.quality import pairsets, selection
 from studies.quality.pairsets import Ranking
 from verso_client import Client

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import reranking
 from numpy.typing import NDArray
-from reranking import HITS, Read
 
+from studies.benches import reranking
+from studies.benches.reranking import HITS, Read
 from studies.quality import passages
 from studies.quality.ranking import Group
 from verso_client import Client

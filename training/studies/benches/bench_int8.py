@@ -35,12 +35,12 @@ import numpy as np
 import onnxruntime as ort
 import sheet
 import texts
-from bench_margin import samples_of
 from bench_restore import timed
 from numpy.typing import NDArray
 from onnxruntime import quantization
-from scoring import Sample, Setting, load_scores, save_samples, scored
 
+from studies.benches.bench_margin import samples_of
+from studies.benches.scoring import Sample, Setting, load_scores, save_samples, scored
 from verso_codecs import ranks
 from verso_core import manifest
 from verso_core.manifest import Artifact

@@ -40,14 +40,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import query_maps
-import reranking
 import sheet
 import torch
 from numpy.typing import NDArray
-from searched import Scores, Searched, searched
 from tqdm import tqdm
 
+from studies.benches import query_maps, reranking
+from studies.benches.searched import Scores, Searched, searched
 from studies.quality import passages, ranker, sets
 from studies.quality.ranker import Taught
 from studies.quality.ranking import Group

@@ -23,14 +23,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import interaction
 import numpy as np
-import reranking
 import sheet
 import torch
-from interaction import Array
-from reranking import HITS, Read
 
+from studies.benches import interaction, reranking
+from studies.benches.interaction import Array
+from studies.benches.reranking import HITS, Read
 from verso_client import Client
 from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
