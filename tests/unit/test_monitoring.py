@@ -21,7 +21,7 @@ from verso_keeper.collector import LedgerCollector
 from verso_ledger import Backlog, Depth, Health, Scrub, Server
 from verso_training.service.metrics import Metrics as TrainerMetrics
 from verso_worker.metrics import Metrics as WorkerMetrics
-from verso_worker.metrics import Running, Usage
+from verso_worker.metrics import ResourceMetrics, Running
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "services/monitoring"
@@ -73,7 +73,7 @@ def exposed() -> set[str]:
     WorkerMetrics(registry)
     TrainerMetrics(registry)
     quiet = QuietWorker()
-    registry.register(Usage(quiet, quiet, data=Path("/"), floor_mib=1))
+    registry.register(ResourceMetrics(quiet, quiet, data=Path("/"), floor_mib=1))
     server = Server(append_ok=True, memory_bytes=1, memory_limit_bytes=2, clients=3)
     registry.register(LedgerCollector(QuietLedger(), server=lambda: server))
     gateway = GatewayMetrics()

@@ -1,8 +1,9 @@
 """``python -m verso_worker``: stores, engine and Celery consumer, started in that order.
 
 Nothing is consumed before the artifact has passed its golden samples and the ledger has shown that
-it keeps what it acknowledges. On SIGTERM the desk claims nothing more and Celery finishes what is
-in hand; what is not finished after ``VERSO_DRAIN_S`` goes back to the queue, and the process ends.
+it keeps what it acknowledges. On SIGTERM the dispatcher claims no more slices and Celery finishes
+the running ones. Slices that are not finished after ``VERSO_DRAIN_S`` are released, and the process
+ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.jobs.ledger_watch import HighWaterMark
-from verso_worker.metrics import Metrics, Usage
+from verso_worker.metrics import Metrics, ResourceMetrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.file_scrub import FileScrub
@@ -57,7 +58,7 @@ _log = logging.getLogger("verso_worker")
 
 @contextmanager
 def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
-    """Start everything a worker needs, give its desk, and end it all in the opposite order."""
+    """Start everything that a worker needs, yield its dispatcher, and stop it in reverse order."""
     registry = CollectorRegistry()
     owner = f"{settings.worker_name}-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
@@ -65,18 +66,18 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         client = connect(settings.redis_url)
         ledger = _ledger(settings, client, stack)
         vectors = stack.enter_context(_vectors(settings, run))
-        shelf = _shelf(settings, run, stack)
+        artifacts = _artifacts(settings, run, stack)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
-        heads = HeadStore(settings.models, shelf, tell=metrics.compared)
-        follower = RegistryWatcher(
+        heads = HeadStore(settings.models, artifacts, on_compared=metrics.compared)
+        watcher = RegistryWatcher(
             settings.models,
-            shelf,
+            artifacts,
             metrics,
-            tell=partial(ledger.note_serving, owner),
+            publish=partial(ledger.note_serving, owner),
             heads=heads,
         )
-        follower.open()
+        watcher.open()
         make = partial(
             Pipeline,
             vectors=vectors,
@@ -84,36 +85,32 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             lexicon=Bm25(),
             releases=ModelOperations(settings.models),
             heads=heads,
-            hot=TextCache(settings.text_cache_mib << 20, tell=metrics.hot),
+            hot=TextCache(settings.text_cache_mib << 20, tell=metrics.text_cache),
         )
-        pipeline = make(shelf)
+        pipeline = make(artifacts)
         pipeline.create_collection({"name": DEFAULT_COLLECTION})
-        heart = LeaseRenewer(
-            ledger, owner=owner, lease_s=settings.lease_s, heartbeat_file=settings.heartbeat_file
-        )
-        heart.renew()
-        heart.start()
-        stack.callback(heart.stop)
-        follower.step()
-        follower.start()
-        stack.callback(follower.stop)
+        leases = _leases(settings, ledger, stack, owner=owner)
+        watcher.step()
+        watcher.start()
+        stack.callback(watcher.stop)
         heads.start()
         stack.callback(heads.stop)
-        trials = ArtifactCanary(shelf, metrics, make=make, withdraw=follower.withdraw)
-        desk = _desk(
+        dispatcher = _dispatcher(
             settings,
             client,
             ledger=ledger,
             pipeline=pipeline,
-            heart=heart,
+            leases=leases,
             metrics=metrics,
             owner=owner,
-            trials=trials,
+            canary=ArtifactCanary(artifacts, metrics, make=make, withdraw=watcher.withdraw),
         )
         if settings.metrics_port:
-            usage = Usage(desk, shelf, data=settings.data, floor_mib=settings.free_floor_mib)
-            _serve_metrics(settings.metrics_port, registry, stack, usage=usage)
-        yield desk
+            resources = ResourceMetrics(
+                dispatcher, artifacts, data=settings.data, floor_mib=settings.free_floor_mib
+            )
+            _serve_metrics(settings.metrics_port, registry, stack, resources=resources)
+        yield dispatcher
 
 
 def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
@@ -123,32 +120,44 @@ def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
     return run
 
 
-def _shelf(settings: WorkerSettings, run: Path, stack: ExitStack) -> ArtifactStore:
-    shelf = ArtifactStore(
+def _artifacts(settings: WorkerSettings, run: Path, stack: ExitStack) -> ArtifactStore:
+    artifacts = ArtifactStore(
         settings.data / "artifacts",
         run,
         threads=settings.threads,
         device=settings.device,
         precision=settings.encoder_precision,
     )
-    stack.callback(shelf.close)
-    return shelf
+    stack.callback(artifacts.close)
+    return artifacts
 
 
 def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
-    """Open the ledger once it is there, and see to it that it has not gone back."""
+    """Connect to the ledger once it answers, and check that it has lost nothing."""
     ledger = Ledger(client)
     stack.callback(ledger.close)
-    await_ledger(client, threading.Event())  # nobody waits for its end yet: a signal ends it all
-    mark = HighWaterMark(settings.data, Guard(client), unclean=ledger.scrub_recent)
-    mark.look()
-    mark.start()
-    stack.callback(mark.stop)
+    await_ledger(client, threading.Event())  # a signal ends the process before it has started
+    watch = HighWaterMark(settings.data, Guard(client), unclean=ledger.scrub_recent)
+    watch.look()
+    watch.start()
+    stack.callback(watch.stop)
     return ledger
 
 
+def _leases(
+    settings: WorkerSettings, ledger: Ledger, stack: ExitStack, *, owner: str
+) -> LeaseRenewer:
+    leases = LeaseRenewer(
+        ledger, owner=owner, lease_s=settings.lease_s, heartbeat_file=settings.heartbeat_file
+    )
+    leases.renew()
+    leases.start()
+    stack.callback(leases.stop)
+    return leases
+
+
 def _scrub_files(settings: WorkerSettings, metrics: Metrics, stack: ExitStack) -> None:
-    """Have the files of artifacts and heads hashed again and again."""
+    """Start the periodic check of the files of artifacts and heads."""
     files = FileScrub(
         [settings.data / name for name in KEPT_NAMES],
         [settings.models],
@@ -159,21 +168,21 @@ def _scrub_files(settings: WorkerSettings, metrics: Metrics, stack: ExitStack) -
     stack.callback(files.stop)
 
 
-def _desk(
+def _dispatcher(
     settings: WorkerSettings,
     client: Redis,
     *,
     ledger: Ledger,
     pipeline: Pipeline,
-    heart: LeaseRenewer,
+    leases: LeaseRenewer,
     metrics: Metrics,
     owner: str,
-    trials: ArtifactCanary,
+    canary: ArtifactCanary,
 ) -> Dispatcher:
     return Dispatcher(
         ledger,
         pipeline,
-        heart,
+        leases,
         metrics,
         owner=owner,
         slots={
@@ -193,15 +202,15 @@ def _desk(
             queue: WorkSubscriber(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
         },
         idle_listen_s=settings.idle_listen_s,
-        canary=trials,
+        canary=canary,
     )
 
 
 def _serve_metrics(
-    port: int, registry: CollectorRegistry, stack: ExitStack, *, usage: Usage
+    port: int, registry: CollectorRegistry, stack: ExitStack, *, resources: ResourceMetrics
 ) -> None:
     ProcessCollector(registry=registry)
-    registry.register(usage)
+    registry.register(resources)
     server, thread = start_http_server(port, registry=registry)
     stack.callback(server.server_close)
     stack.callback(thread.join)
@@ -228,62 +237,63 @@ def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
         child.stop()
 
 
-def _poll(desk: Dispatcher, over: threading.Event) -> None:
+def _poll(dispatcher: Dispatcher, over: threading.Event) -> None:
     """Run the queues from time to time without a wake-up, until the worker closes."""
     while not over.wait(_IDLE_POLL_S):
         for queue in _QUEUES:
             try:
-                desk.run_queue(queue)
+                dispatcher.run_queue(queue)
             except VersoError as error:
                 _log.warning("poll failed: %s: %s", queue, error.detail)
 
 
 def main() -> int:
-    """Run a worker until it is told to stop."""
+    """Run a worker until SIGTERM."""
     settings = WorkerSettings()
     telemetry.configure("worker", level=settings.log_level)
     tracing.configure("worker")
     try:
-        with working(settings) as desk:
-            _consume(settings, desk)
+        with working(settings) as dispatcher:
+            _consume(settings, dispatcher)
     except VersoError as error:
-        _log.error("cannot work: %s", error.detail, extra={"code": error.code})
+        _log.error("worker failed to start: %s", error.detail, extra={"code": error.code})
         return 1
     return 0
 
 
-def _leave(desk: Dispatcher) -> None:
-    """End the process, whatever it is doing, and leave nothing of it to wait for.
+def _exit(dispatcher: Dispatcher) -> None:
+    """Release the unfinished slices and end the process at once.
 
-    A thread cannot be stopped from outside, so this is no return from ``main``. The kernel ends the
-    children with their parent, and nothing that was acknowledged is only in their memory.
+    A running thread cannot be stopped, so ``main`` cannot simply return. The kernel ends the child
+    processes with their parent, and they hold nothing acknowledged in memory only.
     """
     try:
-        count = desk.release_all()
+        count = dispatcher.release_all()
     except VersoError as error:
-        _log.warning("leases are left to run out: %s", error.detail)
+        _log.warning("leases not released, they will expire: %s", error.detail)
     else:
-        _log.warning("not finished in time, given back", extra={"slices": count})
+        _log.warning("slices not finished in time, released", extra={"slices": count})
     logging.shutdown()
     os._exit(0)
 
 
-def _consume(settings: WorkerSettings, desk: Dispatcher) -> None:
+def _consume(settings: WorkerSettings, dispatcher: Dispatcher) -> None:
+    """Run the Celery consumer until SIGTERM."""
     over = threading.Event()
 
     def close(**_: Any) -> None:
         if not over.is_set():
             over.set()
-            desk.close()
-            limit = threading.Timer(settings.drain_s, _leave, args=(desk,))
+            dispatcher.close()
+            limit = threading.Timer(settings.drain_s, _exit, args=(dispatcher,))
             limit.daemon = True
             limit.start()
 
     worker_shutting_down.connect(close, weak=False)
-    idle = threading.Thread(target=_poll, args=(desk, over), name="idle", daemon=True)
+    idle = threading.Thread(target=_poll, args=(dispatcher, over), name="idle", daemon=True)
     idle.start()
     slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
-    app = create_app(settings.broker_url, desk)
+    app = create_app(settings.broker_url, dispatcher)
     worker = app.Worker(
         pool="threads",
         # One thread more for each queue: a wake-up that finds all slots active returns at once.

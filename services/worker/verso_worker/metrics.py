@@ -1,4 +1,4 @@
-"""What a worker counts, in Prometheus' terms; names and labels are in docs/reference/metrics.md."""
+"""The worker's Prometheus metrics; docs/reference/metrics.md lists their names and labels."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from verso_worker.rules.ports import Write
 
 # From a search of a few milliseconds to a bulk slice on one busy core.
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# From a hand that listened to a queue that is an hour behind.
+# From a slot that was listening to a queue that is an hour behind.
 _WAIT_SECONDS = (0.002, 0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600)
 OUTCOMES = ("done", "stale", "verified", "rewritten", "retried", "failed")
 _PHASES = ("tokenize", "infer", "store", "restore")
 _READS = (Kind.SEARCH, Kind.RECONSTRUCT)
-_ASKS = (Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE)
+_HEAD_KINDS = (Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE)
 SWAPS = ("taken_up", "refused", "withdrawn")
 _CORRUPT = frozenset({"record_corrupt", "patch_corrupt"})
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1 << 20
 
 KEPT = "kept"
-"""Channel of an engine that no channel serves, but records need."""
+"""Channel label of an engine that only old records need."""
 
 
 class Metrics:
@@ -52,7 +52,7 @@ class Metrics:
     def _count_slices(self, registry: CollectorRegistry) -> None:
         self._slices = Counter(
             "verso_worker_slices",
-            "Slices worked on, by what came of them",
+            "Slices worked on, by outcome",
             ["task", "phase", "status"],
             registry=registry,
         )
@@ -96,7 +96,7 @@ class Metrics:
 
     def _count_stored(self, registry: CollectorRegistry) -> None:
         self._text = Counter(
-            "verso_text_bytes", "Bytes of text taken in and committed", registry=registry
+            "verso_text_bytes", "Bytes of text ingested and committed", registry=registry
         )
         self._records = Counter(
             "verso_records_written", "Records committed", ["codec"], registry=registry
@@ -131,22 +131,22 @@ class Metrics:
         )
         for kind in _READS:
             self._corrupt.labels(kind)
-        self._hot = Counter(
+        self._cache_lookups = Counter(
             "verso_text_cache_lookups",
-            "Chunks that were asked for, by whether their text was read lately",
+            "Chunks looked up in the text cache",
             ["status"],
             registry=registry,
         )
-        self._hot_bytes = Gauge(
-            "verso_text_cache_bytes", "Memory of texts that were read lately", registry=registry
+        self._cache_bytes = Gauge(
+            "verso_text_cache_bytes", "Memory of the text cache", registry=registry
         )
         for status in ("hit", "miss"):
-            self._hot.labels(status)
+            self._cache_lookups.labels(status)
 
     def _count_files(self, registry: CollectorRegistry) -> None:
         self._files = Counter(
             "verso_files_read",
-            "Files of artifacts and heads that were hashed again, by what they were",
+            "Files of artifacts and heads that were hashed again, by state",
             ["status"],
             registry=registry,
         )
@@ -161,11 +161,11 @@ class Metrics:
     def _count_models(self, registry: CollectorRegistry) -> None:
         self._swaps = Counter(
             "verso_model_swaps",
-            "Artifacts and heads that were published, by what came of them",
+            "Published artifacts and heads, by outcome",
             ["status"],
             registry=registry,
         )
-        self._trials = Counter(
+        self._canary_slices = Counter(
             "verso_canary_slices", "Slices done with a canary", ["status"], registry=registry
         )
         self._asked = Counter(
@@ -176,7 +176,7 @@ class Metrics:
         )
         self._compared = Counter(
             "verso_canary_answers",
-            "Subjects that a head's canary classified, by whether the stable version says the same",
+            "Subjects that a head's canary classified, by whether the stable version agreed",
             ["head", "status"],
             registry=registry,
         )
@@ -184,19 +184,19 @@ class Metrics:
         for status in SWAPS:
             self._swaps.labels(status)
         for status in ("passed", "failed"):
-            self._trials.labels(status)
+            self._canary_slices.labels(status)
 
     def claimed(self, queue: Queue, *, waited_s: float) -> None:
-        """Count a slice that came into this worker's hands."""
+        """Count a claimed slice and the time it waited."""
         self._waits.labels(queue).observe(waited_s)
 
     def slice_done(self, kind: Kind, phase: str, outcome: str, *, seconds: float) -> None:
-        """Count a slice that left this worker's hands."""
+        """Count a slice by its outcome."""
         self._slices.labels(kind, phase, outcome).inc()
         self._seconds.labels(kind, phase).observe(seconds)
 
     def result(self, kind: Kind, result: Result) -> None:
-        """Count what a committed slice holds."""
+        """Count the items of a committed slice."""
         self._items.labels(kind, "ok").inc(result.ok)
         self._items.labels(kind, "error").inc(len(result.items) - result.ok)
         for phase, spent_ms in result.timings_ms.items():
@@ -204,11 +204,11 @@ class Metrics:
                 self._phases.labels(kind, phase).inc(spent_ms / 1e3)
         if kind in _READS:
             self._read(kind, result)
-        if kind in _ASKS:
+        if kind in _HEAD_KINDS:
             self._heads(kind, result)
 
     def _heads(self, kind: Kind, result: Result) -> None:
-        """Count what each head did; the label sets of a head exist once it was asked."""
+        """Count the items of each head; a head's label sets exist after its first job."""
         for item in result.items:
             for one in item.get("heads", [item]) if item["ok"] else ():
                 withheld = one.get("abstained", not one.get("answered", True))
@@ -226,35 +226,35 @@ class Metrics:
                 self._records.labels(codec).inc()
                 self._patch.labels(codec).inc(1 + len(record.payload))
 
-    def hot(self, hits: int, misses: int, size_bytes: int) -> None:
-        """Count chunks that were looked for among the texts read lately, and what these take."""
-        self._hot.labels("hit").inc(hits)
-        self._hot.labels("miss").inc(misses)
-        self._hot_bytes.set(size_bytes)
+    def text_cache(self, hits: int, misses: int, size_bytes: int) -> None:
+        """Count lookups in the text cache, and show its size."""
+        self._cache_lookups.labels("hit").inc(hits)
+        self._cache_lookups.labels("miss").inc(misses)
+        self._cache_bytes.set(size_bytes)
 
     def file_read(self, status: str) -> None:
         """Count a file that was hashed again: sound, mended or corrupt."""
         self._files.labels(status).inc()
 
     def files_corrupt(self, count: int) -> None:
-        """Show how many files a pass has found corrupt."""
+        """Show how many corrupt files the newest pass found."""
         self._files_corrupt.set(count)
 
     def swap(self, status: str) -> None:
-        """Count something published that was taken up, refused or withdrawn."""
+        """Count a published artifact or head: taken_up, refused or withdrawn."""
         self._swaps.labels(status).inc()
 
-    def trial(self, status: str) -> None:
-        """Count a slice done with a canary: passed or failed."""
-        self._trials.labels(status).inc()
+    def canary_slice(self, status: str) -> None:
+        """Count a slice that ran with a canary: passed or failed."""
+        self._canary_slices.labels(status).inc()
 
     def compared(self, head: str, agreed: int, differed: int) -> None:
-        """Count on how many subjects a head's canary said what the stable version says."""
+        """Count on how many subjects a head's canary and stable version agreed and differed."""
         self._compared.labels(head, "agreed").inc(agreed)
         self._compared.labels(head, "differed").inc(differed)
 
     def verified(self, *, sound: int, rewritten: int) -> None:
-        """Count documents that an independent verify looked at."""
+        """Count documents that an independent verify checked."""
         self._verified.labels("sound").inc(sound)
         self._verified.labels("rewritten").inc(rewritten)
 
@@ -273,13 +273,13 @@ def _corrupt(item: dict[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One artifact's engine, as the shelf knows it.
+    """A running engine.
 
     Attributes:
         artifact: id of the artifact, space and codec.
         channel: ``stable``, ``canary``, or ``kept`` for records that still need it.
-        pid: its process, or None between two lives.
-        restarts: how often it was started again.
+        pid: its process, or None between an end and a restart.
+        restarts: how often it was restarted.
     """
 
     artifact: str
@@ -289,44 +289,46 @@ class Running:
 
 
 class Engines(Protocol):
-    """What is asked about engines."""
+    """The engines of a worker."""
 
     def engines(self) -> dict[str, Running]:
         """Return the engines that run, by codec id."""
 
     def figures(self, codec: str) -> Mapping[str, Mapping[str, float]]:
-        """Return what each lane of an engine has done."""
+        """Return the counts of each lane of an engine."""
 
 
-class Places(Protocol):
+class SlotCounts(Protocol):
     """What is asked about slots."""
 
     def slots(self) -> Mapping[Queue, tuple[int, int]]:
         """Return how many slots of each queue are executing, and how many there are."""
 
 
-class Usage(Collector):
-    """Collects for one worker; an engine that does not answer is down, and the scrape goes on.
+class ResourceMetrics(Collector):
+    """Slots, engines and disk of one worker, read at the moment of a scrape.
+
+    An engine that does not answer is reported as down; the scrape continues.
 
     Args:
-        places: the desk.
-        engines: the shelf.
+        slots: the dispatcher.
+        engines: the artifact store.
         data: folder whose file system must not fill up.
         floor_mib: free space below which the vector store refuses to write, MiB.
     """
 
-    def __init__(self, places: Places, engines: Engines, *, data: Path, floor_mib: int) -> None:
-        self._places = places
+    def __init__(self, slots: SlotCounts, engines: Engines, *, data: Path, floor_mib: int) -> None:
+        self._slot_counts = slots
         self._engines = engines
         self._data = data
         self._floor_mib = floor_mib
 
     def describe(self) -> list[Metric]:
-        """Promise nothing, so that registering asks the engines nothing."""
+        """Return nothing, so that registration does not call the engines."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Ask everything once."""
+        """Yield all resource metrics."""
         yield from self._slots()
         yield from self._disk()
         yield from self._artifacts()
@@ -339,7 +341,7 @@ class Usage(Collector):
         busy = GaugeMetricFamily(
             "verso_worker_slots_busy", "Slots that execute a slice", labels=["queue"]
         )
-        for queue, (executing, limit) in self._places.slots().items():
+        for queue, (executing, limit) in self._slot_counts.slots().items():
             busy.add_metric([queue], executing)
             most.add_metric([queue], limit)
         yield most
@@ -348,10 +350,10 @@ class Usage(Collector):
     def _disk(self) -> Iterator[Metric]:
         try:
             free = shutil.disk_usage(self._data).free
-        except OSError:  # no figure is better than a wrong one
+        except OSError:  # no value is better than a wrong one
             return
         yield GaugeMetricFamily(
-            "verso_disk_free_bytes", "Free space where vectors and artifacts are kept", value=free
+            "verso_disk_free_bytes", "Free space of the data folder", value=free
         )
         yield GaugeMetricFamily(
             "verso_disk_floor_bytes",
@@ -362,14 +364,14 @@ class Usage(Collector):
     def _artifacts(self) -> Iterator[Metric]:
         info = GaugeMetricFamily(
             "verso_artifact_info",
-            "Artifacts whose engine runs, by the channel that serves it",
+            "Artifacts whose engine runs, by channel",
             labels=["model", "channel"],
         )
         restarts = CounterMetricFamily(
-            "verso_engine_restarts", "Unasked ends of an engine", labels=["model"]
+            "verso_engine_restarts", "Restarts of an engine", labels=["model"]
         )
         memory = GaugeMetricFamily(
-            "verso_engine_resident_bytes", "Memory that an engine holds", labels=["model"]
+            "verso_engine_resident_bytes", "Resident memory of an engine", labels=["model"]
         )
         for engine in self._engines.engines().values():
             info.add_metric([engine.artifact, engine.channel], 1)
@@ -385,9 +387,9 @@ class Usage(Collector):
         labels = ["model", "lane"]
         counters = {
             "batches": CounterMetricFamily(
-                "verso_engine_batches", "Batches run; of a read, steps", labels=labels
+                "verso_engine_batches", "Batches run; for reads, decoding steps", labels=labels
             ),
-            "texts": CounterMetricFamily("verso_engine_texts", "Texts begun", labels=labels),
+            "texts": CounterMetricFamily("verso_engine_texts", "Texts started", labels=labels),
             "failed": CounterMetricFamily(
                 "verso_engine_failures", "Texts that ended in an error", labels=labels
             ),
@@ -418,7 +420,7 @@ class Usage(Collector):
 
 
 def _resident_bytes(pid: int) -> int | None:
-    """Return the memory a process holds, proc(5); None where that cannot be known."""
+    """Return the resident memory of a process (proc(5)), or None if it cannot be read."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

@@ -59,7 +59,7 @@ def classified(
 ) -> tuple[list[dict[str, Any]], list[tuple[str, int, int]]]:
     """Classify the lines; give what was said, and what was told of canary and stable version."""
     told: list[tuple[str, int, int]] = []
-    served = HeadStore(models, shelf, tell=lambda *row: told.append(row))
+    served = HeadStore(models, shelf, on_compared=lambda *row: told.append(row))
     params = {"heads": ["kinds"], "top_k": 1, "signals": False, "accept_error": None}
     work = Slice(Kind.CLASSIFY, params, tuple(Item({}, line) for line in LINES.values()))
     classify = Classify(cast(Any, None), cast(Any, None), served)  # texts need no stores

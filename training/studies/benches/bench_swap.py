@@ -34,7 +34,7 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     models = root / "models"
     models.mkdir()
     shelf = ArtifactStore(root / "keep", root, threads=1, device="cpu", idle_s=0.2)
-    follower = RegistryWatcher(models, shelf, Metrics(CollectorRegistry()), tell=lambda _: None)
+    follower = RegistryWatcher(models, shelf, Metrics(CollectorRegistry()), publish=lambda _: None)
     memory: dict[str, dict[str, float]] = {}
     seconds: list[float] = []
     with closing(shelf):

@@ -1,19 +1,17 @@
-"""The artifacts a worker can serve: the current one, and every older one its records still need.
+"""The artifacts of a worker: the served ones, and every older one that its records still need.
 
-Artifacts are data: without the decoder that wrote it a patch is noise. So the first thing a worker
-does with an artifact is to copy it into the data folder, under its id, where it stays until nothing
-refers to it; a new release of the default artifact then never makes an old record unreadable.
+Without the decoder that wrote it, a patch is noise. So a worker first copies an artifact into the
+data folder, under its id, where it stays until nothing refers to it. A new release of the default
+artifact then never makes an old record unreadable.
 
-Each artifact runs in an engine process of its own. The current one is started with the worker, the
-others when the first record of theirs is to be read. A swap has no gap:
+Each artifact runs in an engine process of its own. The served ones are started at once, the others
+when the first of their records is read. A swap has no gap:
 
-1. :meth:`ArtifactStore.load` starts a fresh engine; it runs the golden samples, which also warms
-it up.
-   Until it is ready, and if it never is, everything goes on as before.
-2. :meth:`ArtifactStore.serve` lets the next call go to it.
-3. :meth:`ArtifactStore.tidy` ends an engine that nothing serves any more once its last call is a
-while ago:
-   ONNX Runtime gives memory back to nobody but the kernel, and only with the process.
+1. :meth:`ArtifactStore.load` starts a new engine, which runs the golden samples and is warm then.
+   Until it is ready, and if it never is, the served artifacts stay as they are.
+2. :meth:`ArtifactStore.serve` directs the next calls to it.
+3. :meth:`ArtifactStore.tidy` stops an engine that is not served once it has been idle for a while:
+   ONNX Runtime returns memory only with the end of its process.
 """
 
 from __future__ import annotations
@@ -63,18 +61,18 @@ class _Running:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since someone last asked for the model or called its engine."""
+        """Seconds since the model was last requested or its engine called."""
         return min(self.client.idle_s, time.monotonic() - self.asked)
 
     def end(self) -> None:
-        """End the engine; the calls in hand are finished first."""
+        """Stop the engine; running calls are finished first."""
         self.child.stop()
         self.client.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """Codecs that the channels serve."""
+    """The codecs that the channels serve."""
 
     stable: str
     canary: str | None = None
@@ -85,12 +83,12 @@ class ArtifactStore:
     """Holds a worker's artifacts; implements :class:`verso_worker.rules.ports.Models`.
 
     Args:
-        keep: folder where artifacts are kept by id.
+        keep: folder that holds copies of artifacts by id.
         run: folder of the engines' sockets.
         threads: threads of one graph run.
         device: ``cpu`` or ``cuda``.
         precision: of the encoder, ``float32`` or ``float16``.
-        idle_s: when an engine that is not served ends, seconds.
+        idle_s: seconds until an idle engine that is not served is stopped.
     """
 
     def __init__(
@@ -119,24 +117,24 @@ class ArtifactStore:
         """Load an artifact and make it the current one.
 
         Raises:
-            ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
+            ArtifactInvalid: it is incomplete or altered, or fails its golden samples.
         """
         model = self.load(folder)
         self.serve(model.codec)
         return model
 
     def load(self, folder: Path) -> Model:
-        """Verify an artifact, keep a copy and start its engine; what is served stays as it is.
+        """Verify an artifact, keep a copy and start its engine; the served artifacts do not change.
 
         Raises:
-            ArtifactInvalid: it is incomplete, altered, or fails its golden samples.
+            ArtifactInvalid: it is incomplete or altered, or fails its golden samples.
             EngineUnavailable: its engine ended or was not ready in time.
         """
         artifact = self._kept(load(folder))
         return self._start(artifact.manifest.codec.id, artifact)
 
     def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
-        """Let the next calls go to these codecs, which must be loaded.
+        """Direct the next calls to these codecs, which must be loaded.
 
         Args:
             stable: codec of the current artifact.
@@ -158,18 +156,18 @@ class ArtifactStore:
         served = self._now()
         if served.canary is None or channel_of(job_id, served.share) is Channel.STABLE:
             return None
-        return _Trial(self, served.canary)
+        return _WithCanary(self, served.canary)
 
     def writing(self, collection: Collection) -> Model:
         """Return the artifact that writes into a collection.
 
-        The current one where it shares the collection's space; otherwise the one that wrote last.
+        It is the current one if the collection is of its space, otherwise the one that wrote last.
         """
         model = self.current()
         return model if model.space == collection.space else self.get(collection.artifacts[-1])
 
     def get(self, codec: str) -> Model:
-        """Return the artifact with this codec id, starting its engine where it does not run yet.
+        """Return the artifact with a codec id; start its engine if it does not run.
 
         Raises:
             EngineUnavailable: no artifact with this codec is kept here.
@@ -187,7 +185,7 @@ class ArtifactStore:
             return tuple(self._running)
 
     def engines(self) -> dict[str, Running]:
-        """Return the engines that run, by codec id, as a scrape sees them."""
+        """Return the running engines by codec id, for the metrics."""
         with self._lock:
             served, found = self._served, dict(self._running)
         return {
@@ -198,7 +196,7 @@ class ArtifactStore:
         }
 
     def figures(self, codec: str) -> dict[str, dict[str, float]]:
-        """Return what each lane of a running engine has done.
+        """Return the counts of each lane of a running engine.
 
         Raises:
             EngineUnavailable: it has ended, or does not answer.
@@ -210,7 +208,7 @@ class ArtifactStore:
         return running.client.figures()
 
     def tidy(self) -> int:
-        """End the engines that are neither served nor used; give how many ended."""
+        """Stop the engines that are neither served nor used, and return how many."""
         with self._lock:
             served = self._served
             kept = () if served is None else (served.stable, served.canary)
@@ -225,7 +223,7 @@ class ArtifactStore:
         return len(ended)
 
     def close(self) -> None:
-        """End all engines."""
+        """Stop all engines."""
         with self._lock:
             ended = list(self._running.values())
             self._running.clear()
@@ -242,43 +240,45 @@ class ArtifactStore:
         for path in self._keep.glob(f"*/{MANIFEST_NAME}"):
             try:
                 found = read(path.parent)
-            except ArtifactInvalid as error:  # the scrub of files tells of it
-                _log.error("%s is passed over: %s", path, error.detail)
+            except ArtifactInvalid as error:  # the file scrub reports it
+                _log.error("%s skipped: %s", path, error.detail)
                 continue
             if found.codec.id == codec:
                 return path.parent
         raise EngineUnavailable(f"the artifact with codec {codec} is not in {self._keep}")
 
     def _kept(self, artifact: Artifact) -> Artifact:
-        """Copy an artifact into the data folder, whole or not at all, and give the copy.
+        """Copy an artifact into the data folder, whole or not at all, and return the copy.
 
-        A copy that is there already is used, unless it is damaged: then it is replaced.
+        An existing copy is used, unless it is damaged: then it is replaced.
         """
-        place = self._keep / artifact.id
+        kept = self._keep / artifact.id
         draft = self._keep / f".{artifact.id}.{socket.gethostname()}.{os.getpid()}"
-        if place.is_dir():
+        if kept.is_dir():
             try:
-                return load(place)
+                return load(kept)
             except ArtifactInvalid as error:
-                _log.error("the copy of an artifact is damaged and made anew: %s", error.detail)
+                _log.error("damaged copy of an artifact is replaced: %s", error.detail)
             shutil.rmtree(draft, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):  # another worker on the folder was first
-                place.rename(draft)
+                kept.rename(draft)
         shutil.rmtree(draft, ignore_errors=True)
         try:
             _copy(artifact, draft)
         except OSError as exc:
             shutil.rmtree(draft, ignore_errors=True)
-            raise DiskFull(f"{self._keep} does not take an artifact: {exc.strerror}") from exc
+            raise DiskFull(f"{self._keep}: an artifact cannot be written: {exc.strerror}") from exc
         try:
-            draft.rename(place)
+            draft.rename(kept)
         except OSError:
             # Another worker on the same folder was first; its copy has the same hashes.
             shutil.rmtree(draft)
-        return load(place)
+        return load(kept)
 
     def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
-        """Start an engine, once however many ask; what runs already is not held up meanwhile."""
+        """Start an engine once, whoever asks for it; calls of running engines do not wait
+        meanwhile.
+        """
         with self._lock:
             starting = self._starts.setdefault(codec, threading.Lock())
         with starting:
@@ -293,7 +293,7 @@ class ArtifactStore:
 
     def _launch(self, artifact: Artifact) -> _Running:
         codec = artifact.manifest.codec.id
-        # A number, since one that ends removes its socket when the next of its codec may listen.
+        # Numbered, because an ending engine removes its socket while its successor may listen.
         socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
         engine = make_child(
             f"engine-{codec}",
@@ -316,31 +316,32 @@ class ArtifactStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    """The artifacts of a job that tries the canary: it writes with it where the space is the same.
+class _WithCanary:
+    """The artifacts as a job of the canary's share sees them: it writes with the canary.
 
-    Implements :class:`verso_worker.rules.ports.Models`.
+    Collections of another space than the canary's are written as usual. Implements
+    :class:`verso_worker.rules.ports.Models`.
     """
 
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
     codec: str
 
     def current(self) -> Model:
         """Return the canary."""
-        return self.shelf.get(self.codec)
+        return self.artifacts.get(self.codec)
 
     def writing(self, collection: Collection) -> Model:
-        """Return the canary, or what usually writes where the collection's space is another."""
+        """Return the canary, or the usual writer if the collection is of another space."""
         model = self.current()
-        return model if model.space == collection.space else self.shelf.writing(collection)
+        return model if model.space == collection.space else self.artifacts.writing(collection)
 
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id."""
-        return self.shelf.get(codec)
+        return self.artifacts.get(codec)
 
 
 def _channel(codec: str, served: _Served | None) -> str:
-    """Name what an engine is there for: a channel, or old records only."""
+    """Return the channel that an engine serves, or ``kept`` if only old records need it."""
     if served is not None and codec == served.stable:
         return Channel.STABLE
     return Channel.CANARY if served is not None and codec == served.canary else KEPT

@@ -103,7 +103,7 @@ class ArtifactCanary:
 
     def passed(self) -> None:
         """Count a slice that succeeded with the canary."""
-        self._metrics.trial("passed")
+        self._metrics.canary_slice("passed")
         with self._lock:
             self._passed += 1
 
@@ -115,7 +115,7 @@ class ArtifactCanary:
         """
         if isinstance(error, NOT_ITS_FAULT):
             return False
-        self._metrics.trial("failed")
+        self._metrics.canary_slice("failed")
         with self._lock:
             self._failed += 1
             reason = verdict(self._passed, self._failed, error)
@@ -125,7 +125,7 @@ class ArtifactCanary:
 
     def misread(self, count: int) -> None:
         """Withdraw the canary because ``count`` of its records did not read back."""
-        self._metrics.trial("failed")
+        self._metrics.canary_slice("failed")
         self._withdraw(self._codec, f"{count} records did not read back")
 
 

@@ -1,14 +1,15 @@
 """Hash the files of artifacts and heads again, slowly, for as long as the worker runs.
 
-Artifacts are data: a record's text is in its vector, its patch and the decoder's files together. A
-worker verifies every file when it loads it, and then perhaps never again, so a bit that rots on the
-disk would show at the next start, when it may be the last copy. One thread therefore goes through
-all folders with a manifest, hashes their files at :data:`PACE_BYTES_S`, and compares:
+A record's text is in its vector, its patch and the decoder's files together. A worker verifies
+every file when it loads it, and then perhaps never again: a bit that rots on the disk would show at
+the next start, when it may be in the last copy. So one thread goes through all folders with a
+manifest, hashes their files at :data:`PACE_BYTES_S`, and compares:
 
-- **sound**: the file is what its manifest says.
-- **mended**: it was not, but another folder has the very same file; a sound copy took its place.
-- **corrupt**: it was not, and no other is there, or it lies where a worker does not write. It stays
-  as it is: what runs was made of sound bytes and goes on, but the next start would be refused.
+- **sound**: the file matches its manifest.
+- **mended**: it did not match, but another folder holds the same file; a sound copy replaced it.
+- **corrupt**: it does not match, and there is no other copy, or the worker does not write to its
+  folder. It is left as it is: the running engine was loaded from sound bytes and continues, but the
+  next start would be refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import File
 
 PACE_BYTES_S = 4 << 20
-"""Bytes read in a second: 1 % of a core, and nothing that a disk notices."""
+"""Bytes read in a second: 1 % of a core, and a negligible load of a disk."""
 
 _PART = 1 << 20
 _log = logging.getLogger(__name__)
@@ -42,13 +43,13 @@ class Counts(Protocol):
 
 
 class FileScrub:
-    """Goes through folders of artifacts and heads again and again.
+    """Checks folders of artifacts and heads periodically.
 
     Args:
         own: folders in which corrupt files are mended.
         foreign: folders that are only read.
         counts: where files are counted.
-        every_s: from one pass's begin to the next one's, seconds; 0 for none.
+        every_s: seconds from the start of one pass to the next; 0 disables the scrub.
         pace: bytes read in a second.
     """
 
@@ -70,18 +71,18 @@ class FileScrub:
         self._thread = threading.Thread(target=self._run, name="files", daemon=True)
 
     def start(self) -> None:
-        """Begin the first pass."""
+        """Start the first pass."""
         if self._every_s:
             self._thread.start()
 
     def stop(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def look(self) -> list[Path]:
-        """Do one pass; give the files that are corrupt."""
+    def run_pass(self) -> list[Path]:
+        """Do one pass and return the corrupt files."""
         corrupt: list[Path] = []
         seen: dict[str, list[Path]] = {}
         listed = [*self._listed(self._own), *self._listed(self._foreign)]
@@ -93,7 +94,7 @@ class FileScrub:
                 corrupt.append(folder)
                 self._counts.file_read("corrupt")
             for name, file in listing.items():
-                status = self._judge(folder / name, file, others=seen[file.sha256])
+                status = self._state(folder / name, file, others=seen[file.sha256])
                 if self._over.is_set():
                     return corrupt
                 self._counts.file_read(status)
@@ -105,13 +106,13 @@ class FileScrub:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self.look()
-            except OSError as error:  # a folder that went while it was read
-                _log.warning("the files were not all read: %s", error.strerror)
+                self.run_pass()
+            except OSError as error:  # a folder that was removed while it was read
+                _log.warning("file scrub incomplete: %s", error.strerror)
             self._over.wait(self._every_s)
 
     def _listed(self, roots: Sequence[Path]) -> Iterator[tuple[Path, Mapping[str, File]]]:
-        """Find folders and what they list; nothing where the manifest itself is damaged."""
+        """Yield folders and the files they list; no files if the manifest itself is damaged."""
         for root in roots:
             for name, read in (
                 (manifest.MANIFEST_NAME, manifest.read),
@@ -119,22 +120,22 @@ class FileScrub:
             ):
                 for path in sorted(root.rglob(name)):
                     if any(part.startswith(".") for part in path.relative_to(root).parts):
-                        continue  # being made or being thrown away
+                        continue  # being written or removed
                     try:
                         yield path.parent, read(path.parent).files
                     except ArtifactInvalid as error:
                         _log.error("%s is corrupt: %s", path, error.detail)
                         yield path.parent, {}
 
-    def _judge(self, path: Path, file: File, *, others: Sequence[Path]) -> str:
+    def _state(self, path: Path, file: File, *, others: Sequence[Path]) -> str:
         if self._hash(path) == file.sha256:
             return "sound"
         if not path.exists() and not path.parent.exists():
-            return "sound"  # the whole folder has gone meanwhile
+            return "sound"  # the whole folder was removed meanwhile
         if any(path.is_relative_to(root) for root in self._own):
             for other in others:
                 if other != path and self._mend(path, other, file):
-                    _log.error("%s was corrupt and is mended", path)
+                    _log.error("%s was corrupt and has been mended", path)
                     return "mended"
         _log.error("%s is corrupt", path)
         return "corrupt"
@@ -151,7 +152,7 @@ class FileScrub:
         return digest.hexdigest()
 
     def _mend(self, path: Path, other: Path, file: File) -> bool:
-        """Put another folder's copy in a file's place, if that one is sound."""
+        """Replace a file by another folder's copy if that is sound, and return whether it was."""
         try:
             data = other.read_bytes()
         except OSError:

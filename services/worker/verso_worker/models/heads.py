@@ -1,8 +1,9 @@
-"""Which version of each head serves: the registry's choice, checked, and the last good one else.
+"""Which version of each head serves: the registry's choice if it is valid, else the last good one.
 
-The registry is read again whenever its file changed, so a version that was published, promoted or
-taken back serves from the next job on, without a restart. A version that cannot be served is told
-in :meth:`HeadStore.states` and in the log, and what served before goes on.
+The registry is read again whenever its file changes. A version that was published, promoted or
+rolled back therefore serves from the next job on, without a restart. A version that cannot be
+served is reported in :meth:`HeadStore.states` and in the log, and the version before it goes on
+serving.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A version whose files are what they claim to be."""
+    """A version whose files match their hashes."""
 
     head: Head
     folder: Path
@@ -43,51 +44,55 @@ class HeadStore:
     """Holds a worker's heads; implements :class:`verso_worker.rules.head_ports.Heads`.
 
     Args:
-        folder: the models folder: of the registry, with the heads' folders below.
+        folder: the models folder, which holds the registry and the heads' folders.
         models: the artifacts whose encoders the heads read.
-        tell: is told of a head on how many subjects its canary agreed with the stable version, and
-            on how many it differed.
+        on_compared: called with a head's name and the numbers of subjects on which its canary and
+            the stable version agreed and differed.
     """
 
     def __init__(
-        self, folder: Path, models: Models, *, tell: Callable[[str, int, int], None] | None = None
+        self,
+        folder: Path,
+        models: Models,
+        *,
+        on_compared: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self._folder = folder
         self._models = models
-        self._tell = tell
+        self._on_compared = on_compared
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         self._registry = Registry()
         self._checked: dict[tuple[str, str], _Checked] = {}
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
-        self._records: dict[tuple[str, str], Counter[bool]] = {}
+        self._trials: dict[tuple[str, str], Counter[bool]] = {}
         self._over = threading.Event()
-        self._begun = threading.Event()
+        self._loaded = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
 
     def start(self) -> None:
-        """Load what the registry names, and what it comes to name, in a thread.
+        """Load what the registry names, and follow the registry in a thread.
 
-        This gives back when what it names now is loaded, which takes as much of a processor as a
-        hundred embeds: who takes work up after it has the processor for that. It waits half a
-        minute at most, since other work needs no head.
+        Returns when the named heads are loaded, which takes as much CPU time as a hundred embeds,
+        so that the worker's first jobs do not compete with it. It waits half a minute at most,
+        because other work needs no head.
         """
         self._thread.start()
-        self._begun.wait(_FIRST_S)
+        self._loaded.wait(_FIRST_S)
 
     def stop(self) -> None:
-        """Load no more heads ahead of their first job."""
+        """Stop following the registry."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
-        """Return the version of a head that does a job; where ``job`` is None, the stable one.
+        """Return the version of a head for a job; if ``job`` is None, the stable one.
 
         Raises:
-            HeadUnknown: there is none of this name, or it does another task.
-            HeadInvalid: its folder is not one, and no earlier version was served.
+            HeadUnknown: there is no head of this name, or it does another task.
+            HeadInvalid: its folder is invalid, and no earlier version was served.
         """
         rollout = self._read().rollout(name)
         channel = Channel.STABLE
@@ -115,7 +120,7 @@ class HeadStore:
         return HeadCanary(self).run(params, call, job=job)
 
     def canary(self, name: str, job: str) -> str | None:
-        """Return the version of a canary that shall do a job; None where none shall."""
+        """Return the canary's version if the job is of its share, else None."""
         rollout = self._read().rollout(name)
         version = rollout.canary
         if version is None or (name, version) in self._faults:
@@ -123,25 +128,26 @@ class HeadStore:
         return version if channel_of(job, rollout.share) is Channel.CANARY else None
 
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
-        """Note a job that a canary did, or failed; one that fails too many is not used again.
+        """Count a job that a canary ran; ``error`` is None if it succeeded.
 
-        It is told as one that cannot be served, and so withdrawn by whoever follows the registry.
+        A canary that fails too often is reported as one that cannot be served, and is then
+        withdrawn by the :class:`~verso_worker.models.rollout.RegistryWatcher`.
         """
         with self._lock:
-            record = self._records.setdefault((name, version), Counter())
-            record[error is None] += 1
-            passed, failed = record[True], record[False]
+            counts = self._trials.setdefault((name, version), Counter())
+            counts[error is None] += 1
+            passed, failed = counts[True], counts[False]
         if error is not None and (reason := verdict(passed, failed, error)) is not None:
             self._blame(name, version, reason)
 
     def rival(self, canary: ServedHead) -> ServedHead | None:
-        """Return the stable version of a head whose canary does a job, if it can be asked as well.
+        """Return the stable version to compare a canary with.
 
-        None where there is nothing to compare: no stable version, one that cannot be served, or one
-        that reads something else.
+        None if there is nothing to compare: no stable version, one that cannot be served, or one
+        with other inputs.
         """
         name = canary.head.name
-        if self._tell is None or canary.channel is not Channel.CANARY:
+        if self._on_compared is None or canary.channel is not Channel.CANARY:
             return None
         try:
             rollout = self._read().rollout(name)
@@ -151,15 +157,15 @@ class HeadStore:
         except ArtifactInvalid:
             return None
         head = stable.head
-        alike = ("task", "reads", "chunk", "space")
-        if any(getattr(head, one) != getattr(canary.head, one) for one in alike):
+        inputs = ("task", "reads", "chunk", "space")
+        if any(getattr(head, one) != getattr(canary.head, one) for one in inputs):
             return None
         return ServedHead(head, stable.folder, Channel.STABLE, canary.model, stable.statistics)
 
     def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
-        """Note on how many subjects a canary and its rival said the same."""
-        if self._tell is not None:
-            self._tell(canary.head.name, agreed, differed)
+        """Report on how many subjects a canary and its rival agreed and differed."""
+        if self._on_compared is not None:
+            self._on_compared(canary.head.name, agreed, differed)
 
     def refresh(self) -> None:
         """Load what the registry names, so that the first job of a new version does not wait."""
@@ -175,10 +181,10 @@ class HeadStore:
                 except ArtifactInvalid as error:
                     self._blame(name, version, error.detail)
                 except EngineUnavailable as error:
-                    _log.warning("head %s waits for the engine: %s", name, error.detail)
+                    _log.warning("head %s not loaded, engine unavailable: %s", name, error.detail)
 
     def states(self) -> list[dict[str, Any]]:
-        """Describe all heads, by name: what each channel serves and what it can do."""
+        """Describe all heads, by name: the version and the abilities of each channel."""
         found = []
         for name, rollout in sorted(self._read().heads.items()):
             state: dict[str, Any] = {"name": name, "share": rollout.share}
@@ -189,11 +195,11 @@ class HeadStore:
         return found
 
     def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
-        """Return the version that a channel serves, and its card: Markdown, UTF-8.
+        """Return the version of a channel and its card: Markdown, UTF-8.
 
         Raises:
-            HeadUnknown: the channel serves none of this name.
-            HeadInvalid: its folder is not one.
+            HeadUnknown: the channel serves no head of this name.
+            HeadInvalid: its folder is invalid.
         """
         version = self._read().rollout(name).serves(channel)
         if version is None:
@@ -208,9 +214,9 @@ class HeadStore:
                 seen = now
                 try:
                     self.refresh()
-                except Exception:  # noqa: BLE001 - a head is loaded with its first job then
-                    _log.exception("heads are not loaded ahead")
-            self._begun.set()
+                except Exception:  # noqa: BLE001 - each head is then loaded with its first job
+                    _log.exception("heads were not loaded in advance")
+            self._loaded.set()
             self._over.wait(_EVERY_S)
 
     def _about(self, name: str, version: str) -> dict[str, Any]:
@@ -242,7 +248,7 @@ class HeadStore:
         return about
 
     def _choose(self, name: str, rollout: Rollout, channel: Channel) -> tuple[_Checked, Channel]:
-        """Check the channel's version; where it fails, the other ones that may serve."""
+        """Return the channel's version; if it is invalid, the next version that may serve."""
         first: ArtifactInvalid | None = None
         for tried, version in (
             (channel, rollout.serves(channel)),
@@ -279,7 +285,7 @@ class HeadStore:
             return self._checked[key]
 
     def _load(self, checked: _Checked) -> None:
-        """Let the engine check a version that has never served, while another one may still."""
+        """Let the engine check a version that has never served, while another may still serve."""
         head = checked.head
         if self._good.get(head.name) == head.version:
             return
@@ -293,7 +299,7 @@ class HeadStore:
             _log.error("head %s %s cannot be served: %s", name, version, detail)
 
     def _read(self) -> Registry:
-        """Read the registry where its file has changed; one that cannot be read changes nothing."""
+        """Return the registry, read again if its file changed and can be read."""
         path = self._folder / REGISTRY_NAME
         try:
             status = path.stat()
@@ -304,9 +310,9 @@ class HeadStore:
             try:
                 found = registry.read(self._folder)
             except ArtifactInvalid as error:
-                _log.error("the registry cannot be read: %s", error.detail)
+                _log.error("registry not read: %s", error.detail)
                 return self._registry
             with self._lock:
                 self._registry, self._stamp = found, stamp
-                self._faults.clear()  # a folder may have been mended
+                self._faults.clear()  # a folder may have been repaired
         return self._registry

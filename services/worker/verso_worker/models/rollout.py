@@ -1,12 +1,12 @@
-"""Follow the registry: take up what is published, while serving, and leave what fails alone.
+"""Follow the registry: take up new artifacts while serving, and reject those that fail.
 
-1. The registry file is looked at once a second; nothing else happens until it changes.
-2. An artifact that a channel newly names is loaded in an engine of its own. Only one that has
-   passed its golden samples is served; the others are refused, with a reason that everybody can
-   read, and what served before goes on.
-3. A canary that is refused, or that fails at work (:mod:`verso_worker.models.canary`), is withdrawn
+1. The registry file is checked once a second; nothing else happens until it changes.
+2. An artifact that a channel newly names is loaded in an engine of its own. It is served only if it
+   passes its golden samples. A refused artifact is reported with the reason, and the artifact
+   before it goes on serving.
+3. A canary that is refused, or that fails jobs (:mod:`verso_worker.models.canary`), is withdrawn
    from the registry, so that no other worker takes it up.
-4. Engines that nothing needs any more are ended.
+4. Engines that nothing needs any more are stopped.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.ports import Model
 
 _EVERY_S = 1.0
-_TELL_S = 10.0
+_PUBLISH_S = 10.0
 _RETRY_S = 10.0
-_TOLD = ("version", "task", "space", "error")
+_BRIEF = ("version", "task", "space", "error")
 _log = logging.getLogger(__name__)
 
 
@@ -37,13 +37,13 @@ class Heads(Protocol):
     """The heads of a worker, which follow the registry by themselves."""
 
     def states(self) -> list[dict[str, Any]]:
-        """Describe them: ``name`` and for each channel its ``version`` and maybe ``error``."""
+        """Describe all heads: ``name``, and for each channel ``version`` and maybe ``error``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """An artifact that is served, and the name it was published under."""
+    """A served artifact, and the name it was published under."""
 
     name: str
     model: Model
@@ -53,33 +53,33 @@ class _Taken:
 
 
 class RegistryWatcher:
-    """Keeps a worker's shelf in step with a models folder.
+    """Keeps a worker's artifacts in step with the registry of a models folder.
 
     Args:
         models: folder with the registry.
-        shelf: what is served.
+        artifacts: the worker's artifacts.
         metrics: what is counted.
-        tell: is given what is served now, whenever it changes and from time to time.
-        heads: whose canaries are withdrawn where they cannot be served; None where there are none.
+        publish: called with :meth:`state` whenever it changes, and every few seconds.
+        heads: heads whose canaries are withdrawn if they cannot be served; None without heads.
     """
 
     def __init__(
         self,
         models: Path,
-        shelf: ArtifactStore,
+        artifacts: ArtifactStore,
         metrics: Metrics,
         *,
-        tell: Callable[[dict[str, Any]], None],
+        publish: Callable[[dict[str, Any]], None],
         heads: Heads | None = None,
     ) -> None:
         self._models = models
-        self._shelf = shelf
+        self._artifacts = artifacts
         self._metrics = metrics
-        self._tell = tell
+        self._publish = publish
         self._heads = heads
         self._seen: tuple[int, ...] | None = None
         self._again_at: float | None = None
-        self._told_at = 0.0
+        self._published_at = 0.0
         self._swaps = 0
         self._registry = Registry()
         self._taken: dict[Channel, _Taken] = {}
@@ -89,43 +89,43 @@ class RegistryWatcher:
         self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
 
     def open(self) -> None:
-        """Take up the stable artifact, or the one before it where that cannot be served.
+        """Load the stable artifact, or the one before it if that cannot be served.
 
         Raises:
-            VersoError: there is no registry, or neither can be served.
+            VersoError: there is no registry, or neither artifact can be served.
         """
         self._seen = self._stamp()
         self._follow()
 
     def start(self) -> None:
-        """Follow from now on, in a thread of its own."""
+        """Follow the registry in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def step(self) -> None:
-        """Take up what changed, end what nobody needs, and tell about it when it is time."""
+        """Take up changes, stop engines that are not needed, and publish the state if it is due."""
         stamp, now = self._stamp(), time.monotonic()
         changed = stamp != self._seen or (self._again_at is not None and now >= self._again_at)
         if changed:
             self._seen, self._again_at = stamp, None
             self._follow()
-        self._judge_heads()
+        self._withdraw_heads()
         if self._failed is not None:
             changed = True
             self._take_back(*self._failed)
-        self._shelf.tidy()
-        self._metrics.engines.set(len(self._shelf.running()))
-        if changed or now - self._told_at >= _TELL_S:
-            self._told_at = now
-            self._tell(self.state())
+        self._artifacts.tidy()
+        self._metrics.engines.set(len(self._artifacts.running()))
+        if changed or now - self._published_at >= _PUBLISH_S:
+            self._published_at = now
+            self._publish(self.state())
 
     def withdraw(self, codec: str, reason: str) -> None:
-        """Ask that this canary is taken back because it failed at work; any thread may."""
+        """Request that a canary is withdrawn because it fails jobs; safe from any thread."""
         self._failed = (codec, reason)
 
     def state(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class RegistryWatcher:
                 **_about(known),
             },
             "heads": [] if self._heads is None else [_brief(s) for s in self._heads.states()],
-            "engines": len(self._shelf.running()),
+            "engines": len(self._artifacts.running()),
             "swaps": self._swaps,
         }
 
@@ -151,22 +151,22 @@ class RegistryWatcher:
             try:
                 self.step()
             except VersoError as error:
-                _log.warning("the registry is not followed: %s", error.detail)
-            except Exception:  # noqa: BLE001 - whatever it is, what serves goes on serving
-                _log.exception("the registry is not followed")
+                _log.warning("registry not followed: %s", error.detail)
+            except Exception:  # noqa: BLE001 - served artifacts go on serving
+                _log.exception("registry not followed")
 
     def _follow(self) -> None:
         """Serve what the registry names, as far as it can be served.
 
         Raises:
-            VersoError: the registry cannot be read, or nothing serves yet and nothing can.
+            VersoError: the registry cannot be read, or nothing can be served.
         """
         self._registry = registry.read(self._models)
         self._refused.clear()
         wanted = self._registry.artifact
         error = self._try(Channel.STABLE, wanted.stable)
         if error is not None and Channel.STABLE not in self._taken:
-            # A worker that starts while the stable one is broken serves what was stable before.
+            # A worker that starts while the stable artifact is broken serves the one before it.
             if self._try(Channel.STABLE, wanted.previous) is not None or wanted.previous is None:
                 raise error
             self._refused[Channel.STABLE] = (str(wanted.stable), error_body(error))
@@ -176,8 +176,8 @@ class RegistryWatcher:
             self._try(Channel.CANARY, wanted.canary)
         self._serve()
 
-    def _judge_heads(self) -> None:
-        """Take back the canaries of heads that cannot be served."""
+    def _withdraw_heads(self) -> None:
+        """Withdraw the canaries of heads that cannot be served."""
         if self._heads is None or not any(r.canary for r in self._registry.heads.values()):
             return
         for state in self._heads.states():
@@ -197,23 +197,23 @@ class RegistryWatcher:
         self._failed = None
         canary = self._taken.get(Channel.CANARY)
         if canary is not None and canary.model.codec == codec:
-            _log.error("canary %s is withdrawn: %s", canary.name, reason)
+            _log.error("canary %s withdrawn: %s", canary.name, reason)
             del self._taken[Channel.CANARY]
             self._serve()
             self._withdraw(canary.name, reason)
 
     def _take(self, channel: Channel, folder: Path) -> None:
-        """Load what a channel names, unless it serves it already.
+        """Load the artifact that a channel names, unless the channel serves it already.
 
         Raises:
             VersoError: it cannot be served.
         """
-        model = self._shelf.load(folder)
+        model = self._artifacts.load(folder)
         stable = self._taken.get(Channel.STABLE)
         if channel is Channel.CANARY and stable is not None and model.space != stable.model.space:
             raise ArtifactInvalid(
-                f"expected a canary of space {stable.model.space}, got {model.space}: what is "
-                "stored there must be migrated first"
+                f"expected a canary of space {stable.model.space}, got {model.space}: "
+                "migrate the collections first"
             )
         before = self._taken.get(channel)
         self._taken[channel] = _Taken(folder.name, model)
@@ -223,7 +223,7 @@ class RegistryWatcher:
             _log.info("%s artifact is %s, codec %s", channel, folder.name, model.codec)
 
     def _refuse(self, channel: Channel, name: str, error: VersoError) -> None:
-        _log.error("%s artifact %s is refused: %s", channel, name, error.detail)
+        _log.error("%s artifact %s refused: %s", channel, name, error.detail)
         self._metrics.swap("refused")
         self._refused[channel] = (name, error_body(error))
         if error.retryable:
@@ -237,12 +237,12 @@ class RegistryWatcher:
         try:
             self._registry = registry.withdraw(self._models, name, head=head, reason=reason)
         except (VersoError, OSError) as error:
-            # A folder that only others may write: this worker at least does not serve it.
+            # The folder may be read-only here; this worker at least does not serve the canary.
             _log.warning("the registry still names %s: %s", name, error)
 
     def _serve(self) -> None:
         canary = self._taken.get(Channel.CANARY)
-        self._shelf.serve(
+        self._artifacts.serve(
             self._taken[Channel.STABLE].model.codec,
             canary=None if canary is None else canary.model.codec,
             share=self._registry.canary_share,
@@ -261,13 +261,13 @@ class RegistryWatcher:
 
 
 def _about(rollout: Rollout) -> dict[str, Any]:
-    """Return what the registry says beside the channels."""
+    """Return a rollout's fields beside its channels."""
     return rollout.model_dump(mode="json", include={"share", "previous", "withdrawn"})
 
 
 def _brief(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a head's versions and errors, without all that is known of them."""
+    """Return the versions and errors of a head's channels."""
     return {"name": state["name"]} | {
-        channel.value: {k: v for k, v in (state[channel] or {}).items() if k in _TOLD} or None
+        channel.value: {k: v for k, v in (state[channel] or {}).items() if k in _BRIEF} or None
         for channel in Channel
     }

@@ -41,7 +41,7 @@ class Place:
         self.metrics = Metrics(self.counts)
         self.told: list[dict[str, Any]] = []
         self.follower = RegistryWatcher(
-            self.models, self.shelf, self.metrics, tell=self.told.append
+            self.models, self.shelf, self.metrics, publish=self.told.append
         )
 
     def publish(self, number: int, *, spoilt: bool = False) -> str:
@@ -134,7 +134,7 @@ def test_a_worker_starts_with_what_was_stable_before_where_the_stable_one_is_bro
     place: Place,
 ) -> None:
     place.assign(place.publish(1, spoilt=True))
-    again = RegistryWatcher(place.models, place.shelf, place.metrics, tell=place.told.append)
+    again = RegistryWatcher(place.models, place.shelf, place.metrics, publish=place.told.append)
     again.open()
     state = again.state()["artifact"]
     assert state["stable"]["name"] == "v0"

@@ -53,7 +53,7 @@ def foreign(tmp_path: Path) -> Path:
 def look(own: Path, foreign: Path | None = None) -> tuple[list[Path], Tally]:
     tally = Tally()
     others = [] if foreign is None else [foreign]
-    return FileScrub([own], others, counts=tally, every_s=1.0, pace=FAST).look(), tally
+    return FileScrub([own], others, counts=tally, every_s=1.0, pace=FAST).run_pass(), tally
 
 
 def test_sound_files_of_artifacts_and_heads_are_counted(own: Path, foreign: Path) -> None:
