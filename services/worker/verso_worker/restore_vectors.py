@@ -1,8 +1,8 @@
-"""Bring a backup to a Qdrant server: ``python -m verso_worker.restore_vectors DIR``.
+"""Restore a backup to a Qdrant server: ``python -m verso_worker.restore_vectors DIR``.
 
-For a platform on many machines, whose Redis or Valkey has been started with the backup's
-``ledger.rdb`` and whose gateways, workers and keepers are not running yet. On one machine
-``verso restore`` does all of it. It may be repeated until it has ended well.
+It is for a platform on many machines, whose Redis or Valkey was started with the backup's
+``ledger.rdb`` and whose gateways, workers and keepers do not run yet. It may be repeated after a
+failure. On one machine ``verso restore`` does all of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
     Args:
         folder: the backup.
         redis_url: a ledger that holds the backup's ``ledger.rdb``.
-        vectors: where the points go; collections that exist are filled up.
+        vectors: the store that receives the points; existing collections are completed.
         data: the workers' data folder.
 
     Raises:
@@ -39,8 +39,8 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
     """
     backup = check(folder)
     with closing(Guard.from_url(redis_url)) as guard:
-        life = guard.life()
-        if backup.epoch not in (life.epoch, life.before) or life.seq < backup.seq:
+        known = guard.life()
+        if backup.epoch not in (known.epoch, known.before) or known.seq < backup.seq:
             raise BackupInvalid("expected a ledger that was started with this backup's ledger.rdb")
         for name in backup.collections:
             settings, pages = points_file.read(folder / VECTORS_NAME / name)
@@ -57,7 +57,7 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
         for name in KEPT_NAMES:
             if (folder / name).is_dir():
                 shutil.copytree(folder / name, data / name, dirs_exist_ok=True)
-        if life.epoch == backup.epoch:
+        if known.epoch == backup.epoch:
             guard.begin_epoch()
     return backup
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Path(given[0]), redis_url=settings.redis_url, vectors=store, data=settings.data
             )
     except VersoError as error:
-        _log.error("not restored: %s", error.detail, extra={"code": error.code})
+        _log.error("restore failed: %s", error.detail, extra={"code": error.code})
         return 1
     _log.info("restored", extra={"count": len(made.collections)})
     return 0

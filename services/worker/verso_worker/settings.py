@@ -34,12 +34,14 @@ class WorkerSettings(ServiceSettings):
         pattern="^(float32|float16)$",
         description="what the encoder computes in; float16 is for GPUs",
     )
-    bulk_slices: int = Field(default=2, ge=1, description="bulk slices in hand at once")
-    interactive_slices: int = Field(default=4, ge=1, description="interactive ones at once")
-    scrub_slices: int = Field(default=1, ge=1, description="slices verified at once")
+    bulk_slices: int = Field(default=2, ge=1, description="bulk slices executed at once")
+    interactive_slices: int = Field(default=4, ge=1, description="interactive slices, likewise")
+    scrub_slices: int = Field(default=1, ge=1, description="scrub slices executed at once")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
     idle_listen_s: float = Field(
-        default=2.0, ge=0, description="how long an idle hand listens before it sleeps, seconds"
+        default=2.0,
+        ge=0,
+        description="how long an idle slot listens before it sleeps, seconds",
     )
     verify_delay_s: float = Field(
         default=1.0, ge=0, description="from commit to the independent verify, seconds"

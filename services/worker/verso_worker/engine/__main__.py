@@ -1,7 +1,7 @@
 """Run the engine: ``python -m verso_worker.engine --socket PATH --artifact DIR``.
 
-The socket appears when the model has passed its golden samples, so that whoever can connect can
-work. SIGTERM lets the calls in hand finish.
+The socket appears when the model has passed its golden samples, so a client that can connect can
+work. SIGTERM lets the running calls finish.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from verso_worker.engine.sessions import Device
 from verso_worker.ipc.child import refuse
 from verso_worker.ipc.rpc import Server
 
-_CALLS = 32  # handlers at once: each mostly waits for its place in a batch
+_CALLS = 32  # handlers at once: most of them wait for a batch
 
 _log = logging.getLogger("verso_worker.engine")
 
 
 def main() -> None:
-    """Load, check, serve."""
+    """Load the artifact, check it, and serve calls."""
     arguments = _arguments()
     telemetry.configure("engine")
     tracing.configure("engine")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Service, Heads, dict[str, Any]]:
-    """Load and check; the artifact's bytes are let go with this frame."""
+    """Load and check the artifact; its bytes are freed on return."""
     artifact = manifest.load(arguments.artifact)
     threads, device = arguments.threads, arguments.device
     service = load_service(

@@ -1,16 +1,16 @@
 """Which of the waiting texts run together.
 
-Texts of all clients wait in one :class:`Pool`. A batch is chosen when the model is free, never by
-a timer, so an idle engine starts at once and a busy one finds more to join:
+Texts of all clients wait in one :class:`Pool`. A batch is chosen when the model is free, never by a
+timer, so an idle engine starts at once and a busy one finds more texts to batch:
 
-    1. The request that has been served least so far (the older one of two) gives its longest
-       waiting text. A single query therefore passes a bulk request after at most one batch, and
-       a bulk request goes on while queries come.
-    2. The batch is filled with the texts next in length below, of any request, while rows times
-       the longest length stay within the token budget, and while the padding so far costs less
-       than a run of the graph does before it sees its first token. The rest is another batch.
+1. The request that has been served least so far (the older one of two) contributes its longest
+   waiting text. So a single query passes a bulk request after at most one batch, and a bulk request
+   progresses while queries come.
+2. The batch is filled with the texts next in length below, of any request, as long as rows times
+   the longest length stay within the token budget and the padding costs less than the fixed cost of
+   a run. The remaining texts go into another batch.
 
-A request is complete when its last text is; results stand in the order of its texts.
+A request is complete when its last text is; its results are in the order of its texts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Work = TypeVar("Work")
 
 
 class Request:
-    """One call's texts on their way through a lane; made with the cost of each of them.
+    """The texts of one call on their way through a lane.
 
-    A result may be an exception: then that text failed, and its neighbours did not.
+    A result may be an exception: then that text failed, and the others did not.
     """
 
     def __init__(self, size: int) -> None:
@@ -41,7 +41,7 @@ class Request:
             self._complete.set()
 
     def finish(self, index: int, result: Any) -> None:
-        """Return the result of one text, once."""
+        """Store the result of one text; called once for each."""
         self._results[index] = result
         with self._lock:
             self._missing -= 1
@@ -50,14 +50,14 @@ class Request:
             self._complete.set()
 
     def wait(self) -> list[Any]:
-        """Wait for all texts and give their results in order."""
+        """Wait for all texts and return their results in order."""
         self._complete.wait()
         return self._results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item(Generic[Work]):
-    """One text waiting in a pool. `cost` is its length in tokens (or what stands in for it)."""
+    """One text waiting in a pool. `cost` is its length in tokens (or a substitute for it)."""
 
     cost: int
     serial: int
@@ -71,7 +71,7 @@ class Item(Generic[Work]):
         return (self.cost, -self.serial)
 
     def finish(self, result: Any) -> None:
-        """Hand the result to the request."""
+        """Store the result in the request."""
         self.request.finish(self.index, result)
 
 
@@ -95,7 +95,7 @@ class Pool(Generic[Work]):
         return len(self._items)
 
     def put(self, works: Sequence[Work], costs: Sequence[int]) -> Request:
-        """Add a request's texts; wait for the results on what is returned."""
+        """Add a request's texts; the caller waits for the results on the returned request."""
         request = Request(len(works))
         if not works:
             return request
@@ -120,15 +120,15 @@ class Pool(Generic[Work]):
             self._await_work()
 
     def take_batch(self, *, budget: int, rows: int, padding: int | None = None) -> list[Item[Work]]:
-        """Take a batch: at most `rows`, and rows x longest cost <= `budget`; empty for no work.
+        """Take a batch of at most `rows`, rows x longest cost <= `budget`; empty if no text waits.
 
-        One text longer than the budget is a batch alone. Where `padding` is given, no more than so
-        many tokens of a batch are padding.
+        A text longer than the budget is a batch alone. With `padding`, at most that many tokens of
+        a batch are padding.
         """
         with self._changed:
             if not self._items:
                 return []
-            last = self._place(self._next())
+            last = self._position(self._next())
             cost = max(1, self._items[last].cost)
             count = min(max(1, budget // cost), rows, last + 1)
             first = last
@@ -151,12 +151,12 @@ class Pool(Generic[Work]):
             if wait:
                 self._await_work()
             while self._items and len(taken) < count:
-                place = self._place(self._next())
-                taken += self._remove(place, place + 1)
+                position = self._position(self._next())
+                taken += self._remove(position, position + 1)
         return taken
 
     def close(self) -> None:
-        """Let the takers finish what waits and then end."""
+        """Let the takers finish the waiting texts and then end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -172,7 +172,7 @@ class Pool(Generic[Work]):
         request = min(self._by_request, key=lambda request: request.served)
         return self._by_request[request][-1]
 
-    def _place(self, item: Item[Work]) -> int:
+    def _position(self, item: Item[Work]) -> int:
         return bisect.bisect_left(self._items, item.key, key=lambda other: other.key)
 
     def _remove(self, start: int, end: int) -> list[Item[Work]]:

@@ -50,11 +50,11 @@ class Coder:
 
 
 class Prober:
-    """Measures how well texts can be made again from their vectors; for one thread at a time.
+    """Measures how well texts can be reconstructed from their vectors; for one thread at a time.
 
-    The decoder reads the text's own tokens one place behind, given the vector, and guesses each
-    next one (teacher forcing). The share of right first guesses is the self-generation accuracy of
-    the Decodable Sentence-BERT (its section 3.3): texts unlike the training data have a low one.
+    The decoder reads the text's own tokens shifted by one, given the vector, and guesses each next
+    one (teacher forcing). The share of right first guesses is the self-generation accuracy of the
+    Decodable Sentence-BERT (its section 3.3): texts unlike the training data have a low one.
     """
 
     def __init__(self, decoder: Decoder) -> None:

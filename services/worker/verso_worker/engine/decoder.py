@@ -29,16 +29,15 @@ _HIDDEN = np.float32(-1e9)
 """Added to the score of a past entry that a row does not have."""
 
 _CACHE_LENGTHS = (32, 64, 96)
-"""Past lengths a cache grows through: few enough for few copies, short rows not paying for long."""
+"""Lengths that a cache grows through: few copies, and short rows do not pay for long ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the decoder knows of vectors.
+    """The decoder's view of vectors.
 
-    bias: Shape: (B, W), float32
-    slots: keys and values of the memory slots; key of layer l at 2l, value at 2l + 1.
-        Shape: (2L, B, G, S, H), float32
+    bias: Shape: (B, W), float32 slots: keys and values of the memory slots; key of layer l at 2l,
+    value at 2l + 1. Shape: (2L, B, G, S, H), float32
     """
 
     bias: Floats
@@ -55,10 +54,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The decoder's opinion of the next token.
+    """The decoder's prediction of the next token.
 
-    logits: Shape: (..., V), float32
-    confidence: log-odds of the top token. Shape: (...,), float32
+    logits: Shape: (..., V), float32 confidence: log-odds of the top token. Shape: (...,), float32
     """
 
     logits: Floats
@@ -85,26 +83,26 @@ class Decoder:
         self._memory_names = ["bias", *names]
 
     def memory(self, vectors: Floats) -> Memory:
-        """Turn stored, widened vectors into what the decoder reads. Shape: (B, D), float32."""
+        """Return the memory of stored, widened vectors. Shape: (B, D), float32."""
         bias, *slots = self._memory.run(self._memory_names, {"vector": vectors})
         return Memory(bias, np.stack(slots))
 
     def score(self, rows: Sequence[Sequence[int]], memory: Memory) -> Scores:
-        """Score whole records: row b, position t is the opinion after bos and t tokens of row b.
+        """Score whole records: row b, position t is the prediction after bos and t tokens of row b.
 
         Args:
             rows: each record's tokens, without bos and eos.
             memory: of the records' vectors.
 
         Returns:
-            T is the longest record's length + 1; what lies behind a shorter row means nothing.
-            Shape: (B, T, V) and (B, T).
+            Scores of shape (B, T, V) and (B, T). T is the longest record's length + 1; positions
+            after the end of a shorter row are meaningless.
         """
         length = 1 + max(len(row) for row in rows)
         tokens = np.full((len(rows), length), self.codec.eos, np.int64)
         tokens[:, 0] = self.codec.bos
-        for place, row in enumerate(rows):
-            tokens[place, 1 : 1 + len(row)] = row
+        for index, row in enumerate(rows):
+            tokens[index, 1 : 1 + len(row)] = row
         feeds: dict[str, NDArray[Any]] = {
             "tokens": tokens,
             "positions": np.broadcast_to(np.arange(length), tokens.shape).copy(),
@@ -117,10 +115,10 @@ class Decoder:
 
 
 class Cache:
-    """Up to `capacity` records being decoded side by side, each at a place of its own.
+    """Up to `capacity` records decoded side by side, each at a position of its own.
 
     Rows 0..len-1 are live. Arrays belong to the cache and are bound to the session once per shape,
-    so that a step allocates and copies nothing but the new keys and values.
+    so that a step allocates and copies only the new keys and values.
     """
 
     def __init__(self, decoder: Decoder, capacity: int) -> None:
@@ -153,7 +151,7 @@ class Cache:
         return self._live
 
     def add(self, memory: Memory) -> None:
-        """Append rows at their start; the caller keeps within the capacity."""
+        """Append rows at position 0; the caller stays within the capacity."""
         start, end = self._live, self._live + len(memory)
         self._bias[start:end] = memory.bias
         self._past[:, start:end, :, : self._slots] = memory.slots
@@ -163,7 +161,7 @@ class Cache:
         self._live = end
 
     def remove(self, row: int) -> None:
-        """End a row; the last row takes its place."""
+        """End a row; the last row moves to its index."""
         last = self._live - 1
         if row != last:
             used = self._slots + int(self.count[last])
@@ -174,7 +172,7 @@ class Cache:
         self._live = last
 
     def arrange(self, origin: Sequence[int]) -> None:
-        """Let row i continue what row `origin[i]` has read; there are then `len(origin)` rows."""
+        """Let row i continue the past of row `origin[i]`; there are then `len(origin)` rows."""
         if list(origin) != list(range(self._live)):
             where = list(origin)
             self._past[:, : len(where)] = self._past[:, where]
@@ -188,33 +186,34 @@ class Cache:
         self._live = 0
 
     def step(self, tokens: Ints) -> Scores:
-        """Let every live row read one token and give its opinion of the next.
+        """Feed one token to every live row and return the predictions of the next.
 
         Args:
             tokens: Shape: (rows,), int64.
 
         Returns:
-            Views of the cache's own arrays, which the next step overwrites.
-            Shape: (rows, V) and (rows,).
+            Views of the cache's own arrays, which the next step overwrites. Shape: (rows, V) and
+                (rows,).
         """
         live = self._live
         self._fit(self._slots + int(self.count[:live].max()) + 1)
         self._tokens[:live, 0] = tokens
         self._positions[:live, 0] = self.count[:live]
         self._decoder.session.run_with_iobinding(self._bind(live))
-        place = self._slots + self.count[:live]
+
+        position = self._slots + self.count[:live]
         rows = np.arange(live)
         # Advanced indices around slices move the row axis to the front: (rows, 2L, G, H).
-        self._past[:, rows, :, place] = self._new[:, :live, :, 0].transpose(1, 0, 2, 3)
-        self._mask[rows, place] = 0.0
+        self._past[:, rows, :, position] = self._new[:, :live, :, 0].transpose(1, 0, 2, 3)
+        self._mask[rows, position] = 0.0
         self.count[:live] += 1
         return Scores(self._logits[:live, 0], self._confidence[:live, 0])
 
     def _fit(self, needed: int) -> None:
         """Lay the cache out for `needed` past entries.
 
-        It shrinks only when twice too long: rows of all ages come and go, and a layout that
-        followed each of them would copy more than it saves.
+        It shrinks only when it is more than twice too long: rows of all ages come and go, and a
+        layout that followed each of them would copy more than it saves.
         """
         present = self._mask.shape[1]
         if needed <= present < 2 * needed:

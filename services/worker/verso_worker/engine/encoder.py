@@ -14,7 +14,7 @@ from verso_core.manifest import Space
 from verso_worker.engine.sessions import Sessions, expect_names
 
 _BYTES_PER_TOKEN = 64
-"""Bytes of text looked at for each token the encoder can take; ordinary text has about 5.
+"""Bytes of text read for each token the encoder can take; ordinary text has about 5.
 
 Without a bound a text of a gigabyte would be tokenised whole to keep its first 256 tokens.
 """

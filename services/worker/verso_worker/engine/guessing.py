@@ -1,7 +1,7 @@
 """Vectors alone to likely texts: greedy decoding, or beam search.
 
-Beam search keeps the `beam` likeliest beginnings of a text. A finished text is judged by the mean
-of its tokens' log-probabilities (Wu et al. 2016, eq. 14 with alpha = 1): by their sum alone every
+Beam search keeps the `beam` likeliest prefixes of a text. A finished text is scored by the mean of
+its tokens' log-probabilities (Wu et al. 2016, eq. 14 with alpha = 1): by their sum alone every
 short text would beat every long one. With ``beam=1`` this is greedy decoding.
 """
 
@@ -23,8 +23,8 @@ BEAM_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """A text so far: its tokens and the natural log-probability of each, the end token included."""
+class _Prefix:
+    """A prefix: its tokens and the natural log-probability of each, the end token included."""
 
     tokens: tuple[int, ...] = ()
     logs: tuple[float, ...] = ()
@@ -33,12 +33,12 @@ class _Beginning:
     def mean(self) -> float:
         return sum(self.logs) / max(1, len(self.logs))
 
-    def extended(self, token: int, log: float) -> _Beginning:
-        return _Beginning((*self.tokens, token), (*self.logs, log))
+    def extended(self, token: int, log: float) -> _Prefix:
+        return _Prefix((*self.tokens, token), (*self.logs, log))
 
 
 class Guesser:
-    """Guesses texts for one vector after another; callers wait for each other."""
+    """Guesses texts for one vector after another; concurrent callers wait for each other."""
 
     def __init__(self, decoder: Decoder, vocabulary: Vocabulary) -> None:
         self._decoder = decoder
@@ -51,8 +51,8 @@ class Guesser:
 
         Args:
             vectors: stored, widened. Shape: (n, D), float32.
-            beam: beginnings kept, 1..BEAM_MAX.
-            max_tokens: longest text, tokens; more than a record holds is cut to that.
+            beam: prefixes kept, 1..BEAM_MAX.
+            max_tokens: longest text, tokens; limited to the length of a record.
 
         Raises:
             RequestInvalid: `beam` or `max_tokens` is out of its range.
@@ -67,12 +67,12 @@ class Guesser:
                 self._finished(self._search(vector, beam=beam, limit=limit)) for vector in vectors
             ]
 
-    def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> _Beginning:
+    def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> _Prefix:
         codec = self._decoder.codec
         self._cache.clear()
         self._cache.add(self._decoder.memory(vector[None]))
-        live, last = [_Beginning()], [codec.bos]
-        done: list[_Beginning] = []
+        live, last = [_Prefix()], [codec.bos]
+        done: list[_Prefix] = []
         for _ in range(limit):
             logs = _log_softmax(self._cache.step(np.array(last)), never=codec.bos)
             grown = _grown(live, logs, count=2 * beam)
@@ -85,7 +85,7 @@ class Guesser:
             live, last = [text for _, _, text in going], [token for _, token, _ in going]
         return max(done + live, key=lambda text: text.mean)
 
-    def _finished(self, found: _Beginning) -> Guess:
+    def _finished(self, found: _Prefix) -> Guess:
         tokens = found.tokens
         if tokens and tokens[-1] == self._decoder.codec.eos:
             tokens = tokens[:-1]
@@ -97,16 +97,16 @@ class Guesser:
 
 
 def _grown(
-    live: Sequence[_Beginning], logs: NDArray[np.float32], *, count: int
-) -> list[tuple[int, int, _Beginning]]:
+    live: Sequence[_Prefix], logs: NDArray[np.float32], *, count: int
+) -> list[tuple[int, int, _Prefix]]:
     """Return the likeliest ways to go on, best first: from which row, with which token, to what."""
     total = logs + np.array([[sum(text.logs)] for text in live], np.float32)
     flat = total.reshape(-1)
     best = np.argpartition(flat, -count)[-count:]
     best = best[np.argsort(-flat[best], kind="stable")]
     found = []
-    for place in best.tolist():
-        row, token = divmod(place, logs.shape[1])
+    for index in best.tolist():
+        row, token = divmod(index, logs.shape[1])
         found.append((row, token, live[row].extended(token, float(logs[row, token]))))
     return found
 

@@ -1,4 +1,4 @@
-"""The wire operations of heads: their handlers, and the client's side of them.
+"""The wire operations of heads: their handlers, and the client's side.
 
     op             header                   blobs                  reply header         reply blobs
     head_load      folder                   -                      name, version        -
@@ -11,8 +11,8 @@
     probe          -                        vectors, texts         right, tokens        -
 
 Vectors of a pair are rows 2n and 2n + 1. Contexts are UTF-8; spans are ``[start, end, score]`` in
-their characters. An engine that was restarted has no heads: calls raise HeadUnknown until
-``head_load``, which may be repeated.
+their characters. A restarted engine has no heads: calls raise HeadUnknown until ``head_load``,
+which may be repeated.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LITTLE = np.dtype("<f4")
 
 
 class Probing(Protocol):
-    """The part of the service that compares texts with what the decoder expects."""
+    """The part of the service that compares texts with the decoder's predictions."""
 
     def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
-        """Return right first guesses and tokens of each text; (0, 0) where it cannot be read."""
+        """Return right first guesses and tokens of each text; (0, 0) for an unreadable one."""
         ...
 
 
@@ -78,14 +78,14 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
             contexts=[blob.decode("utf-8") for blob in blobs[1:]],
             count=header["count"],
         )
-        told = [
+        answers = [
             {
                 "null_score": one.null_score,
                 "spans": [[span.start, span.end, span.score] for span in one.spans],
             }
             for one in found
         ]
-        return {"found": told}, []
+        return {"found": answers}, []
 
     def probe(_: dict[str, Any], blobs: list[bytes]) -> Message:
         texts = blobs[1:]

@@ -307,8 +307,8 @@ def _check_golden(loaded: _Loaded, data: bytes) -> None:
 
 def _classified(outputs: Sequence[Outputs], head: Head) -> Classified:
     logits = np.zeros((len(outputs), len(head.labels)), np.float32)
-    for place, output in enumerate(outputs):
-        logits[place] = output["logits"]
+    for index, output in enumerate(outputs):
+        logits[index] = output["logits"]
     if not outputs or "feature" not in outputs[0]:
         return Classified(logits, None)
     return Classified(logits, np.stack([output["feature"] for output in outputs]))

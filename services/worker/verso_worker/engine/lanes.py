@@ -1,7 +1,7 @@
-"""The threads that run batches: one lane for each kind of work, one pool of waiting texts each.
+"""The threads that run batches: one lane with a pool of waiting texts for each kind of work.
 
-A text that comes alone to a lane with nothing to wait for is run by the thread that brings it: to
-wake another and be woken by it costs a lone caller more than all else here does.
+A text that comes alone to an idle lane is run by the thread that brings it: waking another thread
+and being woken by it would cost a lone caller more than everything else here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Lane(Generic[Work, Result]):
     """Runs token-budget batches of one kind of work, one after another in each of its threads.
 
     Args:
-        name: what logs and the threads call it.
-        run: gives the results of a batch, in its order; called from the lane's threads.
+        name: its name in logs and threads.
+        run: returns the results of a batch, in its order; called from the lane's threads.
         budget: most tokens of a batch, padding included.
         rows: most texts of a batch.
         padding: most tokens of a batch that are padding; None for no bound.
@@ -50,7 +50,7 @@ class Lane(Generic[Work, Result]):
         self._padding = padding
         self._pool: Pool[Work] = Pool()
         self._tally = Tally()
-        self._turns = threading.Semaphore(threads)  # held by whoever runs a batch
+        self._turns = threading.Semaphore(threads)  # held by the thread that runs a batch
         self._threads = [
             threading.Thread(target=self._work, name=f"lane-{name}-{number}", daemon=True)
             for number in range(threads)
@@ -59,7 +59,7 @@ class Lane(Generic[Work, Result]):
             thread.start()
 
     def submit(self, works: Sequence[Work], costs: Sequence[int]) -> list[Result | Exception]:
-        """Run every piece of work and give the results in order; a failed one is its exception."""
+        """Run all work and return the results in order, an exception for failed work."""
         if len(works) == 1 and not self._pool.waiting and self._turns.acquire(blocking=False):
             request = Request(1)
             try:
@@ -70,11 +70,11 @@ class Lane(Generic[Work, Result]):
         return self._pool.put(works, costs).wait()
 
     def figures(self) -> dict[str, float]:
-        """Return what was done so far, and how many texts wait."""
+        """Return the counts so far, and how many texts wait."""
         return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:
-        """Finish what waits and end the threads."""
+        """Finish the waiting texts and end the threads."""
         self._pool.close()
         for thread in self._threads:
             thread.join()
@@ -89,11 +89,11 @@ class Lane(Generic[Work, Result]):
                 items = self._pool.take_batch(
                     budget=self._budget, rows=self._rows, padding=self._padding
                 )
-                if items:  # else another lane's thread was here first
+                if items:  # else another thread was first
                     self._finish(items)
 
     def _finish(self, items: list[Item[Work]]) -> None:
-        """Run a batch; one that fails whole is halved until the texts at fault stand alone."""
+        """Run a batch; if it fails as a whole, halve it until the texts at fault are alone."""
         try:
             with self._tally.batch(texts=len(items), tokens=sum(item.cost for item in items)):
                 results = self._run([item.work for item in items])

@@ -47,7 +47,7 @@ def load_service(
             then fails, the encoder computes in float32 and the log says why.
 
     Raises:
-        ArtifactInvalid: a file is not what its name says, or a golden sample fails.
+        ArtifactInvalid: a file does not match its manifest, or a golden sample fails.
     """
     codec = artifact.manifest.codec
     if codec.profile.onnxruntime != ort.__version__:
@@ -119,13 +119,13 @@ def _checked(artifact: Artifact, *, threads: int, device: Device, precision: Pre
 def describe(
     artifact: Artifact, *, threads: int, device: Device, precision: Precision
 ) -> dict[str, Any]:
-    """Return what the engine says of itself.
+    """Describe the engine.
 
     Args:
-        artifact: what it serves.
+        artifact: the artifact it serves.
         threads: cores one run of a graph may use.
         device: where the graphs run.
-        precision: what the encoder does compute in, whatever was asked for.
+        precision: what the encoder computes in, which may differ from the requested precision.
     """
     manifest = artifact.manifest
     return {
@@ -209,5 +209,5 @@ def _check_bytes(artifact: Artifact, samples: Sequence[Golden]) -> None:
 def _expect(same: bool, number: int, codec: Codec) -> None:
     if not same:
         raise ArtifactInvalid(
-            f"golden sample {number}: its {codec.name.lower()} payload does not give its text back"
+            f"golden sample {number}: its {codec.name.lower()} payload does not decode to its text"
         )

@@ -39,7 +39,7 @@ _LITTLE = np.dtype("<f4")
 
 
 class Model(Protocol):
-    """What the handlers serve."""
+    """The model behind the handlers."""
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings) -> Encoded:
         """Return vectors."""
@@ -75,7 +75,7 @@ class Model(Protocol):
 
 
 def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
-    """Return the handlers of all operations; `info` is what ``info`` answers."""
+    """Return the handlers of all operations; `info` is the reply of ``info``."""
 
     def encode(_: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
         timings = Timings()
@@ -135,7 +135,7 @@ class EngineClient(HeadCalls):
 
     def __init__(self, socket_path: Path, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._client = Client(socket_path, timeout_s)
-        # Apart, since a scrape is no use of the engine: see idle_s.
+        # Separate, because a scrape does not count as use of the engine: see idle_s.
         self._gauge = Client(socket_path, _FIGURES_S)
 
     @property
@@ -144,16 +144,16 @@ class EngineClient(HeadCalls):
         return self._client.idle_s
 
     def info(self) -> dict[str, Any]:
-        """Return what the engine serves: artifact, space and codec ids, device, versions."""
+        """Return the served artifact: its id, space and codec, the device and versions."""
         return self._client.call("info")[0]
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Return what each lane has done since the engine was started."""
+        """Return the counts of each lane since the engine's start."""
         lanes: dict[str, dict[str, float]] = self._gauge.call("figures")[0]["lanes"]
         return lanes
 
     def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
-        """Return each text's vector; what passes the encoder's window is not seen."""
+        """Return each text's vector; text beyond the encoder's window is ignored."""
         header, [vectors] = self._client.call("encode", {}, texts)
         _add(timings, header)
         return Encoded(_vectors(vectors, count=len(texts)), header["tokens"])
@@ -179,9 +179,9 @@ class EngineClient(HeadCalls):
         drafts: Sequence[bytes] | None = None,
         timings: Timings | None = None,
     ) -> list[bytes | None]:
-        """Decode each payload against its vector; None where it is no payload of this model.
+        """Decode each payload against its vector; None for one that is no payload of this model.
 
-        `drafts`, what each payload is believed to give, change nothing but the time it takes.
+        `drafts`, the expected text of each payload, change only the time it takes.
         """
         blobs = [_bytes(vectors), *payloads, *(drafts or ())]
         wanted = {"disturbed": disturbed, "drafts": drafts is not None}

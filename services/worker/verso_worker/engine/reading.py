@@ -45,7 +45,7 @@ class Record:
     """One record of a group."""
 
     group: Group
-    place: int
+    index: int
 
 
 class Reader:
@@ -99,7 +99,7 @@ class Reader:
     ) -> list[bytes | None]:
         streams = Streams(payloads, self._tables)
         group = Group(streams, self._decoder.memory(vectors), disturbed)
-        records = [Record(group, place) for place in range(len(payloads))]
+        records = [Record(group, index) for index in range(len(payloads))]
         # A longer payload mostly means more tokens: started first, it ends with the others.
         results = self._pool.put(records, [len(payload) for payload in payloads]).wait()
         failed = next((result for result in results if isinstance(result, Exception)), None)
@@ -132,7 +132,7 @@ class Reader:
         self._items += items
         self._last[first : len(self._items)] = self._decoder.codec.bos
         for item in items:
-            self._cache.add(item.work.group.memory.rows([item.work.place]))
+            self._cache.add(item.work.group.memory.rows([item.work.index]))
 
     def _step(self) -> None:
         codec = self._decoder.codec
@@ -141,11 +141,11 @@ class Reader:
         tokens = self._decide(scores)
         self._last[:live] = tokens
         # The token read as number n is the text's token n: bos was number 0.
-        place = self._cache.count[:live] - 1
-        self._texts[np.arange(live), place] = tokens
-        over = (tokens >= min(codec.bos, codec.eos)) | (place + 1 == codec.max_tokens)
-        for row in np.flatnonzero(over)[::-1]:  # from the end: a row's place is taken by the last
-            self._end(int(row), int(place[row]), ended=tokens[row] == codec.eos)
+        position = self._cache.count[:live] - 1
+        self._texts[np.arange(live), position] = tokens
+        over = (tokens >= min(codec.bos, codec.eos)) | (position + 1 == codec.max_tokens)
+        for row in np.flatnonzero(over)[::-1]:  # from the end: the last row takes a row's index
+            self._end(int(row), int(position[row]), ended=tokens[row] == codec.eos)
 
     def _decide(self, scores: Scores) -> NDArray[np.int32]:
         """Let each row's payload choose its token. Shape: (rows,)."""
@@ -160,8 +160,8 @@ class Reader:
             if group.disturbed:
                 for index in range(len(rows)):
                     self._noise.add(logits[index], confidence[index : index + 1])
-            places = np.array([self._items[row].work.place for row in rows], np.int32)
-            tokens[rows] = group.streams.step(places, logits, confidence)
+            indices = np.array([self._items[row].work.index for row in rows], np.int32)
+            tokens[rows] = group.streams.step(indices, logits, confidence)
         return tokens
 
     def _end(self, row: int, length: int, *, ended: bool) -> None:
@@ -169,7 +169,7 @@ class Reader:
         item = self._items[row]
         text = None
         # A payload that goes on behind its end token is none that the coder wrote.
-        if ended and item.work.group.streams.unread(item.work.place) == 0:
+        if ended and item.work.group.streams.unread(item.work.index) == 0:
             text = self._vocabulary.text(self._texts[row, :length].tolist())
         item.finish(text)
         last = len(self._items) - 1
@@ -215,10 +215,10 @@ class Checker:
         wanted = [np.array([*draft.tokens, self._decoder.codec.eos]) for draft in batch]
         open_rows = list(range(len(batch)))
         confirmed = [False] * len(batch)
-        for place in range(scores.logits.shape[1]):
+        for position in range(scores.logits.shape[1]):
             logits, confidence = (
-                scores.logits[open_rows, place],
-                scores.confidence[open_rows, place],
+                scores.logits[open_rows, position],
+                scores.confidence[open_rows, position],
             )
             for index, row in enumerate(open_rows):
                 if batch[row].disturbed:
@@ -226,9 +226,9 @@ class Checker:
             chosen = streams.step(np.array(open_rows, np.int32), logits, confidence)
             going = []
             for row, token in zip(open_rows, chosen.tolist(), strict=True):
-                if token != wanted[row][place]:
+                if token != wanted[row][position]:
                     continue
-                if place + 1 == wanted[row].size:
+                if position + 1 == wanted[row].size:
                     confirmed[row] = streams.unread(row) == 0
                 else:
                     going.append(row)

@@ -47,7 +47,7 @@ VECTOR_MAX = 16.0
 """Greatest number a vector may hold; a unit vector's are within 1.
 
 Anything else is no vector of a store. A NaN, or a number whose square overflows, would stay in the
-decoder's cache and spoil the record that is read at the same place next.
+decoder's cache and spoil the record that is read at the same index next.
 """
 
 _CODE_THREADS = 2  # the ranks of one batch are written while the graph runs the next
@@ -115,10 +115,10 @@ class Service:
         with timings.phase("infer"):
             rows = self._encode.submit(tokens, sizes)
         vectors = np.empty((len(texts), self._dim), np.float32)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if isinstance(row, Exception):
                 raise EngineUnavailable("the encoder failed on a text") from row
-            vectors[place] = row
+            vectors[index] = row
         return Encoded(vectors, sizes)
 
     def code(
@@ -143,14 +143,14 @@ class Service:
         timings = timings or Timings()
         with timings.phase("tokenize"):
             tokens = self._vocabulary.tokenise(texts)
-        places = [place for place, ids in enumerate(tokens) if ids is not None and usable[place]]
-        works = [Codable(cast(list[int], tokens[place]), vectors[place]) for place in places]
+        indices = [index for index, ids in enumerate(tokens) if ids is not None and usable[index]]
+        works = [Codable(cast(list[int], tokens[index]), vectors[index]) for index in indices]
         with timings.phase("infer"):
             found = self._code.submit(works, [len(work.tokens) + 1 for work in works])
         payloads: list[bytes | None] = [None] * len(texts)
-        for place, payload in zip(places, found, strict=True):
+        for index, payload in zip(indices, found, strict=True):
             # A text on which the graph fails is a text the decoder cannot code.
-            payloads[place] = None if isinstance(payload, Exception) else payload
+            payloads[index] = None if isinstance(payload, Exception) else payload
         return payloads
 
     def read(
@@ -181,26 +181,26 @@ class Service:
         vectors = self._checked(vectors, count=len(payloads))
         timings = timings or Timings()
         texts: list[bytes | None] = [None] * len(payloads)
-        places = np.flatnonzero(_usable(vectors)).tolist()
+        indices = np.flatnonzero(_usable(vectors)).tolist()
         if drafts is not None:
             confirmed = self._confirmed(
-                [(payloads[place], vectors[place], drafts[place]) for place in places],
+                [(payloads[index], vectors[index], drafts[index]) for index in indices],
                 disturbed=disturbed,
                 timings=timings,
             )
-            for place, right in zip(places, confirmed, strict=True):
-                texts[place] = drafts[place] if right else None
-            places = [place for place in places if texts[place] is None]
-        reader = self._quick_reader if len(places) <= QUICK_ROWS else self._bulk_reader
+            for index, right in zip(indices, confirmed, strict=True):
+                texts[index] = drafts[index] if right else None
+            indices = [index for index in indices if texts[index] is None]
+        reader = self._quick_reader if len(indices) <= QUICK_ROWS else self._bulk_reader
         with timings.phase("infer"):
             try:
                 found = reader.read(
-                    [payloads[place] for place in places], vectors[places], disturbed=disturbed
+                    [payloads[index] for index in indices], vectors[indices], disturbed=disturbed
                 )
             except Exception as exc:
                 raise EngineUnavailable("the decoder failed on a batch") from exc
-        for place, text in zip(places, found, strict=True):
-            texts[place] = text
+        for index, text in zip(indices, found, strict=True):
+            texts[index] = text
         return texts
 
     def _confirmed(
@@ -256,13 +256,13 @@ class Service:
         vectors = self._checked(vectors, count=len(texts))
         usable = _usable(vectors)
         tokens = self._vocabulary.tokenise(texts)
-        places = [place for place, ids in enumerate(tokens) if ids is not None and usable[place]]
-        works = [Codable(cast(list[int], tokens[place]), vectors[place]) for place in places]
+        indices = [index for index, ids in enumerate(tokens) if ids is not None and usable[index]]
+        works = [Codable(cast(list[int], tokens[index]), vectors[index]) for index in indices]
         probed = [(0, 0)] * len(texts)
         found = self._probe.submit(works, [len(work.tokens) + 1 for work in works])
-        for place, work, right in zip(places, works, found, strict=True):
+        for index, work, right in zip(indices, works, found, strict=True):
             if not isinstance(right, Exception):
-                probed[place] = (right, len(work.tokens) + 1)
+                probed[index] = (right, len(work.tokens) + 1)
         return probed
 
     def figures(self) -> dict[str, dict[str, float]]:

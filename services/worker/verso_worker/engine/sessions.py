@@ -117,7 +117,7 @@ class Sessions:
         self._load = load
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """Run the graph once and give the outputs named."""
+        """Run the graph once and return the named outputs."""
         with self._load.run() as alone:
             session = self.wide if alone else self._narrow
             found: list[NDArray[Any]] = session.run(list(outputs), dict(feeds))
@@ -130,7 +130,7 @@ def expect_names(
     """Check that a graph has the inputs and outputs the engine feeds and reads.
 
     Raises:
-        ArtifactInvalid: it lacks one, or wants an input nobody gives.
+        ArtifactInvalid: it lacks one, or has an input that the engine does not feed.
     """
     found = {node.name for node in session.get_inputs()}
     if found != set(inputs):

@@ -1,9 +1,9 @@
 """The decoder's tokenizer as a lossless map between bytes and token ids.
 
-The vocabulary is a byte-level BPE: each of its entries is a byte string, written with one printable
+The vocabulary is a byte-level BPE: each entry is a byte string, written with one printable
 character for each byte (Radford et al. 2019, the byte alphabet of GPT-2). Joining the entries'
-bytes gives the text back whatever the bytes are; the tokenizer library's own decoder would replace
-what is not UTF-8.
+bytes reproduces the text whatever the bytes are; the tokenizer library's own decoder would replace
+bytes that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Vocabulary:
         self._pieces = _pieces(self._tokenizer.get_vocab(), size - 2)
 
     def tokenise(self, texts: Sequence[bytes]) -> list[list[int] | None]:
-        """Cut texts into tokens, in parallel; None where a text has no tokens a record can hold.
+        """Cut texts into tokens, in parallel; None for a text that a record cannot hold as tokens.
 
-        That is: it is not UTF-8, it has more tokens than a record, or its tokens would not give the
-        very same bytes back.
+        Such a text is not UTF-8, has more tokens than a record, or its tokens would not reproduce
+        the exact bytes.
         """
         strings = [_string(text, self._max_tokens * _BYTES_PER_TOKEN_MAX) for text in texts]
         known = [string for string in strings if string is not None]
@@ -52,7 +52,7 @@ class Vocabulary:
         ]
 
     def text(self, tokens: Sequence[int]) -> bytes | None:
-        """Join tokens to bytes; None when one of them is not a piece of text."""
+        """Join tokens to bytes; None if one of them is not a piece of text."""
         pieces = self._pieces
         if tokens and not 0 <= min(tokens) <= max(tokens) < len(pieces):
             return None
@@ -93,5 +93,5 @@ def _byte_alphabet() -> dict[str, int]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = {chr(byte): byte for byte in printable}
-    alphabet.update({chr(0x100 + place): byte for place, byte in enumerate(others)})
+    alphabet.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
     return alphabet

@@ -1,9 +1,9 @@
-"""Texts and pairs of texts as token rows for a head's graph.
+"""Texts and pairs of texts as token rows for a head's graph, and the best spans of contexts.
 
     text    [CLS] a [SEP]
-    pair    [CLS] a [SEP] b [SEP]; token types 0 up to the first [SEP], 1 behind it
+    pair    [CLS] a [SEP] b [SEP]; token types 0 up to the first [SEP], then 1
 
-A text that does not fit is cut at the end; a context that is searched for an answer is read in
+A text that does not fit is cut at the end. A context that is searched for an answer is read in
 several windows that share ``stride`` tokens (Devlin et al. 2019, their SQuAD code).
 """
 
@@ -22,7 +22,7 @@ from verso_worker.records.outputs import Found, Span
 ROOM_TOKENS = 16
 """Context tokens that every window must have room for."""
 
-_BYTES_PER_TOKEN = 64  # looked at for each token that can be kept; ordinary text has about 5
+_BYTES_PER_TOKEN = 64  # read for each token that can be kept; ordinary text has about 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ class Windows:
     def pairs(
         self, first: Sequence[bytes], second: Sequence[bytes], *, max_tokens: int
     ) -> list[Row]:
-        """Return pairs; of one that does not fit the longer text is cut first."""
+        """Return pairs; if one does not fit, its longer text is cut first."""
         rows = []
         left = self._ids(first, max_tokens=max_tokens)
         right = self._ids(second, max_tokens=max_tokens)
@@ -102,7 +102,7 @@ class Windows:
         return Row(ids, types, first=len(a) + 2, offsets=tuple(offsets))
 
     def _ids(self, texts: Sequence[bytes], *, max_tokens: int) -> list[list[int]]:
-        """Return tokens without special ones; what is not UTF-8 is read as U+FFFD."""
+        """Return tokens without special ones; bytes that are not UTF-8 are read as U+FFFD."""
         limit = _BYTES_PER_TOKEN * max_tokens
         strings = [text[:limit].decode("utf-8", errors="replace") for text in texts]
         encoded = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)
@@ -119,10 +119,10 @@ def feeds(rows: Sequence[Row]) -> dict[str, NDArray[np.int64]]:
     """Pad rows to the longest. Shape of each array: (rows, tokens), int64; 0 is padding."""
     shape = (len(rows), max(len(row.ids) for row in rows))
     ids, mask, types = (np.zeros(shape, np.int64) for _ in range(3))
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = row.ids
-        mask[place, : len(row.ids)] = 1
-        types[place, : len(row.types)] = row.types
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = row.ids
+        mask[index, : len(row.ids)] = 1
+        types[index, : len(row.types)] = row.types
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
 
 

@@ -1,16 +1,16 @@
 """Calls between the worker and its child processes: frames over a Unix socket.
 
-One connection carries one call at a time: a request, then its reply. A caller that wants several
-calls in flight opens several connections, and :class:`Client` keeps a pool of them.
+One connection carries one call at a time: a request, then its reply. Several concurrent calls need
+several connections; :class:`Client` keeps a pool of them.
 
     message  = u32 length, little endian, then one frame (verso_core.frame)
-    request  = frame with header {"op": name, "header": {...}} and the call's blobs; with what
-               there is of {"trace": traceparent, "slice": id}, whose work the call belongs to
+    request  = frame with header {"op": name, "header": {...}} and the call's blobs; and, if known,
+               {"trace": traceparent, "slice": id} of the work that the call belongs to
     reply    = frame with header {"header": {...}} and blobs, or {"error": error body}
 
-The operation ``ping`` is answered by the server itself and never waits for a busy handler.
-An error of Verso's tree crosses as its body and is raised on the other side as the same class;
-whatever else goes wrong inside a handler arrives as ``internal`` and is logged where it happened.
+The server itself answers the operation ``ping``, which never waits for a busy handler. An error of
+Verso's tree crosses as its body and is raised on the other side as the same class. Any other
+exception of a handler arrives as ``internal`` and is logged where it happened.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ POOL_MAX = 64
 """Idle connections a client keeps."""
 
 DRAIN_S = 10.0
-"""Seconds a closing server waits for the calls in hand."""
+"""Seconds that a closing server waits for running calls."""
 
 Handler = Callable[[dict[str, Any], list[bytes]], tuple[Mapping[str, Any], Sequence[Bytes]]]
 
@@ -60,9 +60,9 @@ _log = logging.getLogger(__name__)
 class Server:
     """Answers calls on a Unix socket with one handler for each operation.
 
-    The socket listens from construction on, readable by its owner only; calls are taken once
-    :meth:`serve_forever` runs. Each connection has a thread; at most `threads`
-    handlers run at once.
+    The socket listens from construction on, accessible to its owner only; calls are accepted once
+    :meth:`serve_forever` runs. Each connection has a thread; at most `threads` handlers run at
+    once.
     """
 
     def __init__(self, path: Path, handlers: Mapping[str, Handler], *, threads: int = 8) -> None:
@@ -77,7 +77,7 @@ class Server:
         self._listener = _listen(path)
 
     def serve_forever(self) -> None:
-        """Take calls until :meth:`close`, then finish the calls in hand and return."""
+        """Accept calls until :meth:`close`, then finish the running calls and return."""
         waiting = select.poll()
         waiting.register(self._listener, select.POLLIN)
         waiting.register(self._wake_read, select.POLLIN)
@@ -88,26 +88,26 @@ class Server:
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
-                continue  # the caller hung up before we came
-            self._welcome(connection)
+                continue  # the caller hung up before the accept
+            self._start_thread(connection)
         self._drain()
 
     def close(self) -> None:
-        """Ask :meth:`serve_forever` to end; safe from a signal handler and more than once."""
+        """Let :meth:`serve_forever` end; safe from a signal handler and more than once."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
 
-    def _welcome(self, connection: socket.socket) -> None:
+    def _start_thread(self, connection: socket.socket) -> None:
         connection.setblocking(True)
         thread = threading.Thread(
-            target=self._converse, args=(connection,), name="wire-call", daemon=True
+            target=self._serve_connection, args=(connection,), name="rpc-call", daemon=True
         )
         with self._lock:
             self._connections[connection] = thread
         thread.start()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         try:
             while not self._closing.is_set():
                 request = _receive(connection, deadline=None)
@@ -115,7 +115,7 @@ class Server:
                     return
                 _send(connection, self._answer(request))
         except (OSError, FrameInvalid) as exc:
-            _log.debug("wire connection ended: %s", exc)
+            _log.debug("connection ended: %s", exc)
         finally:
             with self._lock:
                 self._connections.pop(connection, None)
@@ -131,7 +131,7 @@ class Server:
             handler = self._handlers.get(op)
             if handler is None:
                 raise RequestInvalid(f"expected one of {sorted(self._handlers)}, got {op!r}")
-            with _told(op, message), self._turns:
+            with _labelled(op, message), self._turns:
                 header, reply = handler(message.get("header", {}), blobs)
             return _bounded(pack({"header": header}, reply))
         except VersoError as exc:
@@ -184,7 +184,7 @@ class Client:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the last call ended, or since there is a client; 0 while one runs."""
+        """Seconds since the last call ended, or since the client was made; 0 while one runs."""
         with self._lock:
             return 0.0 if self._calls else time.monotonic() - self._ended
 
@@ -205,8 +205,8 @@ class Client:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         message: dict[str, Any] = {"op": op, "header": header or {}}
-        whose = {"trace": tracing.current(), "slice": telemetry.subject()}
-        message |= {key: value for key, value in whose.items() if value is not None}
+        context = {"trace": tracing.current(), "slice": telemetry.subject()}
+        message |= {key: value for key, value in context.items() if value is not None}
         request = _bounded(pack(message, blobs))
         with self._counted():
             answer = self._exchange(op, request, limit_s=limit_s)
@@ -281,8 +281,8 @@ class Client:
 
 
 @contextlib.contextmanager
-def _told(op: str, message: Mapping[str, Any]) -> Iterator[None]:
-    """Let logs name the slice that a call belongs to, and its trace the call, wait included."""
+def _labelled(op: str, message: Mapping[str, Any]) -> Iterator[None]:
+    """Let logs name the slice that a call belongs to, and its trace include the call."""
     with contextlib.ExitStack() as stack:
         if (slice_id := message.get("slice")) is not None:
             stack.enter_context(telemetry.about(slice_id))
@@ -304,10 +304,10 @@ def _listen(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Yield a path short enough for a socket address, through a descriptor of its folder if need
-    be.
+    """Yield a path that is short enough for a socket address.
 
-    Data folders lie deep on some machines, and a socket address holds about a hundred bytes.
+    Data folders lie deep on some machines, and a socket address holds about a hundred bytes. A
+    longer path is given through a descriptor of its folder.
     """
     if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
         yield str(path)
@@ -320,7 +320,7 @@ def _address(path: Path) -> Iterator[str]:
 
 
 def _hung_up(connection: socket.socket) -> bool:
-    """Whether an idle connection is over; between calls nothing may be readable on it."""
+    """Whether the other side closed an idle connection; between calls nothing is readable."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     return bool(waiting.poll(0))
@@ -346,20 +346,20 @@ def _send(connection: socket.socket, message: bytes, *, deadline: float | None =
 def _receive(connection: socket.socket, *, deadline: float | None) -> bytes | None:
     """Read one message; None when the other side closed between messages."""
     connection.settimeout(_left_s(deadline))
-    begun = connection.recv(_AT_ONCE)  # a short message is all there: one call at a time
-    if not begun:
+    data = connection.recv(_AT_ONCE)  # a short message arrives whole: one call at a time
+    if not data:
         return None
-    while len(begun) < _LENGTH.size:
-        begun += _more(connection, _LENGTH.size - len(begun), deadline=deadline)
-    (size,) = _LENGTH.unpack_from(begun)
+    while len(data) < _LENGTH.size:
+        data += _more(connection, _LENGTH.size - len(data), deadline=deadline)
+    (size,) = _LENGTH.unpack_from(data)
     if size > MESSAGE_BYTES_MAX:
         raise FrameInvalid(f"expected a message of <= {MESSAGE_BYTES_MAX} bytes, got {size}")
-    left = _LENGTH.size + size - len(begun)
+    left = _LENGTH.size + size - len(data)
     if left == 0:
-        return begun[_LENGTH.size :]
+        return data[_LENGTH.size :]
     if left < 0:
         raise FrameInvalid(f"expected one message of {size} bytes, got {-left} more")
-    return begun[_LENGTH.size :] + _more(connection, left, deadline=deadline)
+    return data[_LENGTH.size :] + _more(connection, left, deadline=deadline)
 
 
 def _more(connection: socket.socket, size: int, *, deadline: float | None) -> bytes:

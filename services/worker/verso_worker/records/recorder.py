@@ -250,11 +250,11 @@ class Recorder:
         if rows:
             widened = precision.widen(np.stack(vectors))
             offers = [(records[row].codec, records[row].payload) for row in rows]
-            for place, text in enumerate(self.neural.read(offers, widened)):
-                row = rows[place]
+            for index, text in enumerate(self.neural.read(offers, widened)):
+                row = rows[index]
                 if not _matches(text, records[row], key=key):
                     # A decode alone, in the smallest batch, is the canonical one: tried last.
-                    one = slice(place, place + 1)
+                    one = slice(index, index + 1)
                     [text] = self.neural.read(offers[one], widened[one])
                 texts[row] = text
         return [

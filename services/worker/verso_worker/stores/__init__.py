@@ -1,1 +1,1 @@
-"""Where vectors, words and backups are kept."""
+"""The stores of the worker: vectors (embedded or on a Qdrant server), terms, and backups."""

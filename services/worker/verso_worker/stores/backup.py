@@ -1,14 +1,15 @@
-"""Take a backup of a platform that goes on serving: ``python -m verso_worker.stores.backup DIR``.
+"""Take a backup of a platform while it serves: ``python -m verso_worker.stores.backup DIR``.
 
-Run beside a worker, with its settings; on one machine ``verso backup DIR`` does the same.
+Run it beside a worker, with the worker's settings; on one machine ``verso backup DIR`` does the
+same.
 
-    1. The ledger is frozen: from here on no point is removed and no collection deleted.
-    2. The ledger is copied as of one moment, over its own port.
-    3. The vectors are copied. A collection's writes wait while its files are copied, searches and
-       reads go on.
-    4. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed into place.
+1. The ledger is frozen: no point is removed and no collection deleted from here on.
+2. The ledger is copied as of one moment, over its own port.
+3. The vectors are copied. A collection's writes wait while its files are copied, searches and reads
+   continue.
+4. Artifacts and heads are copied. The folder is hashed, synced, sealed and renamed to its name.
 
-Whatever breaks off leaves no folder under the name that was asked for.
+A backup that fails leaves no folder under the requested name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 FREEZE_S = 60.0
-"""A freeze lapses after this long without a word from the backup."""
+"""A freeze lapses after so many seconds without a renewal."""
 COPY_TIMEOUT_S = 3600.0
 """Longest copy of one collection."""
 
@@ -45,17 +46,17 @@ class Copyable(Protocol):
     """A vector store that can write a collection into a folder."""
 
     def names(self) -> list[str]:
-        """Name the collections."""
+        """Return the names of the collections."""
 
     def copy(self, name: str, folder: Path) -> int:
-        """Copy a collection into a folder that it makes; give its points."""
+        """Copy a collection into a folder that it creates, and return the number of points."""
 
 
 def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Backup:
     """Take a backup.
 
     Args:
-        target: folder to make; only its name may be free, its parent must exist.
+        target: folder to create; its parent must exist.
         redis_url: the ledger.
         vectors: the vector store.
         data: the worker's data folder, with its artifacts.
@@ -74,7 +75,7 @@ def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Back
     draft.mkdir(mode=0o700)
     try:
         with closing(Guard.from_url(redis_url)) as guard, _frozen(guard) as freeze:
-            life = guard.life()
+            known = guard.life()
             dump(redis_url, draft / LEDGER_NAME)
             (draft / VECTORS_NAME).mkdir()
             counts = {
@@ -84,7 +85,7 @@ def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Back
         for name in KEPT_NAMES:
             if (data / name).is_dir():
                 shutil.copytree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
-        made = seal(draft, epoch=life.epoch, seq=life.seq, collections=counts)
+        made = seal(draft, epoch=known.epoch, seq=known.seq, collections=counts)
         draft.rename(target)
         files.sync(target.parent)
     except BaseException:
@@ -94,7 +95,7 @@ def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Back
 
 
 class Freeze:
-    """A freeze that is renewed until it is over.
+    """A freeze of the ledger that is renewed until it ends.
 
     Args:
         guard: the ledger's.
@@ -107,22 +108,22 @@ class Freeze:
         self._lapsed = False
         self._thread = threading.Thread(target=self._renew, name="freeze", daemon=True)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Freeze the ledger."""
         self._guard.freeze(self._owner, seconds=FREEZE_S)
         self._thread.start()
 
     def end(self) -> None:
-        """Let points go again."""
+        """Thaw the ledger."""
         self._over.set()
         self._thread.join()
         self._guard.thaw(self._owner)
 
     def check(self) -> None:
-        """Check that it has held all the time.
+        """Check that the freeze has held all the time.
 
         Raises:
-            CollectionBusy: it has lapsed; points may have gone meanwhile.
+            CollectionBusy: it has lapsed; points may have been removed meanwhile.
         """
         if self._lapsed or not self._guard.hold(self._owner, seconds=FREEZE_S):
             raise CollectionBusy("the freeze lapsed while the stores were copied; try again")
@@ -133,13 +134,13 @@ class Freeze:
                 if not self._guard.hold(self._owner, seconds=FREEZE_S):
                     self._lapsed = True
             except VersoError as error:
-                _log.warning("the freeze was not renewed: %s", error.detail)
+                _log.warning("freeze not renewed: %s", error.detail)
 
 
 @contextmanager
 def _frozen(guard: Guard) -> Iterator[Freeze]:
     freeze = Freeze(guard)
-    freeze.begin()
+    freeze.start()
     try:
         yield freeze
     finally:
@@ -160,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Path(given[0]), redis_url=settings.redis_url, vectors=vectors, data=settings.data
             )
     except VersoError as error:
-        _log.error("no backup: %s", error.detail, extra={"code": error.code})
+        _log.error("backup failed: %s", error.detail, extra={"code": error.code})
         return 1
     _log.info("backup taken", extra={"count": len(made.files)})
     return 0

@@ -1,19 +1,19 @@
 """The words of a text as a sparse vector, for searches that must also match them literally.
 
-BM25 (Robertson & Zaragoza 2009, eq. 3.15) splits into two factors. The one that a text decides,
+BM25 (Robertson & Zaragoza 2009, eq. 3.15) splits into two factors. The one that depends on the
+text,
 
     tf * (k + 1) / (tf + k * (1 - b + b * length / mean length)),
 
-is the weight kept with its point. A query brings, for a word that it says ``tf`` times,
+is the weight stored with its point. A query contributes, for a word that occurs in it ``tf`` times,
 
     tf * (k3 + 1) / (tf + k3);
 
-the inverse document frequency the vector store works out over its collection when it is asked. So
-nothing about a collection has to be known when a text comes in, and nothing of the text is needed
-afterwards.
+The vector store computes the inverse document frequency over its collection at query time. So a
+text can be weighted without knowledge of its collection, and is not needed afterwards.
 
 Words are split, lowered, stripped of stop words, stemmed and hashed to 31-bit ids by Qdrant's own
-implementation, which its server has as well. Bytes that are no UTF-8 part words and are no word.
+implementation, which its server has as well. Bytes that are not UTF-8 separate words.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from verso_worker.records.points import Terms
 
 SATURATION_K = 0.9
 LENGTH_B = 0.4
-"""A small share of the length: chunks are of much the same size, and their mean is not known."""
+"""Small, because chunks are of similar length, and their mean is not known."""
 
 QUERY_K3 = 8.0
 MEAN_LENGTH = 100.0
-"""Words of a usual chunk without its stop words: it is cut to fill the encoder's window."""
+"""Words of a usual chunk without stop words; a chunk is cut to fill the encoder's window."""
 
 
 class Bm25:
     """Makes terms; any number of threads may share it.
 
     Args:
-        k: how soon more of the same word counts no more, >= 0.
-        b: how much a long text's words count less, in [0, 1].
-        k3: how soon more of the same word in a query counts no more, > 0.
+        k: saturation: with a smaller value repetitions of a word count less, >= 0.
+        b: how much the words of a long text count less, in [0, 1].
+        k3: saturation of the words of a query, > 0.
         mean_length: words of a usual chunk, > 0.
     """
 
@@ -58,13 +58,11 @@ class Bm25:
         self._queries = qdrant.Bm25(qdrant.Bm25Config(k=k3, b=0.0))
 
     def documents(self, texts: Sequence[bytes]) -> list[Terms]:
-        """Return the terms of chunks, each weighted by how often it occurs and the chunk's
-        length.
-        """
+        """Return the terms of chunks, weighted by their frequency and the chunk's length."""
         return [_terms(self._texts.embed_document(_words(text))) for text in texts]
 
     def query(self, text: bytes) -> Terms:
-        """Return the terms of a query, weighted by how often it says them; it may have none."""
+        """Return the terms of a query, weighted by their frequency; a query may have none."""
         return _terms(self._queries.embed_document(_words(text)))
 
 

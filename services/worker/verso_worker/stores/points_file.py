@@ -1,8 +1,8 @@
-"""A collection's points in a file that belongs to no engine, as backups of a Qdrant server do.
+"""A collection's points in a file of no engine's format, for backups of a Qdrant server.
 
 collection.json   {"format": 1, "dim", "precision", "int8_scale", "terms"}
 points            pages; each is its length (u32, little endian) and a frame whose header holds
-                  ids, payloads and terms, and whose blob is the vectors, as they are stored
+                  ids, payloads and terms, and whose blob is the stored vectors
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def write(folder: Path, made: Settings, pages: Iterable[list[Point]]) -> int:
-    """Write points into a new folder, and give their number."""
+    """Write points into a new folder, and return their number."""
     folder.mkdir()
     space = made.space
     settings = {
@@ -54,10 +54,10 @@ def write(folder: Path, made: Settings, pages: Iterable[list[Point]]) -> int:
 
 
 def read(folder: Path) -> tuple[Settings, Iterator[list[Point]]]:
-    """Read what :func:`write` wrote.
+    """Return what :func:`write` wrote.
 
     Raises:
-        BackupInvalid: the folder holds none, or another format.
+        BackupInvalid: the folder holds no points, or another format.
     """
     try:
         row = json.loads((folder / SETTINGS_NAME).read_text())

@@ -1,8 +1,8 @@
-"""The embedded vector store, as the worker sees it: calls to the shard process.
+"""The embedded vector store as the worker sees it: calls to the store's own process.
 
-Implements :class:`verso_worker.rules.ports.Vectors`. The process itself is ``shard``; ``child``
-keeps it
-alive; ``vectors_qdrant`` is the same store on a Qdrant server.
+Implements :class:`verso_worker.rules.ports.Vectors`. The process is
+:mod:`verso_worker.stores.edge.process`; :mod:`verso_worker.stores.qdrant.store` is the same store
+on a Qdrant server.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.stores.bm25 import pack_terms, unpack_terms
 
 TIMEOUT_S = 60.0
-"""Longest wait for a call: a collection may be away for being optimised, a disk may be slow."""
+"""Longest wait for a call: a collection may be closed while it is optimised, a disk be slow."""
 
 READY_S = 120.0
-"""Longest wait for a started shard process, which opens every collection first."""
+"""Longest wait for the started process, which opens every collection first."""
 
 
 def shard_child(
@@ -48,12 +48,12 @@ def shard_child(
     index_above: int = 50_000,
     quiet_s: float = 30.0,
 ) -> Process:
-    """Describe the shard process for a folder; it is not started yet.
+    """Return the supervised process that owns the vector files of a folder, not yet started.
 
     Args:
-        data: where the collections lie.
+        data: folder of the collections.
         socket_path: where the process listens; in a folder of this worker's own.
-        floor_mib: room that writes leave on the disk, MiB.
+        floor_mib: free space that writes leave on the disk, MiB.
         index_above: points searched one by one before an index is built.
         quiet_s: seconds without a call before a collection may be optimised.
     """
@@ -67,7 +67,7 @@ def shard_child(
 
 
 class EdgeVectors:
-    """A client of the shard process; any number of threads may share it.
+    """A client of the store's process; any number of threads may share it.
 
     Args:
         socket_path: where the process listens.
@@ -84,9 +84,9 @@ class EdgeVectors:
     def create(
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
-        """Make a collection; one that exists with the same settings is left as it is.
+        """Create a collection; one that exists with the same settings is left as it is.
 
-        With ``terms`` it keeps those of its points as well.
+        With ``terms`` it stores the terms of its points as well.
 
         Raises:
             CollectionExists: one exists with other settings.
@@ -106,20 +106,20 @@ class EdgeVectors:
         self._client.call("drop", {"name": name})
 
     def names(self) -> list[str]:
-        """Name the collections."""
+        """Return the names of the collections."""
         header, _ = self._client.call("names")
         return list(header["names"])
 
     def put(self, name: str, points: Sequence[Point]) -> None:
-        """Store points; they are flushed to the disk when this returns.
+        """Store points; they are on the disk when this returns.
 
-        Either all points are stored or, where one is invalid, none.
+        Either all points are stored or, if one is invalid, none.
 
         Raises:
             CollectionUnknown: there is no such collection.
             VectorInvalid: a vector is not one of the collection's space.
-            MetadataInvalid: a payload holds what the engine would change.
-            DiskFull: the disk's floor would be passed.
+            MetadataInvalid: a payload holds a value that the engine would change.
+            DiskFull: free space would fall below the floor.
         """
         if not points:
             return
@@ -158,7 +158,7 @@ class EdgeVectors:
         return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; nothing where the collection keeps none.
+        """Return the terms of the points that exist; empty for a collection without terms.
 
         Raises:
             CollectionUnknown: there is no such collection.
@@ -215,9 +215,9 @@ class EdgeVectors:
         return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
-        """Return the points nearest to each of some stored vectors, itself included.
+        """Return the points nearest to each stored vector, itself included, in the engine's order.
 
-        As the engine ranks them. Shape of ``rows``: (n, dim).
+        Shape of ``rows``: (n, dim).
 
         Raises:
             CollectionUnknown: there is no such collection.
@@ -245,13 +245,13 @@ class EdgeVectors:
         return int(header["count"])
 
     def copy(self, name: str, folder: Path) -> int:
-        """Copy a collection's files into a new folder of this machine; give its points.
+        """Copy a collection's files into a new local folder and return the number of points.
 
-        Writes to it wait meanwhile, reads and searches go on.
+        Writes to it wait meanwhile, reads and searches continue.
 
         Raises:
             CollectionUnknown: there is no such collection.
-            DiskFull: there is no room for a copy above the disk's floor.
+            DiskFull: a copy would leave less free space than the floor.
             VectorsUnavailable: the copy failed.
         """
         header, _ = self._client.call("copy", {"name": name, "folder": str(folder)})

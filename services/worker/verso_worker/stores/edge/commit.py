@@ -1,16 +1,16 @@
-"""Group commit: many callers' writes, one flush, and an answer to each only after it.
+"""Group commit: many callers' writes, one flush, and a reply to each only after it.
 
-A flush costs the same 10-70 ms whether one point waits for it or a thousand, so one thread takes
-whatever is waiting, and while it flushes the next group gathers:
+A flush takes 10-70 ms whether one point waits for it or a thousand. So one thread takes all waiting
+writes, and while it flushes the next group gathers:
 
-1. Refuse what would take the disk below its floor; nothing of it is applied.
-2. Apply the writes in the order they came. One that fails fails alone.
-3. Flush every collection that was touched, once.
-4. Answer.
+1. Refuse writes that would take the disk below its floor; no part of them is applied.
+2. Apply the writes in the order of arrival. One that fails does not affect the others.
+3. Flush every changed collection, once.
+4. Reply.
 
-After a failed flush nobody knows what is on the disk (Linux drops dirty pages that could not be
-written, and a second fsync then reports success), so the process ends: whoever waits sees the
-connection break, and the next process reads what really is there.
+After a failed flush the state of the disk is unknown (Linux drops dirty pages that could not be
+written, and a second fsync then reports success), so the process ends. The callers see the
+connection break, and the next process reads what is really there.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
-    """What writes are applied to."""
+    """A target of writes."""
 
     def flush(self) -> None:
-        """Bring everything applied so far to the disk."""
+        """Bring all applied writes to the disk."""
         ...
 
 
@@ -58,11 +58,11 @@ class Committer:
     """One thread that applies writes in groups.
 
     Args:
-        free_bytes: tells the room on the disk, bytes.
-        floor_bytes: room that writes must leave.
+        free_bytes: returns the free space of the disk, bytes.
+        floor_bytes: free space that writes must leave.
         idle_s: call ``idle`` after so many seconds without a write.
-        idle: what to do in a quiet moment.
-        fatal: ends the process; given the reason.
+        idle: work for a quiet moment.
+        fatal: ends the process; called with the reason.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
 
     def start(self) -> None:
-        """Begin to take writes."""
+        """Start to take writes."""
         self._thread.start()
 
     def close(self) -> None:
-        """Finish what was handed in so far and end the thread."""
+        """Finish the submitted writes and end the thread."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -97,18 +97,18 @@ class Committer:
         Args:
             target: what the change is made to.
             change: makes it; raises to refuse it.
-            size_bytes: room it may take; 0 for one that makes room.
+            size_bytes: space it may take; 0 for a change that frees space.
 
         Raises:
-            DiskFull: the floor would be passed; nothing was applied.
-            VersoError: what the change raised.
+            DiskFull: free space would fall below the floor; nothing was applied.
+            VersoError: the error that the change raised.
         """
         write = _Write(target, change, size_bytes)
         self._waiting.put(write)
         write.done.result()
 
     def alone(self, action: Callable[[], None]) -> None:
-        """Run an action when no write is under way, and return when it is done."""
+        """Run an action while no write is under way, and return when it is done."""
         alone = _Alone(action)
         self._waiting.put(alone)
         alone.done.result()
@@ -117,7 +117,7 @@ class Committer:
         """Check that so many bytes may be written.
 
         Raises:
-            DiskFull: the floor would be passed.
+            DiskFull: free space would fall below the floor.
         """
         free = self._free_bytes()
         if free - size_bytes < self._floor_bytes:
@@ -173,8 +173,8 @@ class Committer:
 
 
 def end_process(reason: str) -> NoReturn:
-    """End this process at once, flushing nothing more."""
-    _log.critical("vector shard ends: %s", reason)
+    """End this process at once, without another flush."""
+    _log.critical("vector store process ends: %s", reason)
     logging.shutdown()
     os._exit(70)  # EX_SOFTWARE of sysexits.h
 
@@ -185,7 +185,7 @@ def _outcome(action: Callable[[], None]) -> VersoError | None:
     except VersoError as error:
         return error
     except Exception as exc:  # noqa: BLE001 the engine raises plain Exception
-        # Its message may quote a payload, and a payload holds what users wrote.
+        # Its message may quote a payload, which holds users' data.
         _log.error("the vector engine refused a write: %s", type(exc).__name__)
         return VectorsUnavailable(f"the vector engine refused a write: {type(exc).__name__}")
     return None

@@ -1,9 +1,9 @@
 """Optimise one collection in a process of its own: ``python -m verso_worker.stores.edge.optimise``.
 
-The shard process closes the folder, starts this one, waits, and opens the folder again. The folder
-stays safe when either is killed: the engine writes new segments beside the old and then swaps them,
-this process dies with its parent, and it inherits the parent's lock, so that no other shard process
-can open the files before it is gone.
+The store's process closes the folder, starts this one, waits, and opens the folder again. The
+folder stays safe if either is killed: the engine writes new segments beside the old ones and then
+swaps them, this process dies with its parent, and it inherits the parent's lock, so that no other
+process can open the files before it has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Runner:
     """Starts the optimising process and waits for it.
 
     Args:
-        lock: descriptor of the data folder's lock, inherited by the process.
+        lock: descriptor of the data folder's lock, which the process inherits.
     """
 
     def __init__(self, lock: int) -> None:
@@ -44,9 +44,9 @@ class Runner:
         self._stopped = False
 
     def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
-        """Optimise a collection that nobody has open; False where the process failed.
+        """Optimise a collection that no process has open; False if that failed.
 
-        The folder then holds what it held before.
+        After a failure the folder is unchanged.
 
         Args:
             folder: the collection's.
@@ -68,7 +68,7 @@ class Runner:
         return self._process.wait() == 0
 
     def stop(self) -> None:
-        """End a run under way and start none any more."""
+        """End a run under way and refuse further runs."""
         with self._guard:
             self._stopped = True
             if self._process is not None:

@@ -1,13 +1,13 @@
 """The process that owns the embedded vector store: ``python -m verso_worker.stores.edge.process``.
 
-A process of its own, because the engine holds the interpreter lock while it flushes or optimises,
-and dies by SIGBUS when the disk is full. It alone may open the files:
+It is a process of its own because the engine holds the interpreter lock while it flushes or
+optimises, and dies by SIGBUS when the disk is full. It alone may open the files:
 
     DIR/lock           held (flock) as long as the process lives
-    DIR/<collection>   one folder for each collection (``shard_collection``)
+    DIR/<collection>   one folder for each collection (``edge.collection``)
     DIR/.<anything>    a collection half made or half removed; cleared at the start
 
-The lock is taken before anything else is touched: a second process that merely *opens* the files
+The lock is taken before anything else is opened: a second process that merely *opens* the files
 breaks the first one's next flush.
 """
 
@@ -51,10 +51,10 @@ from verso_worker.stores.edge.optimise import Runner
 
 LOCK_NAME = "lock"
 HANDLERS = 64
-"""Calls in hand at once; many, since most of them wait for a flush together."""
+"""Concurrent calls; many, because most of them wait for a flush together."""
 
-_PAYLOAD_BYTES = 512  # room a payload is reckoned to take: it lies in blocks of 128 bytes
-_COLLECTION_BYTES = 1 << 26  # room an empty collection is reckoned to take
+_PAYLOAD_BYTES = 512  # assumed size of a payload, which is stored in blocks of 128 bytes
+_COLLECTION_BYTES = 1 << 26  # assumed size of an empty collection
 _log = logging.getLogger(__name__)
 
 Reply = tuple[Mapping[str, Any], Sequence[Bytes]]
@@ -62,10 +62,10 @@ Reply = tuple[Mapping[str, Any], Sequence[Bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When the process refuses to write and when it optimises.
+    """When the process refuses writes and when it optimises.
 
     Args:
-        floor_bytes: room that must stay free on the disk.
+        floor_bytes: free space that writes must leave on the disk.
         index_above: points searched one by one before an index is built.
         quiet_s: seconds without any call before a collection may be optimised.
     """
@@ -76,10 +76,10 @@ class Limits:
 
 
 class Shard:
-    """The collections under one folder.
+    """The collections in one folder.
 
     Args:
-        folder: made where it is missing; held until :meth:`close`.
+        folder: created if it is missing; locked until :meth:`close`.
         limits: see :class:`Limits`.
 
     Raises:
@@ -111,7 +111,7 @@ class Shard:
         self._committer.start()
 
     def close(self) -> None:
-        """Finish the writes in hand, close the files, give the folder free."""
+        """Finish the running writes, close the files and release the folder."""
         self._runner.stop()
         self._committer.close()
         for collection in self._collections.values():
@@ -261,7 +261,7 @@ class Shard:
         return collection
 
     def _noting(self, handler: Handler) -> Handler:
-        """Note when calls come, for what must wait for a quiet moment."""
+        """Record the time of each call, for work that must wait for a quiet moment."""
 
         def noted(header: dict[str, Any], blobs: list[bytes]) -> Reply:
             self._last_call = time.monotonic()
@@ -279,7 +279,7 @@ class Shard:
                 start = time.monotonic()
                 done = collection.optimise(self._runner)
                 took_s = time.monotonic() - start
-                state = "optimised" if done else "could not be optimised"
+                state = "optimised" if done else "not optimised: the optimiser failed"
                 _log.info("collection %s %s in %.1f s", collection.name, state, took_s)
                 return
 

@@ -1,4 +1,4 @@
-"""Questions to the embedded engine, and its answers as candidates."""
+"""Queries of the embedded engine, and its answers as candidates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from verso_worker.records.space import Space, Vector
 def nearest(
     values: Vector, *, limit: int, where: qdrant.Filter | None, bare: bool = False
 ) -> qdrant.QueryRequest:
-    """Ask for the points nearest to a vector, as the space's ``query_values`` give it.
+    """Return a query for the points nearest to a vector in the form of ``Space.query_values``.
 
-    Of ``bare`` ones only the ids are given.
+    With ``bare`` only their ids are returned.
     """
     return qdrant.QueryRequest(
         limit=limit,
@@ -30,7 +30,7 @@ def nearest(
 
 
 def matching(terms: Terms, *, limit: int, where: qdrant.Filter | None) -> qdrant.QueryRequest:
-    """Ask for the points whose terms weigh most."""
+    """Return a query for the points whose terms have the highest weight."""
     return qdrant.QueryRequest(
         limit=limit,
         query=qdrant.Query.Nearest(sparse(terms), using=TERMS),
@@ -41,7 +41,7 @@ def matching(terms: Terms, *, limit: int, where: qdrant.Filter | None) -> qdrant
 
 
 def weighing(terms: Terms, points: Sequence[UUID]) -> qdrant.QueryRequest:
-    """Ask what the terms of these points weigh; one that shares none is not in the answer."""
+    """Return a query for the weight of terms in some points; it finds points that share one."""
     return qdrant.QueryRequest(
         limit=len(points),
         query=qdrant.Query.Nearest(sparse(terms), using=TERMS),
@@ -52,7 +52,7 @@ def weighing(terms: Terms, points: Sequence[UUID]) -> qdrant.QueryRequest:
 
 
 def candidates(space: Space, scored: Sequence[qdrant.ScoredPoint]) -> Candidates:
-    """Read what :func:`nearest` or :func:`matching` found."""
+    """Return the points that :func:`nearest` or :func:`matching` found."""
     vectors: list[Any] = [point.vector for point in scored]
     return Candidates(
         ids=[uuid(point.id) for point in scored],
@@ -63,19 +63,19 @@ def candidates(space: Space, scored: Sequence[qdrant.ScoredPoint]) -> Candidates
 
 
 def sparse(terms: Terms) -> qdrant.SparseVector:
-    """Return terms as the engine takes them."""
+    """Return terms in the engine's form."""
     return qdrant.SparseVector(list(terms.ids), list(terms.weights))
 
 
 def filter_of(wanted: Sequence[Condition]) -> qdrant.Filter | None:
-    """Return the filter that lets a point pass if it meets all conditions."""
+    """Return the filter that passes points that meet all conditions."""
     if not wanted:
         return None
     return qdrant.Filter(must=[_condition(one) for one in wanted])
 
 
 def uuid(point: qdrant.PointId) -> UUID:
-    """Return a point's id; ours are all UUIDs."""
+    """Return a point's id; all ids of Verso are UUIDs."""
     return point if isinstance(point, UUID) else UUID(str(point))
 
 

@@ -1,10 +1,10 @@
-"""How a collection of the shard process was made, and what the engine is told of it.
+"""The settings of a collection in the embedded store, on the disk and for the engine.
 
     collection.json    format, dimension, precision and scale; written once
     edge/              the engine's own files
 
-Format 2 is a collection that keeps terms beside its vectors; a release that knows only format 1
-refuses it instead of losing them.
+Format 2 is a collection that stores terms beside its vectors. A release that knows only format 1
+refuses it, so that it does not lose the terms.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _FORMAT_TERMS = 2
 
 
 class FieldKind(StrEnum):
-    """What an index over a payload field is asked for."""
+    """The kinds of an index over a payload field."""
 
     KEYWORD = "keyword"
     FLOAT = "float"
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """Write how a collection is made; the caller brings it to the disk."""
+    """Write a collection's settings; the caller brings the file to the disk."""
     kept = {
         "format": _FORMAT_TERMS if settings.terms else _FORMAT,
         "dim": settings.space.dim,
@@ -51,12 +51,12 @@ def engine_config(settings: Settings, *, index_above: int | None = None) -> qdra
     """Return the engine's settings for a collection.
 
     Args:
-        settings: precision and dimension, and whether terms are kept.
-        index_above: index segments of more points than this; None leaves what a folder has.
+        settings: precision and dimension, and whether terms are stored.
+        index_above: index segments of more points than this; None keeps the folder's setting.
     """
     space = settings.space
-    # Unit vectors under dot product, not cosine: a cosine collection normalises what it is given
-    # once more and would not give the same bytes back.
+    # Unit vectors under dot product, not cosine: a cosine collection normalises its vectors again
+    # and would not return the same bytes.
     distance, datatype = qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16
     if space.precision is Precision.INT8:
         distance, datatype = qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8
@@ -75,7 +75,7 @@ def engine_config(settings: Settings, *, index_above: int | None = None) -> qdra
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read how a collection was made.
+    """Return a collection's settings.
 
     Raises:
         VectorsUnavailable: the folder is not one of a collection.
