@@ -214,6 +214,12 @@ def platform(new_platform: Callable[..., Platform]) -> Platform:
 @pytest.fixture(scope="session")
 def headed(platform: Platform) -> Platform:
     """The shared platform, with heads that were published to it while it was running."""
+    publish_heads(platform)
+    return platform
+
+
+def publish_heads(platform: Platform) -> None:
+    """Publish the heads of the tests to a running platform and wait until they serve."""
     models = platform.data / "models"
     published = list(HEADS.glob("*/*"))
     for folder in published:
@@ -224,7 +230,6 @@ def headed(platform: Platform) -> Platform:
         while len(client.heads()) < len(published):
             assert time.monotonic() < deadline
             time.sleep(0.2)
-    return platform
 
 
 @pytest.fixture

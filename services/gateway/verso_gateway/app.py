@@ -10,8 +10,10 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoError
 from verso_core.result_files import ResultFiles
@@ -175,12 +177,25 @@ async def _answer(request: Request, error: Exception) -> Response:
             return problems.answer(request.scope, invalid)
         case HTTPException(status_code=404):
             return problems.answer(request.scope, NotFound(f"nothing at {request.url.path!a}"))
-        case HTTPException(status_code=405, headers=headers):
+        case HTTPException(status_code=405):
             wrong = MethodNotAllowed(f"{request.url.path!a} does not answer {request.method}")
             response = problems.answer(request.scope, wrong)
-            response.headers.update(headers or {})
+            response.headers["Allow"] = ", ".join(_methods(request))
             return response
         case HTTPException():
             return problems.answer(request.scope, RequestInvalid(error.detail))
         case _:
             raise error
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that the request's path answers; each is a route of its own."""
+    return sorted(
+        {
+            method
+            for module in (*_GUARDED, health)
+            for route in module.router.routes
+            if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
+            for method in route.methods
+        }
+    )

@@ -26,10 +26,16 @@ from verso_gateway.settings import Settings
 from verso_ledger import URGENCY, Accepted
 
 LONGEST_DEADLINE_S = 30 * 24 * 3600.0
+WEBHOOK_PATTERN = "^wh_[0-9a-f]{32}$"
+DEADLINE_PATTERN = (
+    r"^(?=.*[1-9])([0-9]{1,6}|1[0-9]{6}|2[0-4][0-9]{5}|25[0-8][0-9]{4}|259[01][0-9]{3})"
+    r"(\.[0-9]{1,6})?$|^2592000$"
+)
+"""Seconds in (0, LONGEST_DEADLINE_S], as a pattern for the description of the API."""
 _WAIT = re.compile(r"^\d{1,9}$")
 _URGENCY = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
 _SECONDS = re.compile(r"^\d{1,9}(?:\.\d{1,6})?$")
-_WEBHOOK = re.compile(r"^wh_[0-9a-f]{32}$")
+_WEBHOOK = re.compile(WEBHOOK_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)

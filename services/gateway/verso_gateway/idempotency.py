@@ -14,6 +14,8 @@ from starlette.requests import Request
 
 from verso_core.errors import RequestInvalid
 
+KEY_PATTERN = r"^[!#-~][ -~]{0,254}$"
+"""Of a bare key."""
 _QUOTED = re.compile(r'^"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"\s*(?:;.*)?$')
 _BARE = re.compile(r"^[\x21\x23-\x7e][\x20-\x7e]*$")
 _MAX_CHARACTERS = 255

@@ -1,80 +1,329 @@
-"""The OpenAPI document: bodies are read by hand, so their schemas are added by hand."""
+"""The OpenAPI document of the gateway.
+
+Routes name the models of their bodies and answers (:func:`body`, :func:`responses`,
+:func:`job_responses`); what holds for many operations is added here: the problems that each can
+answer with, the headers, the security schemes, and the examples of ``examples.json``, which a test
+checks against the models. Bodies are read by hand, so FastAPI does not know their models.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from verso_gateway import problems
-from verso_gateway.bodies.limits import NDJSON
+from verso_gateway.bodies.reading import JSON
+from verso_gateway.headers import DEADLINE_PATTERN, WEBHOOK_PATTERN
+from verso_gateway.idempotency import KEY_PATTERN
 
+PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{model}"
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 _GUARDED = "/v1/"
+_OPENAI = frozenset({"createEmbedding", "listModels", "retrieveModel"})
+"""Operations of OpenAI's protocol, which has its own shape of errors."""
+_AWAITED = frozenset(
+    {"createEmbedding", "getDocument", "getHeadReport", "getRegistry", "promote", "rollback"}
+)
+"""Operations whose job is always awaited: they never answer 202."""
+_NOT_REPEATABLE = frozenset({"migrate"})
+"""Operations that start a job and read no Idempotency-Key: doing them twice does no more."""
 _BODIES: dict[str, type[BaseModel]] = {}
 
+_ANY_REQUEST = (401, 422, 500, 503)
+_WITH_BODY = (413, 429)
+_JOB = (404, 409, 410, 429, 504, 507)
+_MORE: dict[str, tuple[int, ...]] = {"getMigration": (409,), "getJob": (410,)}
+_OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404, 422)}
+"""Problems of operations that need no key."""
 
-def body(model: type[BaseModel], *, ndjson: bool = False) -> dict[str, Any]:
-    """Describe a JSON request body; ``ndjson`` if it may come as lines as well."""
-    _BODIES[model.__name__] = model
-    content: dict[str, Any] = {
-        "application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}
+_TEXT: dict[str, Any] = {"type": "string"}
+_NATURAL: dict[str, Any] = {"type": "string", "pattern": "^[0-9]+$"}
+
+
+class CollectionDeleted(BaseModel):
+    """A collection that was deleted."""
+
+    name: str
+
+
+class DocumentDeleted(BaseModel):
+    """A document that was deleted."""
+
+    id: str
+    deleted: Literal[True]
+
+
+class MigrationEnded(BaseModel):
+    """A migration whose old side was removed, or that was aborted."""
+
+    collection: str
+    stage: str = Field(description="done, or given up")
+
+
+class AliveView(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyView(BaseModel):
+    """Work gets done; ages in seconds."""
+
+    ready: Literal[True]
+    last_embed_age_s: float
+    worker_beat_age_s: float
+
+
+def _parameter(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description} | {
+        "schema": schema
     }
-    if ndjson:
-        content[NDJSON] = {"schema": {"type": "string", "description": "one document a line"}}
+
+
+_SCHEDULING = (
+    _parameter(
+        "Prefer",
+        "RFC 7240: wait=N waits up to N seconds for the result, respond-async does not wait; "
+        "anything else is ignored",
+        _TEXT | {"examples": ["wait=10"]},
+    ),
+    _parameter(
+        "Priority",
+        "RFC 9218: u=0 first, u=7 last, among the caller's jobs; anything else is ignored",
+        _TEXT | {"examples": ["u=3"]},
+    ),
+    _parameter(
+        "Verso-Deadline",
+        "seconds from now after which work that has not started is dropped",
+        _TEXT | {"pattern": DEADLINE_PATTERN, "examples": ["2.5"]},
+    ),
+    _parameter(
+        "Verso-Webhook",
+        "webhook that is notified when the job ends",
+        _TEXT | {"pattern": WEBHOOK_PATTERN},
+    ),
+)
+_IDEMPOTENCY = _parameter(
+    "Idempotency-Key",
+    "the same key and request find the same job; quoted or bare, 1..255 characters",
+    _TEXT | {"pattern": KEY_PATTERN},
+)
+
+
+def _header(description: str, schema: Mapping[str, Any], *, required: bool = False) -> Any:
+    return {"description": description, "schema": schema, "required": required}
+
+
+_REQUEST_ID = {"X-Request-Id": _header("of the request, in logs and problems", _TEXT)}
+_JOB_HEADERS = {
+    "Verso-Job-Id": _header("the job of this request", _TEXT),
+    "Preference-Applied": _header("RFC 7240: what of Prefer was applied", _TEXT),
+    "Idempotency-Replayed": _header("the job existed before", {"type": "string", "const": "true"}),
+    "RateLimit": _header("what is left of the queue's room", _TEXT),
+    "RateLimit-Policy": _header("the quota that RateLimit is about", _TEXT),
+}
+_RESULT_HEADERS = {"Server-Timing": _header("milliseconds by phase", _TEXT)}
+_ACCEPTED_HEADERS = {
+    "Location": _header("path of the job", _TEXT, required=True),
+    "Retry-After": _header("seconds until it is worth asking again", _NATURAL, required=True),
+}
+_RETRY_HEADERS = {
+    "Retry-After": _header("seconds, if trying again can help", _NATURAL),
+    "Retry-After-Ms": _header("the same in milliseconds", _NATURAL),
+}
+_CHALLENGE = {"WWW-Authenticate": _header("RFC 9110, section 11.6.1", _TEXT)}
+
+
+def _given(name: str) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    """Return the rule that exactly one of the fields is given and not null."""
+    return {"oneOf": [_given(name) for name in names]}
+
+
+def _needs(name: str, other: str) -> dict[str, Any]:
+    """Return the rule that a field needs another one."""
+    return {"if": _given(name), "then": _given(other)}
+
+
+def _trains(task: str, *sources: str) -> dict[str, Any]:
+    """Return the rule that a task is trained on one of these sources."""
+    of_task: dict[str, Any] = {"properties": {"task": {"const": task}}}
+    if task != "classify":  # the default
+        of_task["required"] = ["task"]
+    return {
+        "if": of_task,
+        "then": {"properties": {"source": {"anyOf": list(map(_given, sources))}}},
+    }
+
+
+_WORDS = {"type": "string", "pattern": "\\S"}
+_RULES: dict[str, dict[str, Any]] = {
+    "SearchRequest": _one_of("query", "vector", "id") | _needs("rerank", "query"),
+    "ReconstructRequest": _one_of("ids", "vectors"),
+    "ClassifyRequest": _one_of("texts", "ids"),
+    "AnswerRequest": _one_of("context", "contexts", "collection") | _needs("filter", "collection"),
+    "ScoreRequest": {
+        "oneOf": [_given("pairs"), {"anyOf": [_given("text_1"), _given("text_2")]}],
+        "allOf": [_needs("text_1", "text_2"), _needs("text_2", "text_1")],
+    },
+    "TrainSource": _one_of("rows", "squad", "pairs", "collection")
+    | {"allOf": [_needs("collection", "label_key"), _needs("label_key", "collection")]},
+    "TrainRequest": {
+        "allOf": [
+            _trains("classify", "rows", "collection"),
+            _trains("answer", "squad"),
+            _trains("score", "pairs"),
+        ]
+    },
+}
+"""What the models check across their fields, by model, as JSON Schema says it."""
+_JUDGED_ALONE = {
+    "anyOf": [{"$ref": _REF.format(model="Document")}, {}],
+    "description": "each is judged alone: one that is no document gets an error of its own",
+}
+
+
+def body(model: type[BaseModel], *, also: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the description of a JSON request body.
+
+    Args:
+        model: the model of the JSON body.
+        also: descriptions of other forms of the body, by media type.
+    """
+    _BODIES[model.__name__] = model
+    content: dict[str, Any] = {JSON: {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+    for media_type, description in (also or {}).items():
+        content[media_type] = {"schema": {"type": "string", "description": description}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 def responses(
     model: type[BaseModel], *, status: int = 200, also: Sequence[str] = ()
 ) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer, and problem+json for everything else."""
+    """Return the description of a successful answer."""
     content = {
         media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in also
     }
-    return {
-        status: {"model": model, "content": content},
-        "default": {
-            "description": "Problem",
-            "content": {
-                "application/problem+json": {"schema": {"$ref": _REF.format(model="Problem")}}
-            },
-        },
-    }
+    return {status: {"model": model, "content": content}}
 
 
 def job_responses(model: type[BaseModel], *, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer that may also be 202: accepted, look at ``Location``."""
+    """Return the description of an answer that may also be 202: accepted, look at ``Location``."""
     schema = {"$ref": _REF.format(model="JobView")}
     accepted = {
         "description": "Accepted; the result will be at Location",
-        "content": {"application/json": {"schema": schema}},
+        "content": {JSON: {"schema": schema}},
+        "headers": _JOB_HEADERS | _ACCEPTED_HEADERS,
     }
     return {**responses(model, status=status), 202: accepted}
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """Make the OpenAPI document, once."""
+    """Return the OpenAPI document, made once."""
     if app.openapi_schema is None:
-        schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        _, bodies = models_json_schema(
+        schema = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
+        _, models = models_json_schema(
             [(model, "validation") for model in _BODIES.values()], ref_template=_REF
         )
         components = schema.setdefault("components", {})
-        components["schemas"] |= bodies["$defs"] | {"Problem": problems.codes_in_openapi()}
+        components["schemas"] |= models["$defs"] | {"Problem": problems.codes_in_openapi()}
+        for name, rule in _RULES.items():
+            components["schemas"][name] |= rule
+        answer = components["schemas"]["AnswerRequest"]["properties"]
+        answer["question"] |= _WORDS
+        answer["context"]["anyOf"][0] |= _WORDS
+        answer["contexts"]["anyOf"][0]["items"] |= _WORDS
+        heads = components["schemas"]["ClassifyRequest"]["properties"]["head"]
+        heads["anyOf"][1] |= {"minItems": 1, "maxItems": 8, "uniqueItems": True}
+        documents = components["schemas"]["RerankRequest"]["properties"]["documents"]
+        documents["items"]["anyOf"][1] |= {"required": ["text"], "properties": {"text": _TEXT}}
+        components["schemas"]["IngestRequest"]["properties"]["documents"]["items"] = _JUDGED_ALONE
+        for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, never answered
+            components["schemas"].pop(name, None)
         # The gate reads the headers by itself: as FastAPI's dependencies they would cost each call.
         components["securitySchemes"] = _SCHEMES
-        for path, operations in schema["paths"].items():
-            if path.startswith(_GUARDED):
-                for operation in operations.values():
-                    operation["security"] = [{name: []} for name in _SCHEMES]
+        examples = json.loads(files("verso_gateway").joinpath("examples.json").read_bytes())
+        for path, method, operation in operations(schema):
+            _complete(operation, guarded=path.startswith(_GUARDED), known="{" not in path)
+            if method == "post" and _is_job(operation) and "requestBody" in operation:
+                _add_idempotency(operation)
+            _add_examples(operation, examples.get(operation["operationId"], {}))
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def operations(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and description of each operation of a document."""
+    for path, described in schema["paths"].items():
+        for method, operation in described.items():
+            yield path, method, operation
+
+
+def _is_job(operation: Mapping[str, Any]) -> bool:
+    accepted = operation["responses"].get("202", {})
+    return "Location" in accepted.get("headers", {}) or operation["operationId"] in _AWAITED
+
+
+def _complete(operation: dict[str, Any], *, guarded: bool, known: bool) -> None:
+    """Add the headers, the problems and the security of an operation."""
+    name, found = operation["operationId"], operation["responses"]
+    found.pop("422", None)  # FastAPI's own shape
+    job = _is_job(operation)
+    if job:
+        operation["parameters"] = [*operation.get("parameters", ()), *_SCHEDULING]
+    for status, response in found.items():
+        extra = _JOB_HEADERS | _RESULT_HEADERS if job and status != "202" else {}
+        response["headers"] = extra | response.get("headers", {}) | _REQUEST_ID
+    statuses = set(_OPEN.get(name, ()))
+    if guarded:
+        operation["security"] = [{scheme: []} for scheme in _SCHEMES]
+        statuses |= {*_ANY_REQUEST, *_MORE.get(name, ())}
+        statuses |= {*_JOB} if job else set()
+        statuses |= {*_WITH_BODY} if "requestBody" in operation else set()
+        statuses |= set() if known else {404}
+    for status in sorted(statuses):
+        found[str(status)] = _problem(status, openai=name in _OPENAI)
+    if name in _OPENAI and "422" in found:  # the protocol knows no 422
+        found["400"] = found.pop("422")
+
+
+def _add_idempotency(operation: dict[str, Any]) -> None:
+    if operation["operationId"] not in _NOT_REPEATABLE:
+        operation["parameters"].append(_IDEMPOTENCY)
+
+
+def _problem(status: int, *, openai: bool) -> dict[str, Any]:
+    codes = sorted(code for code, own in problems.STATUSES.items() if own == status)
+    extra = _CHALLENGE if status == 401 else _RETRY_HEADERS if status in (429, 503) else {}
+    schema = problems.OPENAI_SCHEMA if openai else {"$ref": _REF.format(model="Problem")}
+    return {
+        "description": ", ".join(codes),
+        "headers": extra | _REQUEST_ID,
+        "content": {JSON if openai else PROBLEM: {"schema": schema}},
+    }
+
+
+def _add_examples(operation: dict[str, Any], examples: Mapping[str, Any]) -> None:
+    """Add the examples of an operation: ``request`` and ``response``, its successful answer."""
+    if "request" in examples:
+        operation["requestBody"]["content"][JSON]["example"] = examples["request"]
+    if "response" in examples:
+        success = next(one for status, one in operation["responses"].items() if status[0] == "2")
+        content = success["content"]
+        content[next(iter(content))]["example"] = examples["response"]

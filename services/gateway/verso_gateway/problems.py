@@ -188,13 +188,32 @@ def codes_in_openapi() -> Mapping[str, Any]:
         "properties": {
             "type": {"type": "string", "examples": ["/docs/errors/queue_full"]},
             "title": {"type": "string"},
-            "status": {"type": "integer"},
+            "status": {"type": "integer", "minimum": 400, "maximum": 599},
             "detail": {"type": "string"},
             "instance": {"type": "string"},
             "code": {"type": "string", "enum": sorted(STATUSES)},
             "retryable": {"type": "boolean"},
-            "request_id": {"type": "string"},
+            "request_id": {"type": ["string", "null"]},
             "job_id": {"type": "string", "description": "the job that ended in this error"},
             "pointer": {"type": "string", "description": "RFC 6901"},
         },
     }
+
+
+OPENAI_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+        }
+    },
+}
+"""The shape of errors in OpenAI's protocol."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
@@ -88,11 +89,37 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
         request.state.pointer = pointer
         raise TextNotEncodable(f"lone surrogate in a string at {pointer!a}; send base64")
     try:
-        return model.model_validate(value)
+        return model.model_validate_json(_dumped(_integral(value)), strict=True)
     except ValidationError as exc:
         error, pointer = problems.from_validation(exc)
         request.state.pointer = pointer
         raise error from None  # the cause would quote the text
+
+
+def _integral(value: dict[str, Any], *, depth: int = 2) -> dict[str, Any]:
+    """Return an object whose numbers such as 10.0 are integers, which JSON does not tell apart.
+
+    So deep are the models' own fields; metadata, whose values keep their types, lie deeper.
+    """
+    return {
+        name: int(one)
+        if isinstance(one, float) and one.is_integer()
+        else _integral(one, depth=depth - 1)
+        if isinstance(one, dict) and depth > 1
+        else one
+        for name, one in value.items()
+    }
+
+
+def _dumped(value: dict[str, Any]) -> bytes:
+    """Return a value as JSON, in which pydantic's strict mode takes a string for an enum.
+
+    On Python values that mode would refuse it, and without that mode "10" would be a number.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(value).encode("ascii")
 
 
 def encodable(text: str) -> bool:

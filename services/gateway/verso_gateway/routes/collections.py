@@ -85,7 +85,12 @@ async def documents(
     return responses.json_response({"documents": rows, "next_cursor": page.cursor})
 
 
-@router.delete("/v1/collections/{name}", name="collection_delete", operation_id="deleteCollection")
+@router.delete(
+    "/v1/collections/{name}",
+    name="collection_delete",
+    operation_id="deleteCollection",
+    responses=openapi.job_responses(openapi.CollectionDeleted),
+)
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""
     catalogue = context_of(request).catalogue

@@ -50,6 +50,7 @@ async def get(request: Request, document: str, collection: Collection = "default
     "/v1/documents/{document:path}",
     name="document_delete",
     operation_id="deleteDocument",
+    responses=openapi.job_responses(openapi.DocumentDeleted),
 )
 async def delete(request: Request, document: str, collection: Collection = "default") -> Response:
     """Delete a document: it is gone from reads and searches when this answers."""

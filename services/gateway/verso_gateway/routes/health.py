@@ -10,19 +10,26 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from verso_core.errors import NotFound, NotReady
-from verso_gateway import metrics, problems, responses
+from verso_gateway import metrics, openapi, problems, responses
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", name="healthz", operation_id="healthz")
+@router.get(
+    "/healthz",
+    name="healthz",
+    operation_id="healthz",
+    responses=openapi.responses(openapi.AliveView),
+)
 async def healthz() -> Response:
     """Say that the process is alive."""
     return responses.json_response({"status": "ok"})
 
 
-@router.get("/readyz", name="readyz", operation_id="readyz")
+@router.get(
+    "/readyz", name="readyz", operation_id="readyz", responses=openapi.responses(openapi.ReadyView)
+)
 async def readyz(request: Request) -> Response:
     """Say whether work gets done here."""
     context = context_of(request)
@@ -46,13 +53,18 @@ async def readyz(request: Request) -> Response:
     )
 
 
-@router.get("/metrics", name="metrics", operation_id="metrics")
+@router.get("/metrics", name="metrics", operation_id="metrics", response_class=PlainTextResponse)
 async def page(request: Request) -> Response:
     """Return this process's figures to Prometheus."""
     return Response(context_of(request).metrics.page(), media_type=metrics.CONTENT_TYPE)
 
 
-@router.get("/docs/errors/{code}", name="error_help", operation_id="explainError")
+@router.get(
+    "/docs/errors/{code}",
+    name="error_help",
+    operation_id="explainError",
+    response_class=PlainTextResponse,
+)
 async def error_help(code: str) -> Response:
     """Explain an error code: where the ``type`` of a problem leads."""
     text = problems.explanation(code)

@@ -27,7 +27,7 @@ router = APIRouter(tags=["documents"])
     name="ingest",
     operation_id="ingest",
     responses=openapi.job_responses(BatchView),
-    openapi_extra=openapi.body(IngestRequest, ndjson=True),
+    openapi_extra=openapi.body(IngestRequest, also={NDJSON: "one document a line"}),
 )
 async def ingest(
     request: Request,

@@ -162,7 +162,12 @@ async def follow(
                 yield event
 
 
-@router.delete("/v1/jobs/{job_id}", name="job_cancel", operation_id="cancelJob")
+@router.delete(
+    "/v1/jobs/{job_id}",
+    name="job_cancel",
+    operation_id="cancelJob",
+    responses=openapi.responses(JobView),
+)
 async def cancel(request: Request, job_id: str) -> Response:
     """Cancel a job: what has not begun never will. A job that has ended stays as it is."""
     ledger = context_of(request).ledger
@@ -171,7 +176,13 @@ async def cancel(request: Request, job_id: str) -> Response:
     return responses.json_response(views.job(await ledger.job(job_id)))
 
 
-@router.post("/v1/jobs/{job_id}/replay", name="job_replay", operation_id="replayJob")
+@router.post(
+    "/v1/jobs/{job_id}/replay",
+    name="job_replay",
+    operation_id="replayJob",
+    status_code=202,
+    responses=openapi.responses(JobView, status=202),
+)
 async def replay(request: Request, job_id: str) -> Response:
     """Return a dead job a new budget of attempts."""
     context = context_of(request)

@@ -49,7 +49,10 @@ async def begin(request: Request, name: str) -> Response:
 
 
 @router.delete(
-    "/v1/collections/{name}/migrate", name="migration_remove", operation_id="endMigration"
+    "/v1/collections/{name}/migrate",
+    name="migration_remove",
+    operation_id="endMigration",
+    responses=openapi.job_responses(openapi.MigrationEnded),
 )
 async def remove(request: Request, name: str) -> Response:
     """Remove the old side of a migration that is done, or give up one that is not."""

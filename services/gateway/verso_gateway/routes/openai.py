@@ -41,10 +41,54 @@ class EmbeddingsRequest(BaseModel):
     dimensions: int | None = Field(default=None, ge=1)
 
 
+class Embedding(BaseModel):
+    """The vector of one input: numbers, or base64 of float32 (little endian)."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Usage(BaseModel):
+    """Tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """Answer of ``POST /v1/embeddings``."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class ModelView(BaseModel):
+    """A model, with the space and the dimensions of its vectors."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    space: str
+    dimensions: int
+
+
+class ModelList(BaseModel):
+    """The models; ``serving`` is what each worker serves."""
+
+    object: Literal["list"]
+    data: list[ModelView]
+    serving: dict[str, dict[str, Any]]
+
+
 @router.post(
     "/v1/embeddings",
     name="openai_embeddings",
     operation_id="createEmbedding",
+    responses=openapi.responses(EmbeddingsResponse),
     openapi_extra=openapi.body(EmbeddingsRequest),
 )
 async def embeddings(request: Request) -> Response:
@@ -65,7 +109,12 @@ async def embeddings(request: Request) -> Response:
     )
 
 
-@router.get("/v1/models", name="openai_models", operation_id="listModels")
+@router.get(
+    "/v1/models",
+    name="openai_models",
+    operation_id="listModels",
+    responses=openapi.responses(ModelList),
+)
 async def models(request: Request) -> Response:
     """List the one model that serves embeddings, and what each worker serves."""
     serving = await context_of(request).ledger.serving()
@@ -73,7 +122,12 @@ async def models(request: Request) -> Response:
     return responses.json_response(content)
 
 
-@router.get("/v1/models/{model}", name="openai_model", operation_id="retrieveModel")
+@router.get(
+    "/v1/models/{model}",
+    name="openai_model",
+    operation_id="retrieveModel",
+    responses=openapi.responses(ModelView),
+)
 async def model(request: Request, model: str) -> Response:
     """Describe a model."""
     if model != MODEL:

@@ -23,6 +23,7 @@ router = APIRouter(tags=["training"])
 
 ALIVE_S = 30.0
 """A trainer whose last beat is older is gone, seconds."""
+_ROWS = "one row or pair a line"
 _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
 
 
@@ -31,7 +32,7 @@ _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
     name="train",
     operation_id="train",
     responses=openapi.job_responses(BatchView),
-    openapi_extra=openapi.body(TrainRequest, ndjson=True),
+    openapi_extra=openapi.body(TrainRequest, also={NDJSON: _ROWS, CSV: _ROWS}),
 )
 async def train(
     request: Request,
