@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     negative_data_rejection,
     positive_data_acceptance,
 )
+from tests.e2e.conftest import Platform, publish_heads
 
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
@@ -58,12 +59,12 @@ def url(new_platform: Callable[..., Platform]) -> str:
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_an_operation_is_what_its_description_says(case: schemathesis.Case, url: str) -> None:
+def test_an_operation_is_what_its_description_says(case: schemathesis.Case[Any], url: str) -> None:
     response = case.call(base_url=url, headers={"Prefer": "wait=5"})  # most answer 200, not 202
     case.validate_response(response, excluded_checks=_off(case, response))
 
 
-def _off(case: schemathesis.Case, response: schemathesis.Response) -> list[Any]:
+def _off(case: schemathesis.Case[Any], response: schemathesis.Response) -> list[Any]:
     """Return the checks that cannot hold for a response, each with its reason."""
     off: list[Any] = [
         ignored_auth,  # on loopback the platform needs no key; test_operation.py is about keys

@@ -196,6 +196,6 @@ def _methods(request: Request) -> list[str]:
             for module in (*_GUARDED, health)
             for route in module.router.routes
             if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
-            for method in route.methods
+            for method in route.methods or ()
         }
     )
