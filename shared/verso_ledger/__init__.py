@@ -1,7 +1,7 @@
 """The ledger: the durable truth about jobs and documents, kept in Redis or Valkey.
 
 A job is accepted in slices. A slice is claimed under a lease with a **fence**, a number that grows
-with every claim; it is worked on, and committed in one step that checks the fence, so that of any
+with every claim; it is executed, and committed in one step that checks the fence, so that of any
 number of attempts exactly one counts. No correctness rests on time: a lease that ends early only
 costs work.
 
@@ -12,28 +12,29 @@ costs work.
                 `-> (lease runs out) reap -> ready again, the third time a dead letter -> replay
 
 Every step is one Lua script that checks everything and then writes, uses the server's clock, and
-does nothing the second time it is run: a client whose reply was lost may simply ask again.
+does nothing the second time it is run: a client whose reply was lost may simply repeat it.
 
-``AsyncLedger`` is the gateway's side, ``Ledger`` the worker's and keeper's. The keys are listed in
-``keys``, and no other package knows them.
+The gateway uses ``AsyncLedger``; workers, trainers and the keeper use ``Ledger``, whose parts are
+its attributes. The keys are listed in ``keys``, and no other package knows them.
 """
 
 from verso_ledger.async_client import AsyncLedger, Watch
-from verso_ledger.counts import Counting
-from verso_ledger.document_pages import DocumentRow
-from verso_ledger.durability import await_ledger, check_durability
+from verso_ledger.durability import Server, await_ledger, check_durability
+from verso_ledger.epoch import Epoch
+from verso_ledger.leases import LEASE_S
 from verso_ledger.models import (
     URGENCY,
     Accepted,
     Backlog,
     Commit,
+    Counting,
     DeadLetter,
     Depth,
     Discarded,
     DocumentDelete,
     DocumentWrite,
-    End,
     Event,
+    Finished,
     Health,
     JobOutcome,
     JobRecord,
@@ -43,15 +44,13 @@ from verso_ledger.models import (
     Phase,
     Policy,
 )
-from verso_ledger.pages import Page
+from verso_ledger.pages import DocumentRow, Page
 from verso_ledger.scrub import Damage, Move, Recent, Scrub, ScrubStage, Walked
-from verso_ledger.server import Server
-from verso_ledger.sync_client import BEAT_S, LEASE_S, Ledger
+from verso_ledger.sync_client import Ledger
 from verso_ledger.webhooks import Message, Webhook
 from verso_ledger.work_signal import WorkSubscriber
 
 __all__ = [
-    "BEAT_S",
     "LEASE_S",
     "URGENCY",
     "Accepted",
@@ -66,8 +65,9 @@ __all__ = [
     "DocumentDelete",
     "DocumentRow",
     "DocumentWrite",
-    "End",
+    "Epoch",
     "Event",
+    "Finished",
     "Health",
     "JobOutcome",
     "JobRecord",

@@ -7,16 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.asyncio import Redis
 
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.migration import Migration
-from verso_ledger import codec, document_pages, pages, scrub
-from verso_ledger.connection import translated
-from verso_ledger.document_pages import DocumentRow
+from verso_ledger import codec, pages, scrub
+from verso_ledger.connection import connect_async, translated
 from verso_ledger.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
 from verso_ledger.models import (
@@ -30,81 +26,54 @@ from verso_ledger.models import (
     NewJob,
     Policy,
 )
-from verso_ledger.pages import Page
-from verso_ledger.scripts import source
+from verso_ledger.pages import DocumentRow, Page
+from verso_ledger.scripts import AsyncScripts
 from verso_ledger.scrub import Scrub
-from verso_ledger.server import keepalive
 from verso_ledger.webhooks import Webhooks
 
 _EVENTS_PAGE = 1000
-_TURNS = 4
-"""How often the slowest answer a caller waits in line for a connection. Once was not enough for 256
-callers on a busy machine: some were told that the ledger did not answer, though it did."""
-
-
-def connect(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
-    """Open a client that gives up within ``timeout_s``, so that a caller soon gets an answer.
-
-    Only a connection that was already closed is tried again: a slow server is not asked twice.
-    Whoever finds all connections in use waits longer for one, since the server does answer then.
-    """
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=_TURNS * timeout_s,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
-        **keepalive(url),
-        retry=Retry(NoBackoff(), retries=1, supported_errors=(RedisConnectionError,)),
-    )
-    return Redis.from_pool(pool)
 
 
 class AsyncLedger:
-    """The durable truth about jobs, from the side of those who ask for them.
+    """The durable truth about jobs, as the gateway uses it.
 
     Every method raises LedgerUnavailable when Redis does not answer or refuses.
     """
 
     def __init__(self, client: Redis, *, policy: Policy | None = None) -> None:
         self._redis = client
-        self._policy = policy or Policy()
-        self._scripts: dict[str, Any] = {}
-        self._news = JobEvents(client)
-        self.webhooks = Webhooks(client, self._run)
+        self._scripts = AsyncScripts(client, policy)
+        self._events = JobEvents(client)
+        self.webhooks = Webhooks(client, self._scripts)
 
     @classmethod
     def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:
         """Connect to the ledger at ``redis://…`` or ``unix://…``."""
-        return cls(connect(url, timeout_s=timeout_s))
+        return cls(connect_async(url, timeout_s=timeout_s))
 
     async def close(self) -> None:
         """End the subscription and close the connections."""
-        await self._news.close()
+        await self._events.close()
         await self._redis.aclose()
 
     async def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Check that Redis answers."""
         with translated():
             await cast("Any", self._redis.ping())
 
     async def accept(self, job: NewJob) -> Accepted:
-        """Take a job in: when this returns it is on disk.
+        """Accept a job: when this returns it is on disk.
 
         Raises:
             IdempotencyConflict: the idempotency key came with another body before.
             QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
             BodyTooLarge: the job is larger than an empty queue may hold.
         """
-        size, job_id = codec.check_size(job), job.job_id or codec.new_job_id()
-        staged = size > codec.STAGE_BYTES
-        if staged:
-            for number, part in enumerate(job.slices):
-                with translated():
-                    name = key("payload", f"{job_id}.{number}")
-                    await self._redis.set(name, part.payload, px=codec.STAGED_FOR_MS)
-        reply = await self._run("accept", codec.accept_args(job, job_id, staged=staged))
-        return codec.accepted(reply)
+        admission = codec.admission(job)
+        for name, payload in admission.staged:
+            with translated():
+                await self._redis.set(name, payload, px=codec.STAGED_FOR_MS)
+        return codec.accepted(await self._scripts.run("accept", admission.args))
 
     async def job(self, job_id: str) -> JobRecord:
         """Return what is known of a job.
@@ -159,22 +128,22 @@ class AsyncLedger:
         return await pages.dead(self._redis, tenant, after=after, limit=limit)
 
     async def cancel(self, job_id: str) -> Status:
-        """End a job, unless it has ended; returns the status it has now.
+        """End a job, unless it has ended; return the status it has now.
 
-        Slices already committed stay done; for one that runs, the commit will be refused.
+        Slices already committed stay done; the commit of a running slice will be refused.
 
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(await self._run("cancel", [job_id]), job_id)
+        return codec.status_or_unknown(await self._scripts.run("cancel", [job_id]), job_id)
 
     async def replay(self, job_id: str) -> Status:
-        """Return the dead slices of a job new attempts; returns the status it has now.
+        """Grant the dead slices of a job new attempts; return the status it has now.
 
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        return codec.status_or_unknown(await self._run("replay", [job_id]), job_id)
+        return codec.status_or_unknown(await self._scripts.run("replay", [job_id]), job_id)
 
     async def events(self, job_id: str, after: str = "0") -> list[Event]:
         """Return a job's events later than the event ``after``, oldest first, at most 1000."""
@@ -191,19 +160,19 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        with self._news.bell(job_id, end=True) as bell:
-            watch = Watch(self, self._news, bell, known=True)
+        with self._events.waiter(job_id, end=True) as waiter:
+            watch = Watch(self, self._events, waiter, known=True)
             return (await watch.end(job_id, timeout_s=timeout_s, slices=0)).record
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Watch]:
         """Listen for the end of a job that is not accepted yet, so that none of it is missed."""
-        with self._news.bell(job_id, end=True) as bell:
-            yield Watch(self, self._news, bell, known=False)
+        with self._events.waiter(job_id, end=True) as waiter:
+            yield Watch(self, self._events, waiter, known=False)
 
     def release(self) -> None:
-        """Let everybody who waits for an end go on with what is known now: this process stops."""
-        self._news.release()
+        """Let all callers who wait for an end return with what is known now: this process stops."""
+        self._events.release()
 
     async def outcome(self, job_id: str, *, slices: int) -> JobOutcome:
         """Return a job and the results of its first slices, in one exchange.
@@ -226,9 +195,9 @@ class AsyncLedger:
         Raises:
             JobUnknown: there is no such job, or it has expired.
         """
-        with self._news.bell(job_id) as bell:
+        with self._events.waiter(job_id) as waiter:
             while True:
-                bell.clear()
+                waiter.clear()
                 record = await self.job(job_id)
                 page = await self.events(job_id, after)
                 for event in page:
@@ -239,7 +208,7 @@ class AsyncLedger:
                 if not page and record.status.terminal:
                     return
                 if not page:
-                    await _wait(bell, self._news.poll_s)
+                    await _wait(waiter, self._events.poll_s)
 
     async def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, which each carries, in order."""
@@ -255,8 +224,8 @@ class AsyncLedger:
     async def documents(
         self, collection: str, *, after: str | None = None, limit: int = 1000
     ) -> Page[DocumentRow]:
-        """Return a collection's documents; see :func:`verso_ledger.document_pages.documents`."""
-        return await document_pages.documents(self._redis, collection, after=after, limit=limit)
+        """Return a collection's documents; see :func:`verso_ledger.pages.documents`."""
+        return await pages.documents(self._redis, collection, after=after, limit=limit)
 
     async def migration(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
@@ -265,7 +234,7 @@ class AsyncLedger:
         return None if row is None else Migration.model_validate_json(row)
 
     async def health(self) -> Health:
-        """Return the signs of life."""
+        """Return the age of the newest heartbeats and of the newest embed."""
         with translated():
             async with self._redis.pipeline(transaction=False) as pipe:
                 pipe.hgetall(key("health"))
@@ -285,10 +254,10 @@ class AsyncLedger:
 
     async def depths(self) -> dict[Queue, Depth]:
         """Return what waits and runs in each queue."""
-        return codec.depths(await self._run("depths", list(Queue)))
+        return codec.depths(await self._scripts.run("depths", list(Queue)))
 
     async def scrub(self) -> Scrub:
-        """Tell where the scrub stands."""
+        """Return the state of the scrub."""
         with translated():
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.hgetall(key("scrub"))
@@ -297,17 +266,9 @@ class AsyncLedger:
                 rows, listed, clock = await pipe.execute()
         return scrub.read(rows, listed, now=codec.server_seconds(clock))
 
-    async def scrub_ask(self) -> None:
-        """Ask for a pass at once, or as soon as the one under way has ended."""
-        await self._run("scrub_ask", [])
-
-    async def _run(self, step: str, args: Sequence[codec.Arg]) -> Any:
-        script = self._scripts.get(step)
-        if script is None:
-            script = self._redis.register_script(source(step, self._policy))
-            self._scripts[step] = script
-        with translated():
-            return await script(args=args)
+    async def scrub_request(self) -> None:
+        """Request a pass, at once or as soon as the one under way has ended."""
+        await self._scripts.run("scrub_ask", [])
 
 
 class Watch:
@@ -315,18 +276,19 @@ class Watch:
 
     Args:
         ledger: where the job is.
-        news: rings the bell.
-        bell: rings at the job's end.
-        known: the job was accepted before the bell was hung up, so its end may have passed. Whoever
-            waits for somebody else's job reads the ledger next, so it is told nothing early.
+        events: sets the waiter.
+        waiter: set at the job's end.
+        known: the job was accepted before the waiter was registered, so its end may have passed. A
+            caller who waits for another caller's job polls the ledger next, so it learns of no end
+            before the commit.
     """
 
     def __init__(
-        self, ledger: AsyncLedger, news: JobEvents, bell: JobWaiter, *, known: bool
+        self, ledger: AsyncLedger, events: JobEvents, waiter: JobWaiter, *, known: bool
     ) -> None:
         self._ledger = ledger
-        self._news = news
-        self._bell = bell
+        self._events = events
+        self._waiter = waiter
         self._known = known
 
     async def end(self, job_id: str, *, timeout_s: float, slices: int) -> JobOutcome:
@@ -337,22 +299,22 @@ class Watch:
         """
         clock = asyncio.get_running_loop().time
         end = clock() + timeout_s
-        # A job that was accepted while we listened has no end that we could have missed.
-        look = self._known or not self._news.connected or self._news.released
+        # A job that was accepted while the subscription stood has no end that could be missed.
+        poll = self._known or not self._events.connected or self._events.released
         while True:
-            news = None if self._known else self._bell.told
-            if news is not None and (told := codec.told(job_id, news)):
-                return told
-            if look:
-                self._bell.clear()
+            message = None if self._known else self._waiter.end
+            if message is not None and (outcome := codec.end_outcome(job_id, message)):
+                return outcome
+            if poll:
+                self._waiter.clear()
                 outcome = await self._ledger.outcome(job_id, slices=slices)
-                if outcome.record.status.terminal or end <= clock() or self._news.released:
+                if outcome.record.status.terminal or end <= clock() or self._events.released:
                     return outcome
-            look = True
-            await _wait(self._bell, min(end - clock(), self._news.poll_s))
+            poll = True
+            await _wait(self._waiter, min(end - clock(), self._events.poll_s))
 
 
-async def _wait(bell: JobWaiter, timeout_s: float) -> None:
+async def _wait(waiter: JobWaiter, timeout_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            await bell.wait()
+            await waiter.wait()

@@ -1,4 +1,4 @@
-"""Arguments of the ledger's steps, and how their replies read; shared by both clients."""
+"""Arguments of the ledger's steps and their replies; shared by both clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from verso_core.errors import (
     CLASSES,
@@ -21,8 +21,10 @@ from verso_core.errors import (
     VersoError,
     WebhookUnknown,
 )
+from verso_core.holdings import Holdings, Share
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.record import Entry, bucket_of
+from verso_core.record import Codec, Entry, bucket_of
+from verso_ledger.keys import key
 from verso_ledger.models import (
     URGENCY,
     Accepted,
@@ -31,6 +33,7 @@ from verso_ledger.models import (
     DocumentDelete,
     DocumentWrite,
     Event,
+    Finished,
     Health,
     JobOutcome,
     JobRecord,
@@ -47,22 +50,33 @@ that one step never holds the server for long."""
 STAGED_FOR_MS = 600_000
 IDEMPOTENCY_S = 24 * 3600
 SERVING_S = 60.0
-"""A worker without a beat for so long, seconds, serves nothing."""
+"""A worker without a heartbeat for so long, seconds, serves nothing."""
 
 Arg = bytes | str | int | float
 
 
-def new_job_id() -> str:
-    """Make a job id: 32 hex digits, random."""
-    return uuid.uuid4().hex
+class Admission(NamedTuple):
+    """A job on its way in: what is stored before the accept step, and the step's arguments."""
+
+    staged: list[tuple[str, bytes]]
+    """Key and payload of each slice of a large job."""
+    args: list[Arg]
 
 
-def check_size(job: NewJob) -> int:
-    """Return a job's payload bytes.
+def admission(job: NewJob) -> Admission:
+    """Return how a job is accepted, with a new id if it has none.
 
     Raises:
         BodyTooLarge: the queue could not hold this job even if it were empty.
     """
+    size, job_id = _checked_size(job), job.job_id or uuid.uuid4().hex
+    staged = size > STAGE_BYTES
+    parts = enumerate(job.slices) if staged else ()
+    payloads = [(key("payload", f"{job_id}.{number}"), part.payload) for number, part in parts]
+    return Admission(payloads, _accept_args(job, job_id, staged=staged))
+
+
+def _checked_size(job: NewJob) -> int:
     size = sum(len(part.payload) for part in job.slices)
     if len(job.slices) > job.limits.max_slices or size > job.limits.max_bytes:
         raise BodyTooLarge(
@@ -72,14 +86,13 @@ def check_size(job: NewJob) -> int:
     return size
 
 
-def accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
-    """Write the arguments of ``accept.lua``."""
-    key, body_hash = job.idempotency or ("", "")
+def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
+    idempotency_key, body_hash = job.idempotency or ("", "")
     deadline_ms = 0 if job.deadline_s is None else max(1, round(job.deadline_s * 1000))
     args: list[Arg] = [
-        job_id, job.kind, job.queue, job.tenant, key, body_hash, deadline_ms, job.keep_s,
-        job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged), len(job.slices),
-        job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
+        job_id, job.kind, job.queue, job.tenant, idempotency_key, body_hash, deadline_ms,
+        job.keep_s, job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged),
+        len(job.slices), job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
         round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
         job.trace or "", int(job.wait),
     ]  # fmt: skip
@@ -112,7 +125,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     return Accepted(
         job_id=text(reply[1]),
         replayed=word == "dup",
-        bell=word != "dup" and (len(reply) < 3 or bool(reply[2])),
+        wakeup=word != "dup" and (len(reply) < 3 or bool(reply[2])),
         left=int(reply[3]) if len(reply) > 3 else None,
         drained_s=int(reply[4]) if len(reply) > 4 else None,
     )
@@ -167,10 +180,10 @@ def event(row: Sequence[Any]) -> Event:
     """Read one entry of an events stream."""
     fields = {text(name): text(value) for name, value in dict(row[1]).items()}
     data: dict[str, Any] = {"status": fields.pop("status")}
-    told = fields.pop("progress", None)
+    progress = fields.pop("progress", None)
     data |= {name: int(value) for name, value in fields.items()}
-    if told is not None:
-        data["progress"] = json.loads(told)
+    if progress is not None:
+        data["progress"] = json.loads(progress)
     return Event(id=text(row[0]), data=data)
 
 
@@ -200,8 +213,17 @@ def _awaited(row: Sequence[Any]) -> Awaited | None:
     return Awaited(text(tenant), int(made), int(items), int(urgency), start_ms=int(start))
 
 
-def end_news(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
-    """Write the news that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
+def finished_args(finished: Finished, verify_delay_s: float) -> list[Arg]:
+    """Write the arguments of ``commit.lua`` before the count of writes."""
+    lease = finished.lease
+    return [
+        lease.slice_id, lease.fence, finished.result, finished.ok, finished.errors,
+        round(verify_delay_s * 1000), Queue.SCRUB, int(finished.notified),
+    ]  # fmt: skip
+
+
+def end_message(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
+    """Write the message that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
     fields: dict[str, Arg] = {
         "kind": lease.kind, "queue": lease.queue, "tenant": awaited.tenant, "u": awaited.urgency,
         "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.start_ms,
@@ -213,12 +235,12 @@ def end_news(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) ->
     return f"{lease.job_id} {Status.SUCCEEDED}\n{row}\n".encode() + result
 
 
-def told(job_id: str, message: bytes) -> JobOutcome | None:
-    """Read the outcome that came with the news of a job's end; None where it cannot be read."""
+def end_outcome(job_id: str, message: bytes) -> JobOutcome | None:
+    """Read the outcome that came with the event of a job's end; None where it cannot be read."""
     head, _, result = message.partition(b"\n")
     try:
         row = json.loads(head)
-    except ValueError:  # a detail that is not UTF-8, say: the job can still be asked for
+    except ValueError:  # a detail that is not UTF-8, say: the job can still be looked up
         return None
     fields = dict(zip(row[::2], row[1::2], strict=True))
     return JobOutcome(_record(job_id, fields), [result or None])
@@ -249,7 +271,7 @@ def own_name(name: str, razed: bytes) -> str:
     return f"again-{digest.hexdigest()}"
 
 
-def settled(stored: bytes, asked: Collection) -> Collection:
+def stored_collection(stored: bytes, asked: Collection) -> Collection:
     """Compare the collection that is stored with the one that was asked for.
 
     Raises:
@@ -301,13 +323,33 @@ def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:
 def serving(
     rows: Mapping[bytes, bytes], signs: Mapping[bytes, bytes], now_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Read what the workers serve that beat lately."""
+    """Read what the workers with a recent heartbeat serve."""
     found = {}
     for name, row in sorted(rows.items()):
         beat = signs.get(b"beat:" + name)
         if beat is not None and now_s - int(beat) / 1000 < SERVING_S:
             found[text(name)] = json.loads(row)
     return found
+
+
+def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
+    """Read a collection's counts; None where nothing has been counted yet."""
+    if b"full" not in row:
+        return None
+    counts = {name.decode(): int(n) for name, n in row.items() if n.isdigit()}
+    shares = {
+        codec: Share(counts.get(f"records:{codec:d}", 0), counts.get(f"bytes:{codec:d}", 0))
+        for codec in Codec
+    }
+    return Holdings(
+        documents=counts.get("documents", 0),
+        chunks=counts.get("chunks", 0),
+        verified=counts.get("verified", 0),
+        unreadable=counts.get("unreadable", 0),
+        bytes_text=counts.get("bytes_text", 0),
+        bytes_entries=counts.get("bytes_entries", 0),
+        codecs={codec: share for codec, share in shares.items() if share.records},
+    )
 
 
 def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:

@@ -1,13 +1,25 @@
-"""What Redis may answer instead of the truth, said in the words of the error tree."""
+"""Connections to Redis or Valkey: how long they wait, what they repeat, and their errors.
+
+Every step of the ledger may be repeated, so a client's own retries do no harm.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import redis
 from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.retry import Retry
 
 from verso_core.errors import LedgerUnavailable
+
+_POOL_TURNS = 4
+"""How many times the slowest answer a caller waits for a free connection. Once was not enough for
+256 callers on a busy machine: some were told that the ledger did not answer, though it did."""
 
 
 @contextmanager
@@ -16,10 +28,10 @@ def translated() -> Iterator[None]:
 
     A refused write (disk full, out of memory, read-only replica) and a lost connection are the same
     to the caller: nothing was acknowledged, and trying again later may help. A fault inside a
-    script is ours, helps nobody who tries again, and passes as it is.
+    script is ours, another attempt does not help, and it passes as it is.
 
     Raises:
-        LedgerUnavailable: Redis did not answer, or would not do what was asked.
+        LedgerUnavailable: Redis did not answer, or refused.
     """
     try:
         yield
@@ -32,3 +44,42 @@ def translated() -> Iterator[None]:
         if "closed" not in str(exc):
             raise
         raise LedgerUnavailable("the ledger did not answer: the connection is closed") from exc
+
+
+def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Redis:
+    """Return a blocking client that notices a dead peer and repeats what a lost connection lost."""
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s / 2,
+        **_keepalive(url),
+        health_check_interval=5,
+        retry=Retry(
+            ExponentialBackoff(cap=1.0, base=0.05),
+            retries=retries,
+            supported_errors=(exceptions.ConnectionError, exceptions.TimeoutError),
+        ),
+    )
+
+
+def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
+    """Return an asynchronous client that gives up within ``timeout_s``, so a caller gets an answer.
+
+    Only a connection that was already closed is tried again: a slow server is not asked twice. A
+    caller that finds all connections in use waits longer for one, since the server does answer.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=_POOL_TURNS * timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        **_keepalive(url),
+        retry=AsyncRetry(NoBackoff(), retries=1, supported_errors=(exceptions.ConnectionError,)),
+    )
+    return Redis.from_pool(pool)
+
+
+def _keepalive(url: str) -> dict[str, bool]:
+    """Return the option of a connection that is to notice a dead peer; a Unix socket needs none."""
+    return {} if url.startswith("unix:") else {"socket_keepalive": True}

@@ -1,4 +1,10 @@
-"""Collections and documents, as the blocking ledger reads and writes them."""
+"""Collections and documents, as workers read and write them.
+
+What a collection holds is counted in a hash beside the entries, changed in the very step that
+changes an entry: the counts cost nothing to read and are exact for whatever the ledger wrote,
+through crashes, restarts and restored copies. An entry that rots in the store adds what it added
+when it was written, until everything is counted again; ``count.lua`` says how.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 from uuid import UUID
 
-import redis
-
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.holdings import Holdings
 from verso_core.jobs import Collection
 from verso_core.record import Entry, Flag, bucket_of
-from verso_ledger import codec, counts
+from verso_ledger import codec
 from verso_ledger.connection import translated
-from verso_ledger.counts import Counting
 from verso_ledger.keys import key
-from verso_ledger.models import Commit, DocumentDelete, DocumentWrite, Policy
-from verso_ledger.steps import Steps
+from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
+from verso_ledger.scripts import Scripts
 
 ORPHANS_MAX = 100_000
 """Most points that are noted as nobody's; more are noted when these are gone."""
@@ -26,16 +29,72 @@ _PAGE = 128
 _MOVED_TRIES = 5
 
 Write = DocumentWrite | DocumentDelete
-Place = tuple[str, int]
+Location = tuple[str, int]
 """Uid of a collection and how many buckets it has."""
 
 
-class Documents(Steps):
-    """The document side of :class:`verso_ledger.sync_client.Ledger`."""
+class Locations:
+    """Where collections lie: uid and number of buckets, remembered until a step says they moved."""
 
-    def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
-        super().__init__(client, policy=policy)
-        self._places: dict[str, Place] = {}
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+        self._redis = scripts.client
+        self._known: dict[str, Location] = {}
+
+    def find(self, name: str, *, fresh: bool = False) -> Location:
+        """Return a collection's location; the scripts check the uid again when they write.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        if not fresh and name in self._known:
+            return self._known[name]
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("uids"), name)
+            pipe.hget(key("collections"), name)
+            uid, row = pipe.execute()
+        if uid is None or row is None:
+            self._known.pop(name, None)
+            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+        location = (codec.text(uid), Collection.model_validate_json(row).buckets)
+        self._known[name] = location
+        return location
+
+    def find_or_gone(self, name: str) -> Location:
+        """Return a collection's location, with the uid '' if it is gone: writes skip it."""
+        try:
+            return self.find(name)
+        except CollectionUnknown:
+            return "", 1
+
+    def write_args(self, documents: Sequence[Write]) -> list[codec.Arg]:
+        """Return the arguments of writes for ``read_writes`` in ``entries.lua``."""
+        args: list[codec.Arg] = []
+        for document in documents:
+            uid, buckets = self.find_or_gone(document.collection)
+            args += codec.write_args(document, uid=uid, buckets=buckets)
+        return args
+
+    def run(self, step: str, arguments: Callable[[], list[codec.Arg]]) -> Commit:
+        """Run a step that names collections, again with new locations when one has moved."""
+        for _ in range(_MOVED_TRIES):
+            reply = codec.text(self._scripts.run(step, arguments()))
+            if reply != "moved":
+                return Commit(reply)
+            self._known.clear()
+        return Commit.STALE
+
+
+class Documents:
+    """Collections and the entries of their documents.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses.
+    """
+
+    def __init__(self, scripts: Scripts, locations: Locations) -> None:
+        self._run = scripts.run
+        self._redis = scripts.client
+        self._locations = locations
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, in order.
@@ -88,7 +147,7 @@ class Documents(Steps):
                 prepare(made)
             stored = self._run("collection_put", [own, codec.dump(made), collection.name, room])
             if stored != b"moved":
-                return codec.settled(stored, collection)
+                return codec.stored_collection(stored, collection)
         raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
 
     def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
@@ -141,7 +200,7 @@ class Documents(Steps):
             CollectionBusy: a backup is copying its points.
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
-        uid, buckets = self._place(name, fresh=True)
+        uid, buckets = self._locations.find(name, fresh=True)
         reply = self._run("collection_delete", [name, uid, buckets, by])
         if reply == b"frozen":
             raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
@@ -163,7 +222,7 @@ class Documents(Steps):
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
-        uid, buckets = place = self._place(collection, fresh=True)
+        uid, buckets = location = self._locations.find(collection, fresh=True)
         found: dict[str, bytes] = {}
         with translated():
             for start in range(0, len(documents), _PAGE):
@@ -172,7 +231,7 @@ class Documents(Steps):
                     for document in part:
                         pipe.hget(key("docs", uid, bucket_of(document, buckets=buckets)), document)
                     rows = zip(part, pipe.execute(), strict=True)
-                found.update(self._whole(place, {d: row for d, row in rows if row is not None}))
+                found.update(self._whole(location, {d: row for d, row in rows if row is not None}))
         return found
 
     def entries(
@@ -183,14 +242,14 @@ class Documents(Steps):
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
-        uid, buckets = place = self._place(collection, fresh=True)
+        uid, buckets = location = self._locations.find(collection, fresh=True)
         last = buckets if count is None else min(buckets, first + count)
         for start in range(first, last, _PAGE):
             with translated(), self._redis.pipeline(transaction=False) as pipe:
                 for bucket in range(start, min(start + _PAGE, last)):
                     pipe.hgetall(key("docs", uid, bucket))
                 heads = {codec.text(d): row for page in pipe.execute() for d, row in page.items()}
-                whole = self._whole(place, heads)
+                whole = self._whole(location, heads)
             yield from whole.items()
 
     def holdings(self, collection: str) -> Holdings:
@@ -200,10 +259,10 @@ class Documents(Steps):
             CollectionUnknown: there is no collection of this name.
         """
         while True:
-            uid, _ = self._place(collection, fresh=True)
+            uid, _ = self._locations.find(collection, fresh=True)
             with translated():
                 row = cast("dict[bytes, bytes]", self._redis.hgetall(key("counts", uid)))
-            found = counts.read(row)
+            found = codec.holdings(row)
             if found is not None:
                 return found
             self.count(collection)
@@ -219,7 +278,7 @@ class Documents(Steps):
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
-        uid, buckets = self._place(collection, fresh=True)
+        uid, buckets = self._locations.find(collection, fresh=True)
         number = "" if scrubbed is None else scrubbed
         return Counting(codec.text(self._run("count", [collection, uid, buckets, number])))
 
@@ -229,7 +288,7 @@ class Documents(Steps):
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
-        uid, _ = self._place(collection, fresh=True)
+        uid, _ = self._locations.find(collection, fresh=True)
         if not documents:
             return {}
         with translated():
@@ -245,7 +304,10 @@ class Documents(Steps):
         The new entry keeps the old one's sequence number: it says the same text.
         """
         write = DocumentWrite(collection, document, entry, text)
-        return self._end("repair", lambda: [old, *self._write_args([write])]) is Commit.DONE
+        return (
+            self._locations.run("repair", lambda: [old, *self._locations.write_args([write])])
+            is Commit.DONE
+        )
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
         """Note points that no entry names, and give those among them that may be removed.
@@ -264,17 +326,8 @@ class Documents(Steps):
         with translated():
             if not points or not self._redis.zcard(key("orphans")):
                 return
-            uid, _ = self._place(collection, fresh=True)
+            uid, _ = self._locations.find(collection, fresh=True)
             self._redis.zrem(key("orphans"), *(f"{uid}:{point.hex}" for point in points))
-
-    def _end(self, step: str, arguments: Callable[[], list[codec.Arg]]) -> Commit:
-        """Run a step that names collections; while it says that one moved, look it up again."""
-        for _ in range(_MOVED_TRIES):
-            reply = codec.text(self._run(step, arguments()))
-            if reply != "moved":
-                return Commit(reply)
-            self._places.clear()
-        return Commit.STALE
 
     def _collection_json(self, name: str) -> bytes:
         with translated():
@@ -283,42 +336,13 @@ class Documents(Steps):
             raise CollectionUnknown(f"no collection is named {name[:64]!r}")
         return cast("bytes", row)
 
-    def _write_args(self, documents: Sequence[Write]) -> list[codec.Arg]:
-        args: list[codec.Arg] = []
-        for document in documents:
-            uid, buckets = self._place_or_gone(document.collection)
-            args += codec.write_args(document, uid=uid, buckets=buckets)
-        return args
-
-    def _place(self, name: str, *, fresh: bool = False) -> Place:
-        """Find a collection's uid and buckets; the scripts check the uid again when they write."""
-        if not fresh and name in self._places:
-            return self._places[name]
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hget(key("uids"), name)
-            pipe.hget(key("collections"), name)
-            uid, row = pipe.execute()
-        if uid is None or row is None:
-            self._places.pop(name, None)
-            raise CollectionUnknown(f"no collection is named {name[:64]!r}")
-        place = (codec.text(uid), Collection.model_validate_json(row).buckets)
-        self._places[name] = place
-        return place
-
-    def _place_or_gone(self, name: str) -> Place:
-        """Like :meth:`_place`; a collection that is gone has the uid '', and writes skip it."""
-        try:
-            return self._place(name)
-        except CollectionUnknown:
-            return "", 1
-
-    def _whole(self, place: Place, heads: dict[str, bytes]) -> dict[str, bytes]:
+    def _whole(self, location: Location, heads: dict[str, bytes]) -> dict[str, bytes]:
         """Put long entries in the place of their heads.
 
         Where a head is damaged its entry is given with the LONG flag, which no whole entry has: so
         it counts as damaged as well.
         """
-        uid, buckets = place
+        uid, buckets = location
         long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
         if not long:
             return heads

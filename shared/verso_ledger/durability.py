@@ -1,10 +1,11 @@
-"""Whether a Redis server is set up to keep what it acknowledges."""
+"""Whether a Redis server keeps what it acknowledges, and how full it is."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
@@ -68,3 +69,38 @@ def await_ledger(client: redis.Redis, over: threading.Event) -> None:
             over.wait(_LOOK_S)
         else:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the server says of itself.
+
+    Attributes:
+        append_ok: whether its last write to the append-only file, and the last rewrite of that
+            file, succeeded.
+        memory_bytes: memory that its data takes.
+        memory_limit_bytes: what it may take, or all of the machine's where no limit is set.
+        clients: connections to it.
+    """
+
+    append_ok: bool
+    memory_bytes: int
+    memory_limit_bytes: int
+    clients: int
+
+
+def ask_server(client: redis.Redis) -> Server:
+    """Ask the server for its state.
+
+    Raises:
+        LedgerUnavailable: it did not answer.
+    """
+    with translated():
+        info = cast("Mapping[str, Any]", client.info())
+    checks = ("aof_last_write_status", "aof_last_bgrewrite_status")
+    return Server(
+        append_ok=all(info.get(name) == "ok" for name in checks),
+        memory_bytes=int(info["used_memory"]),
+        memory_limit_bytes=int(info["maxmemory"]) or int(info["total_system_memory"]),
+        clients=int(info["connected_clients"]),
+    )

@@ -1,8 +1,7 @@
-"""One subscription for a whole process: who waits for a job is woken when it has news.
+"""Events of jobs: one subscription of a process wakes every caller who waits for a job.
 
-JobEvents are a courtesy. Pub/sub drops messages while a connection is away, so every waiter also
-looks
-for itself now and then: often while the subscription is down, seldom while it stands.
+Events are a courtesy. Pub/sub drops messages while a connection is away, so every waiter also polls
+the ledger: often while the subscription is down, seldom while it stands.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from verso_ledger.keys import key
 _log = logging.getLogger(__name__)
 
 POLL_ALONE_S = 1.0
-POLL_BESIDE_NEWS_S = 5.0
+POLL_SUBSCRIBED_S = 5.0
 _QUIET_S = 5.0
 _SILENT_S = 15.0
 _BACKOFF_S = 0.5
 
 
 class JobWaiter(asyncio.Event):
-    """Rings for one waiter.
+    """Is set for one waiter when its job has an event.
 
-    ``told`` is what came with the news of the job's end: its hash and its result, as
-    :func:`verso_ledger.codec.told` reads them; None where nothing did.
+    ``end`` is what came with the event of the job's end: its hash and its result, as
+    :func:`verso_ledger.codec.end_outcome` reads them; None where nothing did.
     """
 
-    told: bytes | None = None
+    end: bytes | None = None
 
 
 class JobEvents:
-    """Wakes waiters by job id. Starts with the first waiter."""
+    """Wakes waiters by job id. The subscription starts with the first waiter."""
 
     def __init__(self, client: Redis) -> None:
         self._redis = client
-        self._bells: dict[str, set[JobWaiter]] = {}
-        self._end_bells: dict[str, set[JobWaiter]] = {}
+        self._waiters: dict[str, set[JobWaiter]] = {}
+        self._end_waiters: dict[str, set[JobWaiter]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._connected = False
         self._closing = False
@@ -54,34 +53,34 @@ class JobEvents:
 
     @property
     def connected(self) -> bool:
-        """Whether what happens from now on is heard."""
+        """Whether events from now on are received."""
         return self._connected
-
-    def release(self) -> None:
-        """Wake everybody for good: who waits for an end goes on with what is known."""
-        self.released = True
-        self._ring_all()
 
     @property
     def poll_s(self) -> float:
-        """How long a waiter may sleep before it looks for itself, seconds."""
-        return POLL_BESIDE_NEWS_S if self._connected else POLL_ALONE_S
+        """How long a waiter may sleep before it polls the ledger, seconds."""
+        return POLL_SUBSCRIBED_S if self._connected else POLL_ALONE_S
+
+    def release(self) -> None:
+        """Wake all waiters for good: they return with what is known now."""
+        self.released = True
+        self._wake_all()
 
     @contextmanager
-    def bell(self, job_id: str, *, end: bool = False) -> Iterator[JobWaiter]:
-        """Yield a bell that is rung whenever the job has news, or only at its end."""
+    def waiter(self, job_id: str, *, end: bool = False) -> Iterator[JobWaiter]:
+        """Yield a waiter that is set at every event of a job, or only at its end."""
         if self._listener is None or self._listener.done():
             self._listener = asyncio.get_running_loop().create_task(self._listen())
-        event = JobWaiter()
-        bells = self._end_bells if end else self._bells
-        bells.setdefault(job_id, set()).add(event)
+        waiter = JobWaiter()
+        waiters = self._end_waiters if end else self._waiters
+        waiters.setdefault(job_id, set()).add(waiter)
         try:
-            yield event
+            yield waiter
         finally:
-            waiting = bells[job_id]
-            waiting.discard(event)
-            if not waiting:
-                del bells[job_id]
+            of_job = waiters[job_id]
+            of_job.discard(waiter)
+            if not of_job:
+                del waiters[job_id]
 
     async def close(self) -> None:
         """End the subscription.
@@ -131,23 +130,23 @@ class JobEvents:
                 received_s = clock()
                 if message["type"] == "subscribe":
                     self._connected = True
-                    self._ring_all()
+                    self._wake_all()
                 elif message["type"] == "message":
-                    self._hear(message["data"])
+                    self._receive(message["data"])
 
-    def _hear(self, message: bytes) -> None:
-        what, _, told = message.partition(b"\n")
-        job_id, _, status = what.decode().partition(" ")
-        self._ring(job_id, ended=Status(status).terminal, told=told or None)
+    def _receive(self, message: bytes) -> None:
+        head, _, end = message.partition(b"\n")
+        job_id, _, status = head.decode().partition(" ")
+        self._wake(job_id, ended=Status(status).terminal, end=end or None)
 
-    def _ring(self, job_id: str, *, ended: bool, told: bytes | None = None) -> None:
-        for bell in self._bells.get(job_id, ()):
-            bell.set()
+    def _wake(self, job_id: str, *, ended: bool, end: bytes | None = None) -> None:
+        for waiter in self._waiters.get(job_id, ()):
+            waiter.set()
         if ended:
-            for bell in self._end_bells.get(job_id, ()):
-                bell.told = told or bell.told  # the commit's own news need not bring it again
-                bell.set()
+            for waiter in self._end_waiters.get(job_id, ()):
+                waiter.end = end or waiter.end  # the commit's own event need not carry it again
+                waiter.set()
 
-    def _ring_all(self) -> None:
-        for job_id in (*self._bells, *self._end_bells):
-            self._ring(job_id, ended=True)
+    def _wake_all(self) -> None:
+        for job_id in (*self._waiters, *self._end_waiters):
+            self._wake(job_id, ended=True)

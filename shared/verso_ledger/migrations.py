@@ -20,28 +20,34 @@ from verso_core.jobs.migration import Migration
 from verso_core.record import bucket_of
 from verso_ledger import codec
 from verso_ledger.connection import translated
-from verso_ledger.documents import Documents
+from verso_ledger.documents import Locations
 from verso_ledger.keys import key
 from verso_ledger.models import Commit, DocumentDelete, DocumentWrite
+from verso_ledger.scripts import Scripts
 
 
-class Migrations(Documents):
-    """The migration side of :class:`verso_ledger.sync_client.Ledger`.
+class Migrations:
+    """Moves of collections to another artifact.
 
     Every method raises LedgerUnavailable when Redis does not answer or refuses.
     """
 
-    def migrations(self) -> dict[str, Migration]:
+    def __init__(self, scripts: Scripts, locations: Locations) -> None:
+        self._run = scripts.run
+        self._redis = scripts.client
+        self._locations = locations
+
+    def all(self) -> dict[str, Migration]:
         """Return every migration that is remembered, by collection."""
         with translated():
             rows = cast("Mapping[bytes, bytes]", self._redis.hgetall(key("migrations")))
         return {codec.text(name): Migration.model_validate_json(row) for name, row in rows.items()}
 
-    def migration(self, collection: str) -> Migration | None:
+    def get(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
-        return self.migrations().get(collection)
+        return self.all().get(collection)
 
-    def migration_begin(
+    def begin(
         self,
         state: Migration,
         *,
@@ -62,9 +68,7 @@ class Migrations(Documents):
         ]  # fmt: skip
         return bool(self._run("migration_begin", args))
 
-    def migration_move(
-        self, seen: Migration, state: Migration | None, *, also: str = "none"
-    ) -> bool:
+    def move(self, seen: Migration, state: Migration | None, *, also: str = "none") -> bool:
         """Move a migration on from ``seen``, or forget it; tell whether it was this call that did.
 
         Args:
@@ -102,14 +106,21 @@ class Migrations(Documents):
             write = DocumentWrite(state.target, document, entry, text)
 
         def arguments() -> list[codec.Arg]:
-            uid, buckets = self._place(state.source)
+            uid, buckets = self._locations.find(state.source)
             bucket = bucket_of(document, buckets=buckets)
             still = "" if seq is None else seq
-            return [state.source, uid, bucket, document, still, *self._write_args([write])]
+            return [
+                state.source,
+                uid,
+                bucket,
+                document,
+                still,
+                *self._locations.write_args([write]),
+            ]
 
-        return self._end("graft", arguments) is Commit.DONE
+        return self._locations.run("graft", arguments) is Commit.DONE
 
-    def migration_drop(self, name: str, *, buckets: int) -> None:
+    def drop(self, name: str, *, buckets: int) -> None:
         """Remove one side of a migration by its own name; its keys go later.
 
         Raises:

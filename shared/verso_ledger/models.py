@@ -1,4 +1,4 @@
-"""The words of the ledger: what goes in, what comes out, and the numbers it goes by."""
+"""What the ledger takes and returns, and the numbers it goes by."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Policy:
     """Payload bytes that make a slice's turn twice as long as that of an empty one."""
     mature: int = 64
     """Slices laid into their lanes by one claim; the keeper lays more."""
-    told_bytes: int = 64 * 1024
+    published_bytes: int = 64 * 1024
     """Longest result published to a waiting caller; the gateway fetches longer ones."""
 
 
@@ -89,15 +89,15 @@ class NewJob:
 class Accepted:
     """A job that is on disk.
 
-    ``replayed``: an earlier request with the same key made it. ``bell``: no hand is awake to hear
-    of it and no bell was rung for work before it, so one must be. ``left``: slices that the tenant
-    may still bring; ``drained_s``: when the queue will be empty at the present rate, seconds from
-    now; both None where the job was there before.
+    ``replayed``: an earlier request with the same key made it. ``wakeup``: no worker slot listens
+    and no wake-up was sent for work before it, so one must be sent. ``left``: slices that the
+    tenant may still bring; ``drained_s``: when the queue will be empty at the present rate, seconds
+    from now; both None where the job was there before.
     """
 
     job_id: str
     replayed: bool
-    bell: bool = True
+    wakeup: bool = True
     left: int | None = field(default=None, compare=False)
     drained_s: int | None = field(default=None, compare=False)
 
@@ -194,7 +194,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on one slice until the lease ends.
+    """The right to execute one slice until the lease ends.
 
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
@@ -218,19 +218,33 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What came of a slice that wrote no documents: its result frame, items by outcome, and whether
-    whoever waits has the result."""
+class Finished:
+    """A slice whose work is done: its result frame and its items by outcome.
+
+    ``notified``: the caller who waits has the result already.
+    """
 
     lease: Lease
     result: bytes
     ok: int
     errors: int
-    told: bool = False
+    notified: bool = False
+
+
+class Counting(StrEnum):
+    """What one step of a count found.
+
+    ``kept``: nothing is left to count. ``mended``: nothing is left, but the stored count was wrong.
+    """
+
+    MORE = "more"
+    KEPT = "kept"
+    MENDED = "mended"
+    MOVED = "moved"
 
 
 class Commit(StrEnum):
-    """Answer to the end of a lease."""
+    """The reply to the end of a lease."""
 
     DONE = "done"
     STALE = "stale"
@@ -297,9 +311,9 @@ class Backlog:
     to_collect: int
     totals: dict[str, int]
     """Counters since the ledger was made: ``jobs:{kind}:{status}``, crashes, stale, dead."""
-    to_tell: int = 0
+    to_send: int = 0
     """Webhook messages that wait to be sent."""
-    halted: bool = False
+    read_only: bool = False
     """Whether the ledger is older than what it has acknowledged."""
     orphans: int = 0
     """Points that no entry named when the scrub came by."""

@@ -1,4 +1,4 @@
-"""Lists of jobs and of dead letters, a page at a time, each for one tenant."""
+"""Lists, a page at a time: a tenant's jobs and dead letters, a collection's documents."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any, Generic, TypeVar, cast
 
 from redis.asyncio import Redis
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid
 from verso_core.jobs import Kind, Status
+from verso_core.record import Entry, Flag
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import DeadLetter, JobRecord, Phase
 
 _STEP = 256
-_LOOKED_AT = 8192
-"""Jobs looked at for one page: a filter that fits few must not hold the server up."""
+_JOBS_READ = 8192
+"""Jobs read for one page: a filter that fits few must not hold the server up."""
+_BUCKETS_STEP = 32
+_BUCKETS_READ = 4096
+"""Buckets read for one page: a collection with few documents has most of them empty."""
 _DEAD_FIELDS = (
     "job",
     "n",
@@ -73,7 +77,7 @@ async def jobs(
     rows: list[JobRecord] = []
     if after is not None and not after.isdecimal():
         raise RequestInvalid("expected a cursor of this list")
-    for _ in range(_LOOKED_AT // _STEP):
+    for _ in range(_JOBS_READ // _STEP):
         top = "+inf" if after is None else f"({after}"
         with translated():
             found: Any = await client.zrevrangebyscore(
@@ -105,7 +109,7 @@ async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> 
     """
     rows: list[DeadLetter] = []
     start = 0 if after is None else await _rank_after(client, after)
-    for _ in range(_LOOKED_AT // _STEP):
+    for _ in range(_JOBS_READ // _STEP):
         with translated():
             found: Any = await client.zrange(
                 key("dead"), start, start + _STEP - 1, desc=True, withscores=True
@@ -160,3 +164,85 @@ async def _hashes(client: Redis, job_ids: Sequence[str]) -> Sequence[Mapping[byt
             for job_id in job_ids:
                 pipe.hgetall(key("job", job_id))
             return cast("Sequence[Mapping[bytes, bytes]]", await pipe.execute())
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """A stored document.
+
+    Attributes:
+        id: as it came in.
+        seq: number of the job that wrote it; a later job has a larger one.
+        size_bytes: of its text.
+        verified: an independent decode has given it back.
+    """
+
+    id: str
+    seq: int
+    size_bytes: int
+    verified: bool
+
+
+async def documents(
+    client: Redis, name: str, *, after: str | None, limit: int
+) -> Page[DocumentRow]:
+    """Return a page of a collection's documents, in no order that means anything.
+
+    A page ends with the bucket that fills it, so it may hold some more than ``limit``, or fewer
+    before the list has ended. What is written or deleted meanwhile may be in the list or not;
+    every other document is in it once. An entry that is damaged is left out: statistics count it.
+
+    Args:
+        client: the ledger's server.
+        name: the collection, as users know it.
+        after: cursor of the page before; None for the first page.
+        limit: rows after which the page ends.
+
+    Raises:
+        CollectionUnknown: there is none of this name.
+        RequestInvalid: ``after`` is no cursor.
+    """
+    if after is not None and not (after.isascii() and after.isdecimal()):
+        raise RequestInvalid("expected a cursor of this list")
+    uid, buckets = await _location(client, name)
+    start = at = int(after or 0)
+    rows: list[DocumentRow] = []
+    while at < min(buckets, start + _BUCKETS_READ):
+        last = min(at + _BUCKETS_STEP, buckets)
+        with translated():
+            async with client.pipeline(transaction=False) as pipe:
+                for bucket in range(at, last):
+                    pipe.hgetall(key("docs", uid, bucket))
+                pages = await pipe.execute()
+        for page in pages:
+            rows += [row for item in page.items() if (row := _row(*item)) is not None]
+            at += 1
+            if len(rows) >= limit:
+                return Page(rows, str(at) if at < buckets else None)
+    return Page(rows, str(at) if at < buckets else None)
+
+
+async def _location(client: Redis, name: str) -> tuple[str, int]:
+    """Find the uid and the number of buckets of a collection, or of what its name stands for."""
+    with translated():
+        async with client.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("collections"))
+            pipe.hgetall(key("aliases"))
+            pipe.smembers(key("hidden"))
+            pipe.hgetall(key("uids"))
+            rows, aliases, hidden, uids = await pipe.execute()
+    found = codec.collections(rows, aliases=aliases, hidden=hidden).get(name)
+    if found is None:
+        raise CollectionUnknown(f"no collection is named {name[:64]!r}")
+    return codec.text(uids[found.name.encode()]), found.buckets
+
+
+def _row(document: Any, data: Any) -> DocumentRow | None:
+    try:
+        entry = Entry.unpack(data)
+    except PatchCorrupt:
+        return None
+    if entry.flags & Flag.DELETED:
+        return None
+    verified = bool(entry.flags & Flag.VERIFIED)
+    return DocumentRow(codec.text(document), entry.seq, entry.size_bytes, verified)

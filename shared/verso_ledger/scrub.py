@@ -13,6 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 from verso_core.jobs import Collection
+from verso_ledger import codec
+from verso_ledger.connection import translated
+from verso_ledger.keys import key
+from verso_ledger.scripts import Scripts
 
 COUNTERS: Final = ("documents", "sound", "repaired", "damaged", "bytes", "unread", "orphans")
 """What a pass counts: ``bytes`` of text that read back, ``unread`` buckets that no worker could
@@ -136,6 +140,38 @@ class Move:
     set: Mapping[str, str | int | float | None] = field(default_factory=dict)
     add: Mapping[str, int] = field(default_factory=dict)
     damaged: Sequence[Damage] = ()
+
+
+class ScrubCursor:
+    """Reads and moves the scrub's cursor.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses.
+    """
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._run = scripts.run
+        self._redis = scripts.client
+
+    def state(self) -> Scrub:
+        """Return the state of the scrub."""
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hgetall(key("scrub"))
+            pipe.lrange(key("damaged"), 0, -1)
+            pipe.time()
+            rows, listed, clock = pipe.execute()
+        return read(rows, listed, now=codec.server_seconds(clock))
+
+    def move(self, turn: int, move: Move) -> bool:
+        """Move the scrub on from ``turn``; return whether this call did it."""
+        return bool(self._run("scrub_move", move_args(turn, move)))
+
+    def request(self) -> None:
+        """Request a pass, at once or as soon as the one under way has ended."""
+        self._run("scrub_ask", [])
+
+    def request_recent(self, since: int) -> None:
+        """Request that documents written after a sequence number are read before all others."""
+        self._run("scrub_recent", [since])
 
 
 def read(rows: Mapping[bytes, bytes], listed: Sequence[bytes], *, now: float) -> Scrub:

@@ -20,7 +20,7 @@ from verso_core.webhooks import new_secret
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.steps import Steps
+from verso_ledger.scripts import AsyncScripts, Scripts
 
 MAX_WEBHOOKS = 100
 OLD_SECRET_S = 24 * 3600
@@ -75,29 +75,32 @@ class Message:
         return f"msg_{self.job_id}_{round(self.ended * 1000)}"
 
 
-class Outbox(Steps):
-    """The sender's side, a part of :class:`verso_ledger.sync_client.Ledger`."""
+class WebhookMessages:
+    """The outbox of webhook messages, as the sender uses it."""
 
-    def hook_take(self, n: int = 32, *, lease_s: float = 60.0) -> list[Message]:
+    def __init__(self, scripts: Scripts) -> None:
+        self._run = scripts.run
+
+    def take(self, n: int = 32, *, lease_s: float = 60.0) -> list[Message]:
         """Take messages that are due; one that is not reported on comes again."""
         return [_message(row) for row in self._run("hook_take", [n, round(lease_s * 1000)])]
 
-    def hook_done(self, message: Message) -> None:
+    def delivered(self, message: Message) -> None:
         """Report that a message was taken by its receiver."""
         self._run("hook_done", [message.token])
 
-    def hook_failed(self, message: Message, reason: str, *, delay_s: float | None) -> None:
+    def failed(self, message: Message, reason: str, *, delay_s: float | None) -> None:
         """Report a failed attempt: the next is due after ``delay_s``; None gives the message up."""
         delay = -1 if delay_s is None else round(delay_s * 1000)
         self._run("hook_failed", [message.token, message.attempts, delay, reason[:200]])
 
 
 class Webhooks:
-    """The gateway's side: a tenant's webhooks."""
+    """A tenant's webhooks, as the gateway manages them."""
 
-    def __init__(self, client: Redis, run: Any) -> None:
+    def __init__(self, client: Redis, scripts: AsyncScripts) -> None:
         self._redis = client
-        self._run = run
+        self._run = scripts.run
 
     async def all(self, tenant: str) -> list[Webhook]:
         """Return a tenant's webhooks, the oldest first."""

@@ -21,7 +21,6 @@ import statistics
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def fill(url: str, jobs: int, *, limit: int) -> float:
                     text = b"job %d: link is up" % number
                     slices = list(cut(Kind.EMBED, {}, [Item({}, text)]))
                     job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, limits=limits)
-                    args = codec.accept_args(job, uuid.uuid4().hex, staged=False)
+                    args = codec.admission(job).args
                     pipe.evalsha(str(sha), 0, *args)
                 replies = pipe.execute()
             if not {reply[0] for reply in replies} <= {b"new", b"full"}:
@@ -71,7 +70,7 @@ def fill(url: str, jobs: int, *, limit: int) -> float:
 
 def waiting(ledger: Ledger) -> int:
     """Count what waits or runs in the queue that is filled."""
-    depth = ledger.depths()[Queue.INTERACTIVE]
+    depth = ledger.maintenance.depths()[Queue.INTERACTIVE]
     return depth.queued + depth.delayed + depth.running
 
 

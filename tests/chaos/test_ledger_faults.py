@@ -20,8 +20,8 @@ from tests.chaos.proxy import Proxy
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Item, Kind, Queue, Status, cut
 from verso_ledger import Commit, Ledger, NewJob
+from verso_ledger.connection import connect
 from verso_ledger.keys import key
-from verso_ledger.sync_client import connect
 
 JOBS = 60
 
@@ -66,7 +66,7 @@ class Crowd:
             job = new_job(f"{number:032x}")
             while not self.over.is_set():
                 try:
-                    assert ledger.accept(job).job_id == job.job_id
+                    assert ledger.jobs.accept(job).job_id == job.job_id
                 except LedgerUnavailable:
                     continue
                 self.accepted.append(str(job.job_id))
@@ -77,14 +77,14 @@ class Crowd:
         ledger = self._ledger()
         while not self.over.is_set():
             try:
-                ledger.reap()
-                leases = ledger.claim(Queue.BULK, owner="w", n=4, lease_s=1.0)
+                ledger.maintenance.reap()
+                leases = ledger.leases.claim(Queue.BULK, owner="w", n=4, lease_s=1.0)
             except LedgerUnavailable:
                 continue
             for lease in leases:
                 while not self.over.is_set():
                     try:
-                        done = ledger.commit(lease, b"r", ok=1, errors=0)
+                        done = ledger.leases.commit(lease, b"r", ok=1, errors=0)
                     except LedgerUnavailable:
                         continue
                     if done is Commit.DONE:
@@ -100,7 +100,7 @@ def judge(crowd: Crowd, url: str) -> None:
     ledger = Ledger.from_url(url)
     with redis.Redis.from_url(url) as raw:
         for job in crowd.accepted:
-            record = ledger.job(job)
+            record = ledger.jobs.get(job)
             assert (record.status, record.n_ok, record.done) == (Status.SUCCEEDED, 1, 1)
             ends = [e for _, e in raw.xrange(key("events", job)) if e[b"status"] == b"succeeded"]
             assert len(ends) == 1
@@ -174,7 +174,7 @@ def test_what_was_acknowledged_before_the_power_went_is_there_when_it_is_back(
     def call() -> None:
         while not over.is_set():
             job = new_job(f"{len(acknowledged):032x}")
-            acknowledged.append(ledger.accept(job).job_id)
+            acknowledged.append(ledger.jobs.accept(job).job_id)
 
     thread = threading.Thread(target=call)
     thread.start()
@@ -187,8 +187,8 @@ def test_what_was_acknowledged_before_the_power_went_is_there_when_it_is_back(
         server.resume()
         second = type(server)(valkey_binary, copy, {"dir": str(copy)})
         found = Ledger.from_url(second.url)
-        assert {found.job(job).status for job in known} <= {Status.QUEUED}
-        assert found.depths()[Queue.BULK].queued >= len(known)
+        assert {found.jobs.get(job).status for job in known} <= {Status.QUEUED}
+        assert found.maintenance.depths()[Queue.BULK].queued >= len(known)
         found.close()
         second.stop()
     over.set()

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from verso_core.jobs import Collection, Queue
 from verso_gateway.metrics import Metrics as GatewayMetrics
 from verso_keeper.collector import LedgerCollector
-from verso_ledger import Backlog, Depth, Health, Scrub, Server
+from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 from verso_training.service.metrics import Metrics as TrainerMetrics
 from verso_worker.metrics import Metrics as WorkerMetrics
 from verso_worker.metrics import ResourceMetrics, Running
@@ -47,7 +48,7 @@ class QuietLedger:
     def health(self) -> Health:
         return Health(1.0, 1.0)
 
-    def scrub(self) -> Scrub:
+    def state(self) -> Scrub:
         return Scrub(0, 1, 1.0, None, "", 0, None, 0, 0.0, False, 2.0)
 
     def collections(self) -> dict[str, Collection]:
@@ -75,7 +76,9 @@ def exposed() -> set[str]:
     quiet = QuietWorker()
     registry.register(ResourceMetrics(quiet, quiet, data=Path("/"), floor_mib=1))
     server = Server(append_ok=True, memory_bytes=1, memory_limit_bytes=2, clients=3)
-    registry.register(LedgerCollector(QuietLedger(), server=lambda: server))
+    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub"), QuietLedger())
+    ledger = cast("Ledger", SimpleNamespace(**parts))
+    registry.register(LedgerCollector(ledger, server=lambda: server))
     gateway = GatewayMetrics()
     gateway.create_tasks(["any"])
     pages = generate_latest(registry) + gateway.page()

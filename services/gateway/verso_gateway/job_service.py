@@ -116,7 +116,7 @@ class JobService:
             accepted = await self._ledger.accept(job)
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
-        if accepted.bell and order.queue.rung:
+        if accepted.wakeup and order.queue.rung:
             self._bells.ring(order.queue)
         return accepted
 

@@ -38,8 +38,9 @@ from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
 from verso_keeper.wakeup import WakeupSender
 from verso_keeper.webhooks import WebhookSender
-from verso_ledger import Ledger, await_ledger, server
-from verso_ledger.sync_client import connect
+from verso_ledger import Ledger, await_ledger
+from verso_ledger.connection import connect
+from verso_ledger.durability import ask_server
 
 _EVERY_S = 1.0
 _STOP_S = 5.0
@@ -90,8 +91,8 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         )
         migrator = Migrator(ledger, clock=time.time)
         recounter = Recounter(ledger)
-        sweeper = ResultSweeper(ResultFiles(settings.results), ledger.known_jobs)
-        herald = WebhookSender(ledger, allowed=networks(settings.webhook_allow))
+        sweeper = ResultSweeper(ResultFiles(settings.results), ledger.jobs.known)
+        herald = WebhookSender(ledger.webhooks, allowed=networks(settings.webhook_allow))
         stack.callback(herald.close)
 
         def touch() -> None:
@@ -116,7 +117,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
 
 def drop(ledger: Ledger) -> None:
     """Delete all verified raw texts that are due, a batch at a time."""
-    while ledger.drop_due(_DROP_BATCH) == _DROP_BATCH:
+    while ledger.maintenance.drop_due(_DROP_BATCH) == _DROP_BATCH:
         pass
 
 
@@ -127,7 +128,7 @@ def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
     stack.callback(counts.close)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(LedgerCollector(counts, server=lambda: server.ask(client)))
+    registry.register(LedgerCollector(counts, server=lambda: ask_server(client)))
     pages, thread = start_http_server(settings.metrics_port, registry=registry)
     stack.callback(pages.server_close)
     stack.callback(thread.join)

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_ledger import Backlog, Depth, Health, Scrub, Server
-
-
-class Counts(Protocol):
-    """What the collector needs of the ledger."""
-
-    def depths(self) -> dict[Queue, Depth]:
-        """Count what waits and runs."""
-
-    def backlog(self) -> Backlog:
-        """Count what waits outside the queues."""
-
-    def health(self) -> Health:
-        """Return the signs of life."""
-
-    def scrub(self) -> Scrub:
-        """Tell where the scrub stands."""
-
-    def collections(self) -> dict[str, Collection]:
-        """Return all collections by name."""
+from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
 
 class LedgerCollector(Collector):
@@ -43,7 +23,7 @@ class LedgerCollector(Collector):
         server: asks for the state of the server under it.
     """
 
-    def __init__(self, ledger: Counts, *, server: Callable[[], Server]) -> None:
+    def __init__(self, ledger: Ledger, *, server: Callable[[], Server]) -> None:
         self._ledger = ledger
         self._server = server
 
@@ -54,11 +34,11 @@ class LedgerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read the ledger."""
         try:
-            depths = self._ledger.depths()
-            backlog = self._ledger.backlog()
-            health = self._ledger.health()
-            scrub = self._ledger.scrub()
-            collections = self._ledger.collections()
+            depths = self._ledger.maintenance.depths()
+            backlog = self._ledger.maintenance.backlog()
+            health = self._ledger.liveness.health()
+            scrub = self._ledger.scrub.state()
+            collections = self._ledger.documents.collections()
             server = self._server()
         except LedgerUnavailable:
             yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=0)
@@ -98,7 +78,7 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
         (
             "verso_ledger_behind",
             "Whether the ledger is older than what it has acknowledged, and so halted",
-            backlog.halted,
+            backlog.read_only,
         ),
         ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
         (
@@ -111,7 +91,7 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
         (
             "verso_webhooks_pending",
             "Webhook messages that wait to be sent, or for their next attempt",
-            backlog.to_tell,
+            backlog.to_send,
         ),
         (
             "verso_orphan_points",

@@ -11,28 +11,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Protocol
 
 from verso_core.errors import CollectionUnknown
-from verso_core.jobs import Collection
-from verso_ledger import Counting, Scrub
+from verso_ledger import Counting, Ledger
 
 SPEND_S = 0.1
 """How long one round counts, about."""
 _log = logging.getLogger(__name__)
-
-
-class Book(Protocol):
-    """What the recounter needs of the ledger."""
-
-    def scrub(self) -> Scrub:
-        """Tell where the scrub stands."""
-
-    def collections(self) -> dict[str, Collection]:
-        """Return all collections by name."""
-
-    def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
-        """Count a part of what a collection holds, if any is to be counted."""
 
 
 class Recounter:
@@ -42,7 +27,7 @@ class Recounter:
         ledger: holds entries and counts.
     """
 
-    def __init__(self, ledger: Book) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._counted: dict[str, int] = {}
 
@@ -52,10 +37,10 @@ class Recounter:
         Raises:
             LedgerUnavailable: Redis did not answer.
         """
-        scrub = self._ledger.scrub()
+        scrub = self._ledger.scrub.state()
         ended = scrub.number - scrub.running
         until = time.monotonic() + SPEND_S
-        names = {collection.name for collection in self._ledger.collections().values()}
+        names = {collection.name for collection in self._ledger.documents.collections().values()}
         self._counted = {name: n for name, n in self._counted.items() if name in names}
         for name in sorted(names):
             while self._counted.get(name) != ended:
@@ -65,7 +50,7 @@ class Recounter:
 
     def _count(self, name: str, ended: int) -> None:
         try:
-            came_to = self._ledger.count(name, scrubbed=ended)
+            came_to = self._ledger.documents.count(name, scrubbed=ended)
         except CollectionUnknown:
             came_to = Counting.MOVED
         if came_to is Counting.MENDED:

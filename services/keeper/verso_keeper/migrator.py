@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
 from verso_core.jobs.migration import FAILED_LISTED, Migration, Stage
-from verso_ledger import Accepted, JobRecord, NewJob
+from verso_ledger import Ledger, NewJob
 
 TENANT = "verso"
 SPEND_S = 4.0
@@ -38,25 +38,6 @@ _LONGEST_RETRY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Book(Protocol):
-    """What the migrator needs of the ledger."""
-
-    def migrations(self) -> dict[str, Migration]:
-        """Return every migration that is remembered."""
-
-    def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
-        """Move one on from ``seen``; tell whether it was this call that did."""
-
-    def accept(self, job: NewJob) -> Accepted:
-        """Take a job in."""
-
-    def job(self, job_id: str) -> JobRecord:
-        """Return what is known of a job."""
-
-    def result(self, job_id: str) -> bytes | None:
-        """Return the result of a job's one slice."""
-
-
 class Migrator:
     """Paces the migrations.
 
@@ -65,7 +46,7 @@ class Migrator:
         clock: Unix seconds.
     """
 
-    def __init__(self, ledger: Book, *, clock: Callable[[], float]) -> None:
+    def __init__(self, ledger: Ledger, *, clock: Callable[[], float]) -> None:
         self._ledger = ledger
         self._clock = clock
 
@@ -76,7 +57,7 @@ class Migrator:
             LedgerUnavailable: Redis did not answer.
             QueueFull: the queue holds as much as it may.
         """
-        for state in self._ledger.migrations().values():
+        for state in self._ledger.migrations.all().values():
             if not state.running:
                 continue
             if state.job is not None:
@@ -92,7 +73,7 @@ class Migrator:
         # Whoever asks for the same step asks for the same job, before and after a restart.
         where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
         with tracing.span("migrate", about={"verso.stage": state.stage}):
-            accepted = self._ledger.accept(
+            accepted = self._ledger.jobs.accept(
                 NewJob(
                     kind=Kind.MIGRATE,
                     queue=Queue.BULK,
@@ -107,13 +88,13 @@ class Migrator:
     def _take_in(self, state: Migration, job_id: str) -> None:
         """Move on behind a job that has ended; one that is gone or failed is asked for again."""
         try:
-            record = self._ledger.job(job_id)
+            record = self._ledger.jobs.get(job_id)
         except JobUnknown:
             self._move(state, job=None, tries=state.tries + 1)
             return
         if not record.status.terminal:
             return
-        data = self._ledger.result(job_id)
+        data = self._ledger.jobs.result(job_id)
         if record.status is not Status.SUCCEEDED or data is None:
             code = record.error["code"] if record.error else record.status.value
             _log.error("migrate job failed", extra={"code": code, "collection": state.collection})
@@ -159,4 +140,4 @@ class Migrator:
         return state.number > 1 and (state.moved <= _FEW or state.number >= _PASSES)
 
     def _move(self, state: Migration, *, also: str = "none", **changes: Any) -> bool:
-        return self._ledger.migration_move(state, state.model_copy(update=changes), also=also)
+        return self._ledger.migrations.move(state, state.model_copy(update=changes), also=also)

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from verso_core.jobs import Item, Kind, Queue, cut
-from verso_ledger import Accepted, Health, NewJob
+from verso_ledger import Ledger, NewJob
 
 TENANT = "verso"
 _TEXT = b"Is anybody there?"
 _DEADLINE_S = 30.0
 _KEEP_S = 60
-
-
-class Jobs(Protocol):
-    """What the prober needs of the ledger."""
-
-    def health(self) -> Health:
-        """Return the signs of life."""
-
-    def accept(self, job: NewJob) -> Accepted:
-        """Take a job in."""
 
 
 class Prober:
@@ -38,7 +27,7 @@ class Prober:
     """
 
     def __init__(
-        self, ledger: Jobs, *, after_s: float, clock: Callable[[], float] = time.time
+        self, ledger: Ledger, *, after_s: float, clock: Callable[[], float] = time.time
     ) -> None:
         self._ledger = ledger
         self._after_s = after_s
@@ -52,7 +41,7 @@ class Prober:
             LedgerUnavailable: Redis did not answer.
             QueueFull: real work waits in such numbers that a probe would say nothing.
         """
-        age_s = self._ledger.health().last_embed_age_s
+        age_s = self._ledger.liveness.health().last_embed_age_s
         span = int(self._clock() // self._after_s)
         if (age_s is not None and age_s < self._after_s) or span == self._asked:
             return False
@@ -65,6 +54,6 @@ class Prober:
             deadline_s=_DEADLINE_S,
             keep_s=_KEEP_S,
         )
-        accepted = self._ledger.accept(job)
+        accepted = self._ledger.jobs.accept(job)
         self._asked = span
         return not accepted.replayed

@@ -5,23 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Queue
-from verso_ledger import Depth
+from verso_ledger import Ledger
 
 _log = logging.getLogger(__name__)
-
-
-class Leases(Protocol):
-    """What the reaper needs of the ledger."""
-
-    def reap(self) -> dict[Queue, int]:
-        """Take back what ran out; give the number of due slices of each queue."""
-
-    def depths(self) -> dict[Queue, Depth]:
-        """Count what waits and runs."""
 
 
 class Reaper:
@@ -39,7 +28,7 @@ class Reaper:
 
     def __init__(
         self,
-        ledger: Leases,
+        ledger: Ledger,
         *,
         mercy_s: float,
         clock: Callable[[], float] = time.monotonic,
@@ -70,8 +59,8 @@ class Reaper:
 
     def _count(self) -> dict[Queue, int]:
         if not self._away and self._clock() >= self._resume_s:
-            return self._ledger.reap()
-        depths = self._ledger.depths()
+            return self._ledger.maintenance.reap()
+        depths = self._ledger.maintenance.depths()
         if self._away:
             self._away = False
             self._resume_s = self._clock() + self._mercy_s

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
-from verso_ledger import Accepted, Damage, Depth, JobRecord, Move, NewJob, Recent, Scrub
+from verso_ledger import Damage, JobRecord, Ledger, Move, NewJob, Recent, Scrub
 
 TENANT = "verso"
 SPEND_S = 2.0
@@ -34,31 +34,6 @@ _COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 _MAX_TRIES = 5
 _RETRY_S = 60.0
 _log = logging.getLogger(__name__)
-
-
-class Book(Protocol):
-    """What the scrubber needs of the ledger."""
-
-    def scrub(self) -> Scrub:
-        """Tell where the scrub stands."""
-
-    def scrub_move(self, turn: int, move: Move) -> bool:
-        """Move it on from ``turn``; tell whether it was this call that did."""
-
-    def accept(self, job: NewJob) -> Accepted:
-        """Take a job in."""
-
-    def job(self, job_id: str) -> JobRecord:
-        """Return what is known of a job."""
-
-    def result(self, job_id: str) -> bytes | None:
-        """Return the result of a job's one slice."""
-
-    def depths(self) -> dict[Queue, Depth]:
-        """Count what waits and runs."""
-
-    def collections(self) -> dict[str, Collection]:
-        """Return all collections by name."""
 
 
 class Scrubber:
@@ -71,7 +46,7 @@ class Scrubber:
         pass_s: longest time a pass should take, seconds.
     """
 
-    def __init__(self, ledger: Book, *, share: float, every_s: float, pass_s: float) -> None:
+    def __init__(self, ledger: Ledger, *, share: float, every_s: float, pass_s: float) -> None:
         self._ledger = ledger
         self._share = share
         self._every_s = every_s
@@ -86,18 +61,18 @@ class Scrubber:
         """
         if not self._share:
             return
-        state = self._ledger.scrub()
+        state = self._ledger.scrub.state()
         if state.job_id is not None:
             if not self._take_in(state, state.job_id):
                 return
-            state = self._ledger.scrub()  # the next job may be due at once
+            state = self._ledger.scrub.state()  # the next job may be due at once
         if state.job_id is not None:
             return
         if state.recent is not None:
             self._ask_recent(state, state.recent)
         elif state.running:
             self._ask(state)
-        elif self._wanted(state) and self._ledger.scrub_move(state.turn, Move(begin=True)):
+        elif self._wanted(state) and self._ledger.scrub.move(state.turn, Move(begin=True)):
             _log.info("scrub pass %d begins", state.number + 1)
 
     def _wanted(self, state: Scrub) -> bool:
@@ -105,10 +80,10 @@ class Scrubber:
 
     def _ask(self, state: Scrub) -> None:
         """Have the next buckets scrubbed, if it is time; without any the pass ends."""
-        collections = self._ledger.collections()
+        collections = self._ledger.documents.collections()
         place = _next(state.collection, state.bucket, collections)
         if place is None:
-            if self._ledger.scrub_move(state.turn, Move(end=True)):
+            if self._ledger.scrub.move(state.turn, Move(end=True)):
                 _log.info("scrub pass %d ends", state.number, extra={"counts": dict(state.counts)})
             return
         if state.now < state.due or not (self._behind(state, collections) or self._quiet()):
@@ -120,17 +95,17 @@ class Scrubber:
         # Whoever asks for the same step asks for the same job, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
         job_id = self._accept(name, header, key=key)
-        self._ledger.scrub_move(
+        self._ledger.scrub.move(
             state.turn, Move(set={"collection": name, "bucket": first, "job": job_id})
         )
 
     def _ask_recent(self, state: Scrub, recent: Recent) -> None:
         """Have the next buckets looked through for recent documents; without any the walk ends."""
-        collections = self._ledger.collections()
+        collections = self._ledger.documents.collections()
         place = _next(recent.collection, recent.bucket, collections)
         if place is None:
             over = dict.fromkeys(_RECENT)
-            if self._ledger.scrub_move(state.turn, Move(set=over)):
+            if self._ledger.scrub.move(state.turn, Move(set=over)):
                 _log.info("recent documents have been read", extra={"seq": recent.since})
             return
         if state.now < state.due:
@@ -140,11 +115,11 @@ class Scrubber:
         header = {"first": first, "count": count, "spend_s": SPEND_S, "since": recent.since}
         job_id = self._accept(name, header, key=f"scrub-recent-{state.turn}")
         where: dict[str, str | int] = {"recent_collection": name, "recent_bucket": first}
-        self._ledger.scrub_move(state.turn, Move(set=where | {"job": job_id, "walk": "recent"}))
+        self._ledger.scrub.move(state.turn, Move(set=where | {"job": job_id, "walk": "recent"}))
 
     def _accept(self, name: str, header: Mapping[str, Any], *, key: str) -> str:
         with tracing.span("scrub"):
-            accepted = self._ledger.accept(
+            accepted = self._ledger.jobs.accept(
                 NewJob(
                     kind=Kind.SCRUB,
                     queue=Queue.SCRUB,
@@ -157,7 +132,9 @@ class Scrubber:
         return accepted.job_id
 
     def _quiet(self) -> bool:
-        return not any(depth.queued + depth.running for depth in self._ledger.depths().values())
+        return not any(
+            depth.queued + depth.running for depth in self._ledger.maintenance.depths().values()
+        )
 
     def _behind(self, state: Scrub, collections: Mapping[str, Collection]) -> bool:
         return (state.age_s or 0.0) / self._pass_s > state.progress(collections)
@@ -168,13 +145,13 @@ class Scrubber:
         One that is gone is asked for again.
         """
         try:
-            record = self._ledger.job(job_id)
+            record = self._ledger.jobs.get(job_id)
         except JobUnknown:
             gone = _ended(state) | {"tries": state.tries + 1}
-            return self._ledger.scrub_move(state.turn, Move(set=gone))
+            return self._ledger.scrub.move(state.turn, Move(set=gone))
         if not record.status.terminal:
             return False
-        data = self._ledger.result(job_id)
+        data = self._ledger.jobs.result(job_id)
         if record.status is not Status.SUCCEEDED or data is None:
             self._try_again(state, record)
             return False
@@ -184,7 +161,7 @@ class Scrubber:
         # A recent document is counted by the pass that comes by it; but harm is told at once.
         counted = ("repaired", "damaged") if state.of_recent else _COUNTED
         read = int(found.get("documents", 0))
-        moved = self._ledger.scrub_move(
+        moved = self._ledger.scrub.move(
             state.turn,
             Move(
                 set=_ended(state)
@@ -213,7 +190,7 @@ class Scrubber:
         if state.tries + 1 >= _MAX_TRIES:
             left_out = {} if state.of_recent else {"unread": 1}
             move = Move(set=_ended(state) | {"tries": 0, field: bucket + 1}, add=left_out)
-        if self._ledger.scrub_move(state.turn, move):
+        if self._ledger.scrub.move(state.turn, move):
             code = record.error["code"] if record.error else record.status.value
             _log.error(
                 "scrub job failed",

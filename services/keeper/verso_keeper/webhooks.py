@@ -14,32 +14,20 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from verso_core import tracing, webhooks
 from verso_core.errors import RequestInvalid
 from verso_core.webhooks import DELAYS_S, Network
 from verso_keeper.webhook_delivery import NotSent, post
 from verso_ledger import Message
+from verso_ledger.webhooks import WebhookMessages
 
 TIMEOUT_S = 10.0
 LEASE_S = 60.0
 _THREADS = 8
 _GONE = 410
 _log = logging.getLogger(__name__)
-
-
-class Outbox(Protocol):
-    """What the herald needs of the ledger."""
-
-    def hook_take(self, n: int = 32, *, lease_s: float = 60.0) -> list[Message]:
-        """Take messages that are due."""
-
-    def hook_done(self, message: Message) -> None:
-        """Report a message as taken."""
-
-    def hook_failed(self, message: Message, reason: str, *, delay_s: float | None) -> None:
-        """Report a failed attempt; no delay gives the message up."""
 
 
 class WebhookSender:
@@ -55,7 +43,7 @@ class WebhookSender:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: WebhookMessages,
         *,
         allowed: Sequence[Network] = (),
         clock: Callable[[], float] = time.time,
@@ -80,12 +68,12 @@ class WebhookSender:
             LedgerUnavailable: Redis did not answer; messages sent meanwhile are sent again.
         """
         # no more than can be sent before the first of them would be due again
-        due = self._outbox.hook_take(_THREADS * 4, lease_s=LEASE_S)
+        due = self._outbox.take(_THREADS * 4, lease_s=LEASE_S)
         for message, reason in zip(due, self._pool.map(self._send, due), strict=True):
             if reason is None:
-                self._outbox.hook_done(message)
+                self._outbox.delivered(message)
             else:
-                self._outbox.hook_failed(message, reason, delay_s=self._delay_s(message, reason))
+                self._outbox.failed(message, reason, delay_s=self._delay_s(message, reason))
         return len(due)
 
     def _send(self, message: Message) -> str | None:

@@ -24,7 +24,7 @@ from verso_core import backup, files
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup
 from verso_core.errors import BackupInvalid, NotReady, Unavailable
 from verso_core.supervise import Process
-from verso_ledger.epoch import Guard
+from verso_ledger.epoch import Epoch
 from verso_standalone.folder import DataFolder
 from verso_standalone.stack import Stack, StackConfig
 from verso_standalone.valkey import Valkey, find_program, free_port
@@ -77,10 +77,10 @@ def restore(source: Path, data: Path) -> Backup:
             if (source / name).is_dir():
                 shutil.copytree(source / name, draft.root / name)
         _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)
-        with _ledger(draft) as guard:
-            if guard.life().epoch != made.epoch:
+        with _ledger(draft) as epoch:
+            if epoch.current().epoch != made.epoch:
                 raise BackupInvalid("the ledger's copy is not the one that the manifest names")
-            guard.begin_epoch()
+            epoch.start_new()
         shutil.rmtree(draft.logs)
         for path in draft.root.rglob("*"):
             files.sync(path)
@@ -138,13 +138,13 @@ def ledger_state(data: Path, *, trust: bool) -> tuple[str, bool]:
     valkey = Valkey(find_program(), folder.valkey, port=port, password=folder.secret())
     with ExitStack() as stack:
         if valkey.answers():
-            guard = stack.enter_context(closing(Guard.from_url(valkey.url(0))))
+            epoch = stack.enter_context(closing(Epoch.from_url(valkey.url(0))))
         else:
             lock = folder.lock()
             stack.callback(os.close, lock)
-            guard = stack.enter_context(_ledger(folder))
-        description = describe(guard, trust=trust)
-        return description, guard.halted() is not None
+            epoch = stack.enter_context(_ledger(folder))
+        description = describe(epoch, accept=trust)
+        return description, epoch.read_only() is not None
 
 
 def _lay_ledger(copy: Path, folder: Path) -> None:
@@ -155,8 +155,8 @@ def _lay_ledger(copy: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _ledger(folder: DataFolder) -> Iterator[Guard]:
-    """Run a folder's Valkey alone and yield the ledger's guard."""
+def _ledger(folder: DataFolder) -> Iterator[Epoch]:
+    """Run a folder's Valkey alone and yield its epoch."""
     valkey = Valkey(find_program(), folder.valkey, port=free_port(), password=folder.secret())
     process = Process("valkey", valkey.argv(), log_path=folder.log_path("valkey"), environment={})
     process.start()
@@ -168,7 +168,7 @@ def _ledger(folder: DataFolder) -> Iterator[Guard]:
             if time.monotonic() > deadline:
                 raise NotReady(f"Valkey did not load the ledger's copy in {_STARTED_S:g} s")
             time.sleep(_POLL_S)
-        with closing(Guard.from_url(valkey.url(0))) as guard:
-            yield guard
+        with closing(Epoch.from_url(valkey.url(0))) as epoch:
+            yield epoch
     finally:
         process.stop(grace_s=_STOP_S)

@@ -30,8 +30,7 @@ from verso_core.errors import VersoError
 from verso_core.jobs import Queue
 from verso_core.result_files import ResultFiles
 from verso_ledger import Ledger, WorkSubscriber, await_ledger
-from verso_ledger.epoch import Guard
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.leases import LeaseRenewer
@@ -74,14 +73,15 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             settings.models,
             artifacts,
             metrics,
-            publish=partial(ledger.note_serving, owner),
+            publish=partial(ledger.liveness.note_serving, owner),
             heads=heads,
         )
         watcher.open()
         make = partial(
             Pipeline,
             vectors=vectors,
-            documents=ledger,
+            documents=ledger.documents,
+            migrations=ledger.migrations,
             lexicon=Bm25(),
             releases=ModelOperations(settings.models),
             heads=heads,
@@ -137,8 +137,8 @@ def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger
     ledger = Ledger(client)
     stack.callback(ledger.close)
     await_ledger(client, threading.Event())  # a signal ends the process before it has started
-    watch = HighWaterMark(settings.data, Guard(client), unclean=ledger.scrub_recent)
-    watch.look()
+    watch = HighWaterMark(settings.data, ledger.epoch, on_unclean_end=ledger.scrub.request_recent)
+    watch.check()
     watch.start()
     stack.callback(watch.stop)
     return ledger

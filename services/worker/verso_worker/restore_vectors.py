@@ -17,7 +17,7 @@ from pathlib import Path
 from verso_core import telemetry
 from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
 from verso_core.errors import BackupInvalid, VersoError
-from verso_ledger.epoch import Guard
+from verso_ledger.epoch import Epoch
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores import points_file
 from verso_worker.stores.qdrant.store import QdrantVectors
@@ -38,8 +38,8 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
         BackupInvalid: the backup is altered, is one of an embedded store, or is not this ledger's.
     """
     backup = check(folder)
-    with closing(Guard.from_url(redis_url)) as guard:
-        known = guard.life()
+    with closing(Epoch.from_url(redis_url)) as epoch:
+        known = epoch.current()
         if backup.epoch not in (known.epoch, known.before) or known.seq < backup.seq:
             raise BackupInvalid("expected a ledger that was started with this backup's ledger.rdb")
         for name in backup.collections:
@@ -58,7 +58,7 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
             if (folder / name).is_dir():
                 shutil.copytree(folder / name, data / name, dirs_exist_ok=True)
         if known.epoch == backup.epoch:
-            guard.begin_epoch()
+            epoch.start_new()
     return backup
 
 

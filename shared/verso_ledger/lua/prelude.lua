@@ -10,7 +10,7 @@ end
 
 -- What a caller waits for, to be told with the news of the end; nil where it is long or in parts.
 local function outcome(job, slices)
-  if slices ~= '1' or redis.call('HSTRLEN', K.result .. job, '0') > P.told_bytes then return nil end
+  if slices ~= '1' or redis.call('HSTRLEN', K.result .. job, '0') > P.published_bytes then return nil end
   return cjson.encode(redis.call('HGETALL', K.job .. job)) .. '\n'
     .. (redis.call('HGET', K.result .. job, '0') or '')
 end

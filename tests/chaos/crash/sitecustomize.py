@@ -53,8 +53,8 @@ class Place:
     only: Callable[[Call, Any], bool] = _any
 
 
-_WORK = "verso_ledger.sync_client"
-_UPKEEP = "verso_ledger.maintenance"
+_LEASES = "verso_ledger.leases"
+_MAINTENANCE = "verso_ledger.maintenance"
 PLACES: Mapping[str, Place] = {
     # gateway
     "a job is not accepted yet": Place("verso_ledger.async_client", "AsyncLedger.accept"),
@@ -62,22 +62,22 @@ PLACES: Mapping[str, Place] = {
         "verso_ledger.async_client", "AsyncLedger.accept", after=True
     ),
     # worker: a slice's way
-    "a slice is claimed": Place(_WORK, "Ledger.claim", after=True, only=_with_result),
+    "a slice is claimed": Place(_LEASES, "Leases.claim", after=True, only=_with_result),
     "vectors are not put yet": Place("verso_worker.stores.edge.client", "EdgeVectors.put"),
     "vectors are put, patches are not": Place(
         "verso_worker.stores.edge.client", "EdgeVectors.put", after=True
     ),
-    "patches are made, not committed": Place(_WORK, "Ledger.commit", only=_of_ingest),
-    "patches are committed": Place(_WORK, "Ledger.commit", after=True, only=_of_ingest),
+    "patches are made, not committed": Place(_LEASES, "Leases.commit", only=_of_ingest),
+    "patches are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_ingest),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference
     ),
-    "records are read, not marked verified": Place(_WORK, "Ledger.verified"),
-    "records are marked verified": Place(_WORK, "Ledger.verified", after=True),
+    "records are read, not marked verified": Place(_LEASES, "Leases.commit_verified"),
+    "records are marked verified": Place(_LEASES, "Leases.commit_verified", after=True),
     "garbage is taken, points are there": Place(
-        _UPKEEP, "Upkeep.gc_take", after=True, only=_with_result
+        _MAINTENANCE, "Maintenance.gc_take", after=True, only=_with_result
     ),
-    "points are gone, garbage is not done": Place(_UPKEEP, "Upkeep.gc_done"),
+    "points are gone, garbage is not done": Place(_MAINTENANCE, "Maintenance.gc_done"),
     # the vector store's process
     "points are applied, not flushed": Place(
         "verso_worker.stores.edge.collection", "EdgeCollection.flush"
@@ -89,8 +89,8 @@ PLACES: Mapping[str, Place] = {
         "verso_ledger.documents", "Documents.collection_delete", after=True
     ),
     # keeper
-    "texts are about to be dropped": Place(_UPKEEP, "Upkeep.drop_due"),
-    "texts are dropped": Place(_UPKEEP, "Upkeep.drop_due", after=True, only=_with_result),
+    "texts are about to be dropped": Place(_MAINTENANCE, "Maintenance.drop_due"),
+    "texts are dropped": Place(_MAINTENANCE, "Maintenance.drop_due", after=True, only=_with_result),
     # publishing
     "a release is not written yet": Place("verso_core.registry", "_write"),
     "a release is written, not committed": Place("verso_core.registry", "_write", after=True),

@@ -103,16 +103,16 @@ class Hand:
     def _round(self) -> bool:
         busy = False
         for queue in (Queue.INTERACTIVE, Queue.BULK):
-            for lease in self.ledger.claim(queue, owner="hand", n=4):
+            for lease in self.ledger.leases.claim(queue, owner="hand", n=4):
                 busy = True
                 work = read_slice(lease.payload)
                 self.seen.append(work)
                 if self.fail is not None:
-                    self.ledger.fail(lease, self.fail)
+                    self.ledger.leases.fail(lease, self.fail)
                     continue
                 result = self._result(work)
                 errors = len(result.items) - result.ok
-                self.ledger.commit(lease, result.pack(), ok=result.ok, errors=errors)
+                self.ledger.leases.commit(lease, result.pack(), ok=result.ok, errors=errors)
         return busy
 
     def _result(self, work: Slice) -> Result:
@@ -149,10 +149,10 @@ class Hand:
                 found = self.documents.pop(item.header["id"], None)
                 return {"id": item.header["id"], "deleted": found is not None}
             case Kind.COLLECTION_CREATE:
-                made = self.ledger.collection_put(collection(work.params["name"]))
+                made = self.ledger.documents.collection_put(collection(work.params["name"]))
                 return made.model_dump(mode="json", exclude={"checksum_key"})
             case Kind.COLLECTION_DELETE:
-                self.ledger.collection_delete(work.params["name"])
+                self.ledger.documents.collection_delete(work.params["name"])
                 return {"name": work.params["name"]}
             case Kind.STATS:
                 return {"documents": len(self.documents), "bytes_text": 1}
@@ -206,7 +206,7 @@ def hand(valkey_url: str) -> Iterator[Hand]:
 @contextmanager
 def _at_work(url: str) -> Iterator[Hand]:
     ledger = Ledger.from_url(url)
-    ledger.collection_put(collection())
+    ledger.documents.collection_put(collection())
     working = Hand(ledger)
     working.gate.set()
     thread = threading.Thread(target=working.run, name="hand")

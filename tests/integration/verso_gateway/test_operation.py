@@ -30,19 +30,19 @@ def test_alive_is_not_ready(client: httpx2.Client, hand: Hand) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     before = client.get("/readyz")
     assert (before.status_code, before.json()["code"]) == (503, "not_ready")
-    hand.ledger.note_embed()
+    hand.ledger.liveness.note_embed()
     unheard = client.get("/readyz")
     assert (unheard.status_code, unheard.json()["code"]) == (503, "not_ready")
     assert "beat" in unheard.json()["detail"]
-    hand.ledger.note_beat("w")
+    hand.ledger.liveness.note_worker("w")
     assert client.get("/readyz").json()["ready"] is True
 
 
 def test_an_old_embed_is_not_enough(
     valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
 ) -> None:
-    hand.ledger.note_beat("w")
-    hand.ledger.note_embed()
+    hand.ledger.liveness.note_worker("w")
+    hand.ledger.liveness.note_embed()
     time.sleep(0.1)
     assert start_gateway(valkey_url).client.get("/readyz").status_code == 200
     strict = start_gateway(valkey_url, ready_embed_age_s=0.05).client
@@ -130,7 +130,7 @@ def test_without_the_ledger_callers_are_told_soon_and_served_again_when_it_is_ba
 ) -> None:
     server = valkey_server()
     with_ledger = Ledger.from_url(server.url)
-    with_ledger.collection_put(collection())
+    with_ledger.documents.collection_put(collection())
     client = start_gateway(server.url).client
     assert client.get("/v1/collections").status_code == 200
     server.kill()
@@ -231,25 +231,25 @@ def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, hand: Hand) -> 
     assert (first["number"], first["running"], first["started"]) == (0, False, None)
     asked = client.post("/v1/scrub")
     assert (asked.status_code, asked.json()["asked"]) == (202, True)
-    hand.ledger.scrub_move(0, Move(begin=True))
+    hand.ledger.scrub.move(0, Move(begin=True))
     found = Move(
         set={"collection": "default", "bucket": 4},
         add={"documents": 3, "sound": 2, "damaged": 1},
         damaged=[Damage("default", "\u00fc")],
     )
-    hand.ledger.scrub_move(1, found)
+    hand.ledger.scrub.move(1, found)
     state = client.get("/v1/scrub").json()
     assert (state["number"], state["running"], state["asked"]) == (1, True, False)
     assert (state["sound"], state["damaged"], state["ended"]) == (2, 1, None)
     assert 0 < state["progress"] < 1
     assert state["damaged_documents"] == [{"collection": "default", "id": "\u00fc"}]
     assert (state["state"], state["recent"]) == ("running", None)
-    hand.ledger.scrub_recent(0)  # an unclean start
+    hand.ledger.scrub.request_recent(0)  # an unclean start
     where: dict[str, str | int | float | None] = {
         "recent_collection": "default",
         "recent_bucket": 4,
     }
-    hand.ledger.scrub_move(3, Move(set=where | {"recent_documents": 7}))
+    hand.ledger.scrub.move(3, Move(set=where | {"recent_documents": 7}))
     state = client.get("/v1/scrub").json()
     assert (state["state"], state["running"]) == ("recent", True)
     assert state["recent"].pop("progress") == pytest.approx(4 / state["recent"]["buckets"], 1e-3)

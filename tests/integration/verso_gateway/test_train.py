@@ -25,7 +25,7 @@ ASKED_TWICE = {"data": made_up.squad()["data"] + made_up.squad(1)["data"]}
 @pytest.fixture
 def trainer(hand: Hand) -> Ledger:
     """A ledger in which a trainer has just beaten."""
-    hand.ledger.note_trainer("t")
+    hand.ledger.liveness.note_trainer("t")
     return hand.ledger
 
 
@@ -37,13 +37,13 @@ def test_without_a_trainer_nothing_is_accepted(client: httpx2.Client, hand: Hand
     answer = client.post("/v1/train", json=BODY)
     assert (answer.status_code, _code(answer)) == (503, "trainer_unavailable")
     assert answer.json()["retryable"] is True
-    assert hand.ledger.depths()[Queue.TRAIN].queued == 0
+    assert hand.ledger.maintenance.depths()[Queue.TRAIN].queued == 0
 
 
 def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger) -> None:
     answer = client.post("/v1/train", json=BODY)
     assert answer.status_code == 202
-    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
     work = read_slice(lease.payload)
     assert work.kind is Kind.TRAIN
     assert (work.params["head"], work.params["recipe"]) == ("mood", {"classify": {"hidden": 8}})
@@ -61,7 +61,7 @@ def test_questions_and_pairs_become_one_slice_each(
     body = {"head": "mood", "task": task, "source": source, "recipe": {task: {"epochs": 1}}}
     answer = client.post("/v1/train", json=body)
     assert answer.status_code == 202, answer.text
-    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
     work = read_slice(lease.payload)
     assert (work.params["task"], work.params["recipe"]) == (task, {task: {"epochs": 1}})
     assert work.params["source"].keys() == {"collection", "label_key", "limit"}
@@ -104,7 +104,7 @@ def test_a_file_is_the_body_and_the_rest_the_query(
         headers={"Content-Type": kind},
     )
     assert answer.status_code == 202, answer.text
-    [lease] = trainer.claim(Queue.TRAIN, owner="t")
+    [lease] = trainer.leases.claim(Queue.TRAIN, owner="t")
     work = read_slice(lease.payload)
     assert work.params["share"] == 0.5
     assert len(unpack_rows(work.items[0].blob or b"")) == len(ROWS)
@@ -138,12 +138,12 @@ def test_what_cannot_be_trained_on_is_refused_at_once(
 ) -> None:
     answer = client.post("/v1/train", json={**BODY, **change})
     assert _code(answer) == code
-    assert trainer.depths()[Queue.TRAIN].queued == 0
+    assert trainer.maintenance.depths()[Queue.TRAIN].queued == 0
 
 
 def test_what_workers_serve_is_part_of_the_list_of_models(
     client: httpx2.Client, hand: Hand
 ) -> None:
-    hand.ledger.note_serving("w", {"engines": 1})
-    hand.ledger.note_beat("w")
+    hand.ledger.liveness.note_serving("w", {"engines": 1})
+    hand.ledger.liveness.note_worker("w")
     assert client.get("/v1/models").json()["serving"] == {"w": {"engines": 1}}

@@ -22,7 +22,7 @@ def test_a_webhook_is_made_listed_rotated_and_removed(client: httpx2.Client, han
     assert rotated["secret"] not in ("", hook["secret"])
     placed = post(client, "/v1/embed", {"texts": ["a"]}, Verso_Webhook=hook["id"])
     assert placed.status_code == 200
-    assert hand.ledger.backlog().to_tell == 1
+    assert hand.ledger.maintenance.backlog().to_send == 1
     assert client.post(f"/v1/webhooks/{hook['id']}/replay").json() == {"messages": 0}
     assert client.delete(f"/v1/webhooks/{hook['id']}").status_code == 204
     gone = client.post(f"/v1/webhooks/{hook['id']}/rotate")

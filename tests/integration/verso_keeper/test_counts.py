@@ -19,7 +19,7 @@ from verso_ledger.keys import key
 def ledger(valkey_url: str) -> Iterator[Ledger]:
     with closing(Ledger.from_url(valkey_url)) as ledger:
         for name in ("a", "b"):
-            ledger.collection_put(
+            ledger.documents.collection_put(
                 Collection(
                     name=name,
                     precision=Precision.FLOAT16,
@@ -47,7 +47,7 @@ def _round(recounter: Recounter) -> None:
 
 
 def _documents(ledger: Ledger) -> list[int]:
-    return [ledger.holdings(name).documents for name in ("a", "b")]
+    return [ledger.documents.holdings(name).documents for name in ("a", "b")]
 
 
 def test_counts_are_compared_once_after_each_pass(ledger: Ledger, valkey_url: str) -> None:
@@ -57,13 +57,13 @@ def test_counts_are_compared_once_after_each_pass(ledger: Ledger, valkey_url: st
         _break(client)
         _round(recounter)
         assert _documents(ledger) == [3, 3]  # counted for this pass already
-        assert ledger.scrub_move(ledger.scrub().turn, Move(begin=True))
+        assert ledger.scrub.move(ledger.scrub.state().turn, Move(begin=True))
         _round(recounter)
         assert _documents(ledger) == [3, 3]  # what this pass may mend is not mended yet
-        assert ledger.scrub_move(ledger.scrub().turn, Move(end=True))
+        assert ledger.scrub.move(ledger.scrub.state().turn, Move(end=True))
         _round(recounter)
         assert _documents(ledger) == [0, 0]
-        assert ledger.backlog().totals["counts:mended"] == 2
+        assert ledger.maintenance.backlog().totals["counts:mended"] == 2
         _break(client)
         _round(Recounter(ledger))  # a keeper that starts again
         assert _documents(ledger) == [3, 3]
@@ -72,6 +72,6 @@ def test_counts_are_compared_once_after_each_pass(ledger: Ledger, valkey_url: st
 def test_a_collection_that_goes_is_forgotten(ledger: Ledger) -> None:
     recounter = Recounter(ledger)
     _round(recounter)
-    ledger.collection_delete("a")
+    ledger.documents.collection_delete("a")
     _round(recounter)
     assert list(recounter._counted) == ["b"]

@@ -84,12 +84,12 @@ def test_a_killed_workers_slice_is_due_again_and_rung_for(
     valkey_url: str, keeper: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     ledger = Ledger.from_url(valkey_url)
-    ledger.accept(_job())
-    (lost,) = ledger.claim(Queue.BULK, owner="killed", lease_s=1.0)
+    ledger.jobs.accept(_job())
+    (lost,) = ledger.leases.claim(Queue.BULK, owner="killed", lease_s=1.0)
     keeper(valkey_url)
-    _until(lambda: ledger.depths()[Queue.BULK].queued == 1)
+    _until(lambda: ledger.maintenance.depths()[Queue.BULK].queued == 1)
     _until(lambda: len(_bells(valkey_url.replace("/0", "/1"), Queue.BULK)) > 0)
-    (again,) = ledger.claim(Queue.BULK, owner="other")
+    (again,) = ledger.leases.claim(Queue.BULK, owner="other")
     assert (again.slice_id, again.fence) == (lost.slice_id, lost.fence + 1)
     ledger.close()
 
@@ -99,12 +99,12 @@ def test_the_keeper_probes_while_no_text_is_embedded(
 ) -> None:
     ledger = Ledger.from_url(valkey_url)
     keeper(valkey_url, VERSO_PROBE_AFTER_S="1")
-    _until(lambda: ledger.depths()[Queue.INTERACTIVE].queued > 0)
-    (lease,) = ledger.claim(Queue.INTERACTIVE, owner="w")
-    record = ledger.job(lease.job_id)
+    _until(lambda: ledger.maintenance.depths()[Queue.INTERACTIVE].queued > 0)
+    (lease,) = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
+    record = ledger.jobs.get(lease.job_id)
     assert (record.kind, record.tenant) == (Kind.EMBED, TENANT)
-    ledger.commit(lease, b"r", ok=1, errors=0)
-    assert ledger.job(lease.job_id).status is Status.SUCCEEDED
+    ledger.leases.commit(lease, b"r", ok=1, errors=0)
+    assert ledger.jobs.get(lease.job_id).status is Status.SUCCEEDED
     assert (tmp_path / "beat").exists()
     ledger.close()
 
@@ -116,8 +116,8 @@ def test_a_scrape_shows_the_queues(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     ledger = Ledger.from_url(valkey_url)
-    ledger.accept(_job())
-    ledger.note_embed()
+    ledger.jobs.accept(_job())
+    ledger.liveness.note_embed()
     keeper(valkey_url, VERSO_METRICS_PORT=str(port))
 
     def scrape() -> str:
@@ -144,9 +144,9 @@ def test_the_keeper_outlives_a_restart_of_redis_and_says_so_once(
     time.sleep(3)
     server.start()
     ledger = Ledger.from_url(server.url)
-    ledger.accept(_job())
-    ledger.claim(Queue.BULK, owner="killed", lease_s=0.5)
-    _until(lambda: ledger.depths()[Queue.BULK].queued == 1)
+    ledger.jobs.accept(_job())
+    ledger.leases.claim(Queue.BULK, owner="killed", lease_s=0.5)
+    _until(lambda: ledger.maintenance.depths()[Queue.BULK].queued == 1)
     ledger.close()
     assert process.poll() is None
     log = (tmp_path / "log").read_text()

@@ -19,10 +19,10 @@ FRAME = b"\x56" + b"v" * 5000
 def finished(ledger: Ledger, files: ResultFiles, *, keep_s: int) -> tuple[str, bytes]:
     """Do a job with a large result; gives its id and what the ledger holds."""
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
-    ledger.accept(NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices, keep_s=keep_s))
-    [lease] = ledger.claim(Queue.BULK, owner="w")
+    ledger.jobs.accept(NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices, keep_s=keep_s))
+    [lease] = ledger.leases.claim(Queue.BULK, owner="w")
     held = files.keep(lease.job_id, lease.number, FRAME)
-    assert ledger.commit(lease, held, ok=1, errors=0) is Commit.DONE
+    assert ledger.leases.commit(lease, held, ok=1, errors=0) is Commit.DONE
     return lease.job_id, held
 
 
@@ -30,14 +30,14 @@ def test_results_go_when_their_jobs_have_expired(valkey_url: str, tmp_path: Path
     ledger, files = Ledger.from_url(valkey_url), ResultFiles(tmp_path, inline_bytes=1000)
     brief, held = finished(ledger, files, keep_s=1)
     lasting, other = finished(ledger, files, keep_s=600)
-    sweeper = ResultSweeper(files, ledger.known_jobs)
+    sweeper = ResultSweeper(files, ledger.jobs.known)
     assert sum(sweeper.step() for _ in SHARDS) == 0
-    while ledger.known_jobs([brief]):
+    while ledger.jobs.known([brief]):
         time.sleep(0.1)
     assert sum(sweeper.step() for _ in SHARDS) == 1
     with pytest.raises(ResultLost):
         files.read(brief, 0, held)
-    found = ledger.result(lasting)
+    found = ledger.jobs.result(lasting)
     assert found == other
     assert files.read(lasting, 0, other) == FRAME
     ledger.close()

@@ -35,7 +35,7 @@ class Hand:
 
     def work(self) -> bool:
         """Do one job, if there is one; never are there two."""
-        leases = self.ledger.claim(Queue.SCRUB, owner="hand", n=10)
+        leases = self.ledger.leases.claim(Queue.SCRUB, owner="hand", n=10)
         assert len(leases) <= 1
         for lease in leases:
             work = read_slice(lease.payload)
@@ -47,7 +47,7 @@ class Hand:
             found = {"documents": 3, "sound": 2, "repaired": 0, "damaged": 1, "bytes": 9}
             buckets = min(STRIDE, int(item.header["count"]))
             result = Result([{"ok": True, "buckets": buckets, "ids": [f"d{first}"]} | found])
-            self.ledger.commit(lease, result.pack(), ok=1, errors=0)
+            self.ledger.leases.commit(lease, result.pack(), ok=1, errors=0)
         return bool(leases)
 
 
@@ -55,7 +55,7 @@ class Hand:
 def ledger(valkey_url: str) -> Iterator[Ledger]:
     with closing(Ledger.from_url(valkey_url)) as ledger:
         for name in ("a", "b"):
-            ledger.collection_put(_collection(name))
+            ledger.documents.collection_put(_collection(name))
         yield ledger
 
 
@@ -104,9 +104,9 @@ EVERY = [(name, first) for name in "ab" for first in range(0, BUCKETS, STRIDE)]
 
 def _clear_probe(ledger: Ledger) -> None:
     """Take the first probe out of the way: a job that waits is no quiet."""
-    for lease in ledger.claim(Queue.INTERACTIVE, owner="hand", n=10):
-        ledger.note_embed()
-        ledger.commit(lease, b"r", ok=1, errors=0)
+    for lease in ledger.leases.claim(Queue.INTERACTIVE, owner="hand", n=10):
+        ledger.liveness.note_embed()
+        ledger.leases.commit(lease, b"r", ok=1, errors=0)
 
 
 def _until(fact: Callable[[], bool], hand: Hand, *, timeout_s: float = 60.0) -> None:
@@ -129,20 +129,20 @@ def test_a_pass_goes_on_where_it_was_when_its_keeper_was_killed(
     first = keeper()
     _until(lambda: len(hand.seen) == 3, hand)
     if idle:
-        _until(lambda: ledger.scrub().job_id is None, hand)
+        _until(lambda: ledger.scrub.state().job_id is None, hand)
     first.kill()
     first.wait()
-    middle = ledger.scrub()
-    assert 0 < middle.progress(ledger.collections()) < 1
+    middle = ledger.scrub.state()
+    assert 0 < middle.progress(ledger.documents.collections()) < 1
     keeper()
-    _until(lambda: ledger.scrub().ended is not None, hand)
-    after = ledger.scrub()
+    _until(lambda: ledger.scrub.state().ended is not None, hand)
+    after = ledger.scrub.state()
     assert hand.seen == EVERY
     assert (after.number, after.counts["documents"], after.counts["damaged"]) == (1, 18, 6)
     assert [(one.collection, one.document) for one in after.damaged] == [
         (name, f"d{place}") for name, place in EVERY
     ]
-    assert ledger.backlog().totals["jobs:scrub:succeeded"] == len(EVERY)
+    assert ledger.maintenance.backlog().totals["jobs:scrub:succeeded"] == len(EVERY)
     hand.ledger.close()
 
 
@@ -158,14 +158,14 @@ def test_several_keepers_keep_the_pace_of_one(ledger: Ledger, valkey_url: str) -
 
     with ThreadPoolExecutor(4) as pool:
         keepers = [pool.submit(keep) for _ in range(4)]
-        _until(lambda: ledger.scrub().ended is not None, hand)
+        _until(lambda: ledger.scrub.state().ended is not None, hand)
         over.set()
         for keeping in keepers:
             keeping.result()
     assert hand.seen == EVERY
-    state = ledger.scrub()
+    state = ledger.scrub.state()
     assert (state.number, state.counts["documents"], state.counts["sound"]) == (1, 18, 12)
-    records = [ledger.job(lease.job_id) for lease in hand.leases]
+    records = [ledger.jobs.get(lease.job_id) for lease in hand.leases]
     for before, after in pairwise(records):
         assert before.started is not None
         assert before.finished is not None
@@ -185,12 +185,12 @@ def test_a_pass_asked_for_begins_at_once_and_once(ledger: Ledger, valkey_url: st
             hand.work()
 
     run()
-    assert (ledger.scrub().number, hand.seen) == (1, EVERY)
-    ledger.scrub_ask()
+    assert (ledger.scrub.state().number, hand.seen) == (1, EVERY)
+    ledger.scrub.request()
     run()
-    assert (ledger.scrub().number, hand.seen) == (2, EVERY + EVERY)
-    assert ledger.scrub().counts["documents"] == 18
-    assert ledger.backlog().totals["scrub:documents"] == 36
+    assert (ledger.scrub.state().number, hand.seen) == (2, EVERY + EVERY)
+    assert ledger.scrub.state().counts["documents"] == 18
+    assert ledger.maintenance.backlog().totals["scrub:documents"] == 36
     hand.ledger.close()
 
 
@@ -200,10 +200,10 @@ def test_a_collection_deleted_in_mid_pass_is_passed_over(ledger: Ledger, valkey_
     while len(hand.seen) < 1:
         scrubber.step()
         hand.work()
-    ledger.collection_delete("a")
+    ledger.documents.collection_delete("a")
     for _ in range(40):
         scrubber.step()
         hand.work()
     assert hand.seen == [("a", 0), ("b", 0), ("b", 2), ("b", 4)]
-    assert ledger.scrub().ended is not None
+    assert ledger.scrub.state().ended is not None
     hand.ledger.close()

@@ -108,7 +108,7 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
 
 @pytest.fixture
 def herald(ledger: Ledger) -> Iterator[WebhookSender]:
-    found = WebhookSender(ledger, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0)
+    found = WebhookSender(ledger.webhooks, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0)
     yield found
     found.close()
 
@@ -117,14 +117,14 @@ def ended_job(ledger: Ledger, hook: str | None) -> str:
     """Have a job end that names a webhook."""
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"secret text")]))
     job = NewJob(kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices, webhook=hook)
-    job_id = ledger.accept(job).job_id
-    [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
-    ledger.commit(lease, b"r", ok=1, errors=0)
+    job_id = ledger.jobs.accept(job).job_id
+    [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
+    ledger.leases.commit(lease, b"r", ok=1, errors=0)
     return job_id
 
 
 def told(ledger: Ledger, status: str) -> int:
-    return ledger.backlog().totals.get(f"hooks:{status}", 0)
+    return ledger.maintenance.backlog().totals.get(f"hooks:{status}", 0)
 
 
 async def test_the_end_of_a_job_is_told_once_and_signed(
@@ -133,7 +133,7 @@ async def test_the_end_of_a_job_is_told_once_and_signed(
     hook = await front.webhooks.add("default", receiver.url)
     job = ended_job(ledger, hook.id)
     ended_job(ledger, None)
-    assert ledger.backlog().to_tell == 1
+    assert ledger.maintenance.backlog().to_send == 1
     assert (herald.step(), herald.step()) == (1, 0)
     [(headers, body)] = receiver.seen
     message_id, stamp = headers["webhook-id"], int(headers["webhook-timestamp"])
@@ -145,7 +145,7 @@ async def test_the_end_of_a_job_is_told_once_and_signed(
     assert (content["type"], content["data"]["id"]) == ("job.succeeded", job)
     assert (content["data"]["ok"], content["data"]["error"]) == (1, None)
     assert b"secret text" not in body
-    assert ledger.backlog().to_tell == 0
+    assert ledger.maintenance.backlog().to_send == 0
     assert told(ledger, "sent") == 1
 
 
@@ -185,7 +185,7 @@ async def test_nothing_reaches_a_private_address_that_is_not_allowed(
     for url in (receiver.url, f"https://localhost/{port}", "https://host.invalid/"):
         hook = await front.webhooks.add("default", url)
         ended_job(ledger, hook.id)
-    careful = WebhookSender(ledger, delays_s=(), timeout_s=1.0)
+    careful = WebhookSender(ledger.webhooks, delays_s=(), timeout_s=1.0)
     assert careful.step() == 3
     careful.close()
     assert receiver.seen == []
@@ -226,7 +226,7 @@ async def test_what_was_to_be_told_goes_with_its_webhook(
     ended_job(ledger, hook.id)
     await front.webhooks.remove("default", hook.id)
     assert herald.step() == 0
-    assert ledger.backlog().to_tell == 0
+    assert ledger.maintenance.backlog().to_send == 0
     with pytest.raises(WebhookUnknown):
         ended_job(ledger, hook.id)
     with pytest.raises(WebhookUnknown):
@@ -238,7 +238,7 @@ async def test_a_message_that_was_being_sent_when_the_keeper_died_is_sent_again(
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
-    assert len(ledger.hook_take(lease_s=0.01)) == 1
+    assert len(ledger.webhooks.take(lease_s=0.01)) == 1
     await asyncio.sleep(0.02)
     assert herald.step() == 1
     assert len(receiver.seen) == 1
@@ -261,7 +261,9 @@ async def test_over_tls_only_a_certificate_of_the_name_is_spoken_to(
     until = datetime.now(UTC) + timedelta(days=-1 if flaw == "expired" else 1)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issuer.issue_cert(name, not_after=until).configure_cert(tls)
-    herald = WebhookSender(ledger, allowed=networks("127.0.0.0/8, ::1"), delays_s=(), timeout_s=5.0)
+    herald = WebhookSender(
+        ledger.webhooks, allowed=networks("127.0.0.0/8, ::1"), delays_s=(), timeout_s=5.0
+    )
     with receiving(None if flaw == "plain" else tls) as receiver:
         url = receiver.url.replace("http://127.0.0.1", "https://localhost")
         hook = await front.webhooks.add("default", url)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from verso_core.errors import IdempotencyConflict, JobUnknown, LedgerUnavailable, QueueFull
 from verso_core.jobs import Collection, Queue, Status
 from verso_ledger import AsyncLedger, Commit, Ledger, Limits, NewJob
-from verso_ledger.async_client import connect
+from verso_ledger.connection import connect_async
 
 Jobs = Callable[..., NewJob]
 Q = Queue.INTERACTIVE
@@ -28,8 +28,8 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
 
 
 def _work_off(ledger: Ledger, slices: int) -> None:
-    for lease in ledger.claim(Q, owner="w", n=slices):
-        ledger.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
+    for lease in ledger.leases.claim(Q, owner="w", n=slices):
+        ledger.leases.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
 
 
 async def test_wait_returns_as_soon_as_the_job_has_ended(
@@ -47,7 +47,7 @@ async def test_wait_returns_as_soon_as_the_job_has_ended(
 
 async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: str) -> None:
     """Each answer takes 0.6 of the second allowed, so the third comes after more than it."""
-    client = connect(valkey_url, timeout_s=1.0, connections=1)
+    client = connect_async(valkey_url, timeout_s=1.0, connections=1)
     asked = [cast("Any", client.blpop(["nothing"], timeout=0.6)) for _ in range(3)]
     assert await asyncio.gather(*asked) == [None] * 3
     await client.aclose()
@@ -71,7 +71,7 @@ async def test_many_waiters_share_one_subscription(
     assert {record.status for record in await asyncio.gather(*waiting)} == {Status.SUCCEEDED}
     channels = await front._redis.pubsub_numsub("verso:news")
     assert channels[0][1] == 1
-    assert front._news._bells == {}
+    assert front._events._waiters == {}
 
 
 async def test_follow_gives_every_step_once_and_ends_with_the_job(
@@ -97,9 +97,9 @@ async def test_results_come_in_the_order_of_the_slices(
     front: AsyncLedger, ledger: Ledger, new_job: Jobs
 ) -> None:
     job_id = (await front.accept(new_job(slices=3))).job_id
-    leases = ledger.claim(Q, owner="w", n=3)
+    leases = ledger.leases.claim(Q, owner="w", n=3)
     for lease in reversed(leases[1:]):
-        ledger.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
+        ledger.leases.commit(lease, f"r{lease.number}".encode(), ok=2, errors=0)
     assert await front.results(job_id) == [None, b"r1", b"r2"]
     assert await front.results(job_id, first=1, count=1) == [b"r1"]
     assert await front.results(job_id, first=3) == []
@@ -115,8 +115,8 @@ async def test_cancel_and_replay_speak_of_the_status(
     assert (await front.wait(job_id, 5)).status is Status.CANCELLED
     dead = (await front.accept(new_job())).job_id
     for _ in range(8):
-        (lease,) = ledger.claim(Q, owner="w")
-        ledger.retry(lease, LedgerUnavailable("no"), delay_s=0)
+        (lease,) = ledger.leases.claim(Q, owner="w")
+        ledger.leases.retry(lease, LedgerUnavailable("no"), delay_s=0)
     assert (await front.job(dead)).status is Status.DEAD
     assert await front.cancel(dead) is Status.DEAD
     assert await front.replay(dead) is Status.QUEUED
@@ -146,7 +146,7 @@ async def test_accept_refuses_like_the_other_side(front: AsyncLedger, new_job: J
 async def test_a_large_job_is_staged(front: AsyncLedger, ledger: Ledger, new_job: Jobs) -> None:
     job = new_job(slices=5, items=1, text=b"x" * 1_000_000)
     await front.accept(job)
-    leases = ledger.claim(Q, owner="w", n=5)
+    leases = ledger.leases.claim(Q, owner="w", n=5)
     assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
 
 
@@ -156,14 +156,16 @@ async def test_what_the_worker_notes_the_gateway_sees(
     new_job: Jobs,
     new_collection: Callable[..., Collection],
 ) -> None:
-    ledger.note_embed()
-    ledger.collection_put(new_collection("b"))
-    ledger.collection_put(new_collection("a"))
+    ledger.liveness.note_embed()
+    ledger.documents.collection_put(new_collection("b"))
+    ledger.documents.collection_put(new_collection("a"))
     await front.accept(new_job())
     await front.ping()
     assert ((await front.health()).last_embed_age_s or 0) < 5
     assert list(await front.collections()) == ["a", "b"]
-    assert await front.depths() == ledger.depths() or (await front.depths())[Q].queued == 1
+    assert (
+        await front.depths() == ledger.maintenance.depths() or (await front.depths())[Q].queued == 1
+    )
 
 
 async def test_a_dead_or_hung_server_is_said_within_two_seconds_and_then_forgotten(
@@ -203,32 +205,32 @@ async def test_what_a_slice_tells_of_its_progress_is_an_event(
     front: AsyncLedger, ledger: Ledger, new_job: Jobs
 ) -> None:
     job_id = (await front.accept(new_job())).job_id
-    [lease] = ledger.claim(Q, owner="w")
-    assert ledger.progress(lease, {"epoch": 1, "loss": 0.5}) is Commit.DONE
-    ledger.commit(lease, b"r", ok=2, errors=0)
-    assert ledger.progress(lease, {"epoch": 2}) is Commit.STALE
+    [lease] = ledger.leases.claim(Q, owner="w")
+    assert ledger.leases.report_progress(lease, {"epoch": 1, "loss": 0.5}) is Commit.DONE
+    ledger.leases.commit(lease, b"r", ok=2, errors=0)
+    assert ledger.leases.report_progress(lease, {"epoch": 2}) is Commit.STALE
     told = [event.data async for event in front.follow(job_id)]
     assert [one.get("progress") for one in told] == [None, {"epoch": 1, "loss": 0.5}, None]
     assert [one["status"] for one in told] == ["running", "running", "succeeded"]
 
 
 async def test_what_serves_is_told_by_workers_that_live(front: AsyncLedger, ledger: Ledger) -> None:
-    ledger.note_serving("a", {"stable": "x"})
+    ledger.liveness.note_serving("a", {"stable": "x"})
     assert await front.serving() == {}  # it never beat
-    ledger.note_beat("a")
+    ledger.liveness.note_worker("a")
     assert await front.serving() == {"a": {"stable": "x"}}
-    ledger.forget_worker("a")
-    ledger.note_beat("a")
+    ledger.liveness.forget_worker("a")
+    ledger.liveness.note_worker("a")
     assert await front.serving() == {}
 
 
 async def test_a_trainer_is_known_by_its_beat_and_is_no_worker(
     front: AsyncLedger, ledger: Ledger
 ) -> None:
-    ledger.note_trainer("t")
+    ledger.liveness.note_trainer("t")
     health = await front.health()
     assert health.trainer_beat_age_s is not None
     assert health.trainer_beat_age_s < 5
     assert health.worker_beat_age_s is None
-    ledger.forget_trainer("t")
+    ledger.liveness.forget_trainer("t")
     assert (await front.health()).trainer_beat_age_s is None

@@ -58,13 +58,13 @@ class History:
         deadline = self.dice.choice([None, None, None, 0.02])
         slices = self.dice.randint(1, 3)
         job = self.new_job(kind, slices=slices, items=2, deadline_s=deadline)
-        self.jobs.append(self.ledger.accept(job).job_id)
+        self.jobs.append(self.ledger.jobs.accept(job).job_id)
 
     def claim(self) -> None:
         queue = self.dice.choice(list(Queue))
         lease_s = self.dice.choice([0.001, 0.01, 30.0])
         n = self.dice.randint(1, 4)
-        for lease in self.ledger.claim(queue, owner="w", n=n, lease_s=lease_s):
+        for lease in self.ledger.leases.claim(queue, owner="w", n=n, lease_s=lease_s):
             assert lease.fence > self.newest.get(lease.slice_id, 0)
             self.newest[lease.slice_id] = lease.fence
             self.leases.append(lease)
@@ -91,7 +91,9 @@ class History:
                     size = 2000 if lease.seq % 5 == 0 else 20
                     payload = b"%d" % lease.seq * size
                     writes.append(DocumentWrite("c", document, self.entry(lease.seq, payload)))
-        answer = self.ledger.commit(lease, b"r", ok=1, errors=1, documents=writes, verify_delay_s=0)
+        answer = self.ledger.leases.commit(
+            lease, b"r", ok=1, errors=1, documents=writes, verify_delay_s=0
+        )
         if lease.fence in self.committed[lease.slice_id]:
             assert answer is Commit.DONE  # the same fence may ask again
             return
@@ -111,28 +113,31 @@ class History:
         rewritten = []
         if self.dice.random() < 0.2:
             rewritten = [DocumentWrite("c", chosen[0], self.entry(lease.seq, b"again"))]
-        self.ledger.verified(lease, right, rewritten=rewritten, grace_s=0.001, verify_delay_s=0)
+        self.ledger.leases.commit_verified(
+            lease, right, rewritten=rewritten, raw_text_retention_s=0.001, verify_delay_s=0
+        )
 
     def give_back(self) -> None:
         if self.leases:
             lease = self.dice.choice(self.leases)
             how = self.dice.random()
             if how < 0.5:
-                self.ledger.retry(lease, EngineUnavailable("gone"), delay_s=0)
+                self.ledger.leases.retry(lease, EngineUnavailable("gone"), delay_s=0)
             elif how < 0.8:
-                self.ledger.release(lease)
+                self.ledger.leases.release(lease)
             else:
-                self.ledger.fail(lease, VersoError("no"))
+                self.ledger.leases.fail(lease, VersoError("no"))
 
     def beat(self) -> None:
         held = self.dice.sample(self.leases, min(3, len(self.leases)))
-        lost = self.ledger.beat(held, 0.01)
+        lost = self.ledger.leases.renew(held, 0.01)
         stale = {x.slice_id for x in held if x.fence < self.newest[x.slice_id]}
         assert stale <= lost
 
     def cancel_or_replay(self) -> None:
         if self.jobs:
-            self.ledger._run(self.dice.choice(["cancel", "replay", "replay"]), [self._any_job()])
+            jobs = self.ledger.jobs
+            self.dice.choice([jobs.cancel, jobs.replay, jobs.replay])(self._any_job())
 
     def look(self) -> None:
         if self.jobs:
@@ -140,7 +145,7 @@ class History:
 
     def look_at(self, job_id: str) -> None:
         """Check that a terminal state only ever changes from dead, by a replay."""
-        record = self.ledger.job(job_id)
+        record = self.ledger.jobs.get(job_id)
         before = self.ended.get(job_id)
         if before not in (None, Status.DEAD):
             assert record.status is before
@@ -154,13 +159,13 @@ class History:
 
     def upkeep(self) -> None:
         time.sleep(self.dice.choice([0, 0.002]))
-        self.ledger.reap()
-        self.ledger.drop_due()
-        taken = self.ledger.gc_take()
-        live = self.ledger.entry("c", DOCUMENTS)
+        self.ledger.maintenance.reap()
+        self.ledger.maintenance.drop_due()
+        taken = self.ledger.maintenance.gc_take()
+        live = self.ledger.documents.entry("c", DOCUMENTS)
         for old in taken:
             assert live.get(old.document) != old.entry, "a live entry was given to the collector"
-        self.ledger.gc_done([old.token for old in taken])
+        self.ledger.maintenance.gc_done([old.token for old in taken])
 
     def step(self) -> None:
         what = self.dice.choices(
@@ -174,22 +179,22 @@ class History:
         """Let good workers finish everything, and replay what died."""
         for _ in range(40):
             time.sleep(0.012)
-            self.ledger.reap()
+            self.ledger.maintenance.reap()
             for queue in Queue:
-                for lease in self.ledger.claim(queue, owner="good", n=100, lease_s=30):
+                for lease in self.ledger.leases.claim(queue, owner="good", n=100, lease_s=30):
                     self.newest[lease.slice_id] = lease.fence
                     self.leases.append(lease)
             for lease in self.leases:
                 if lease.fence == self.newest[lease.slice_id]:
                     self.end_one(lease)
-            depths = self.ledger.depths().values()
-            backlog = self.ledger.backlog()
+            depths = self.ledger.maintenance.depths().values()
+            backlog = self.ledger.maintenance.backlog()
             if not backlog.dead and not any(d.queued + d.delayed + d.running for d in depths):
                 break
             for job_id in self.jobs:
-                self.ledger._run("replay", [job_id])
+                self.ledger.jobs.replay(job_id)
         time.sleep(0.01)  # the grace of the last verified slice
-        self.ledger.drop_due()
+        self.ledger.maintenance.drop_due()
 
     def _any_job(self) -> str:
         return self.dice.choice(self.jobs[-8:])
@@ -201,7 +206,7 @@ def hasty(valkey_url: str, new_collection: Callable[..., Collection]) -> Iterato
     found = Ledger.from_url(
         valkey_url, policy=Policy(max_errors=4, backoff_ms=(0, 0, 0), gc_delay_ms=0)
     )
-    found.collection_put(new_collection())
+    found.documents.collection_put(new_collection())
     yield found
     found.close()
 
@@ -209,7 +214,7 @@ def hasty(valkey_url: str, new_collection: Callable[..., Collection]) -> Iterato
 def _check_slices(history: History, raw: redis.Redis) -> None:
     """The counters of a job are the sums over its slices, as the slices themselves have them."""
     for job_id in history.jobs:
-        record = history.ledger.job(job_id)
+        record = history.ledger.jobs.get(job_id)
         rows = [raw.hmget(key("slice", f"{job_id}.{n}"), "ok", "err") for n in range(record.slices)]
         assert sum(int(ok or 0) for ok, _ in rows) == record.n_ok
         assert sum(int(err or 0) for _, err in rows) == record.n_err
@@ -234,14 +239,14 @@ def test_a_random_history_keeps_every_promise(
     assert Status.DEAD not in history.ended.values()
 
     expected = {d for d, (_, word) in history.standing.items() if word == "there"}
-    stored = dict(hasty.entries("c"))
+    stored = dict(hasty.documents.entries("c"))
     assert set(stored) == expected
     for document, data in stored.items():
         entry = Entry.unpack(data)
         assert entry.seq == history.standing[document][0]
         assert entry.flags & Flag.VERIFIED
 
-    assert hasty.holdings("c") == recounted(hasty.entries("c"))
+    assert hasty.documents.holdings("c") == recounted(hasty.documents.entries("c"))
 
     with redis.Redis.from_url(valkey_url) as raw:
         _check_slices(history, raw)
@@ -264,13 +269,13 @@ def test_the_ledger_keeps_its_promises_while_its_server_is_killed(
     ledger = Ledger.from_url(
         server.url, policy=Policy(max_errors=4, backoff_ms=(0, 0, 0), gc_delay_ms=0)
     )
-    ledger.collection_put(new_collection())
+    ledger.documents.collection_put(new_collection())
     history = History(ledger, 99, new_job, new_entry)
     for number in range(STEPS):
         if number % 80 == 40:
             server.kill()
             with pytest.raises(LedgerUnavailable):
-                history.ledger.job("x")
+                history.ledger.jobs.get("x")
             server.start()
         history.step()
     history.calm_down()
@@ -278,6 +283,6 @@ def test_the_ledger_keeps_its_promises_while_its_server_is_killed(
         history.look_at(job_id)
     assert set(history.ended) == set(history.jobs)
     expected = {d for d, (_, word) in history.standing.items() if word == "there"}
-    assert set(dict(ledger.entries("c"))) == expected
-    assert ledger.holdings("c") == recounted(ledger.entries("c"))
+    assert set(dict(ledger.documents.entries("c"))) == expected
+    assert ledger.documents.holdings("c") == recounted(ledger.documents.entries("c"))
     ledger.close()

@@ -29,7 +29,7 @@ BUCKETS = 16
 def store(valkey_url: str, new_collection: Callable[..., Collection]) -> Iterator[Ledger]:
     """A ledger that holds the empty collection ``c`` and counts three entries a step."""
     found = Ledger.from_url(valkey_url, policy=SMALL)
-    found.collection_put(new_collection(buckets=BUCKETS))
+    found.documents.collection_put(new_collection(buckets=BUCKETS))
     yield found
     found.close()
 
@@ -65,9 +65,9 @@ class Life:
 
     def commit(self) -> None:
         kind = self.dice.choice((Kind.INGEST, Kind.INGEST, Kind.DELETE))
-        self.ledger.accept(self.new_job(kind, slices=1, items=2))
+        self.ledger.jobs.accept(self.new_job(kind, slices=1, items=2))
         queue = Queue.BULK if kind is Kind.INGEST else Queue.INTERACTIVE
-        for lease in self.ledger.claim(queue, owner="w"):
+        for lease in self.ledger.leases.claim(queue, owner="w"):
             writes: list[DocumentWrite | DocumentDelete] = []
             for document in self._some(3):
                 if kind is Kind.DELETE:
@@ -75,25 +75,29 @@ class Life:
                 else:
                     entry = _entry(lease.seq, self.dice)
                     writes.append(DocumentWrite("c", document, entry))
-            self.ledger.commit(lease, b"r", ok=1, errors=1, documents=writes, verify_delay_s=0)
+            self.ledger.leases.commit(
+                lease, b"r", ok=1, errors=1, documents=writes, verify_delay_s=0
+            )
 
     def verify(self) -> None:
-        for lease in self.ledger.claim(Queue.SCRUB, owner="w", n=2):
+        for lease in self.ledger.leases.claim(Queue.SCRUB, owner="w", n=2):
             right = [("c", document, lease.seq) for document in self._some(4)]
             again = [
                 DocumentWrite("c", document, _entry(lease.seq, self.dice))
-                for document in self.ledger.entry("c", self._some(1))
+                for document in self.ledger.documents.entry("c", self._some(1))
                 if self.dice.random() < 0.5
             ]
-            self.ledger.verified(lease, right, rewritten=again, grace_s=0, verify_delay_s=0)
+            self.ledger.leases.commit_verified(
+                lease, right, rewritten=again, raw_text_retention_s=0, verify_delay_s=0
+            )
 
     def repair(self) -> None:
-        for document, old in self.ledger.entry("c", self._some(2)).items():
+        for document, old in self.ledger.documents.entry("c", self._some(2)).items():
             new = _entry(Entry.unpack(old).seq, self.dice)
-            assert self.ledger.repair("c", document, old=old, entry=new, text=None)
+            assert self.ledger.documents.repair("c", document, old=old, entry=new, text=None)
 
     def count(self) -> None:
-        if self.ledger.count("c", scrubbed=self.passes) is not Counting.MORE:
+        if self.ledger.documents.count("c", scrubbed=self.passes) is not Counting.MORE:
             self.passes += 1
 
     def step(self) -> None:
@@ -111,9 +115,9 @@ def test_counts_equal_a_full_recount_whatever_is_written(
     for number in range(200):
         life.step()
         if number % 8 == 0:
-            assert store.holdings("c") == recounted(store.entries("c"))
-    found = store.holdings("c")
-    assert found == recounted(store.entries("c"))
+            assert store.documents.holdings("c") == recounted(store.documents.entries("c"))
+    found = store.documents.holdings("c")
+    assert found == recounted(store.documents.entries("c"))
     assert found.documents > 10
     assert len(found.codecs) == len(Codec)
     assert life.passes > 2, "no count has come to its end"
@@ -130,7 +134,7 @@ def test_counts_begin_with_what_was_stored_before_there_were_any(
     raw.unlink(*raw.keys(key("counts", "*")))
     for _ in range(40):  # none to add to, then some of the buckets
         life.step()
-    assert store.holdings("c") == recounted(store.entries("c"))
+    assert store.documents.holdings("c") == recounted(store.documents.entries("c"))
 
 
 def test_counts_survive_a_killed_server_and_a_copy(
@@ -140,14 +144,14 @@ def test_counts_survive_a_killed_server_and_a_copy(
 ) -> None:
     server = valkey_server()
     ledger = Ledger.from_url(server.url, policy=SMALL)
-    ledger.collection_put(new_collection(buckets=BUCKETS))
+    ledger.documents.collection_put(new_collection(buckets=BUCKETS))
     life = Life(ledger, new_job, 11)
     for number in range(60):
         life.step()
         if number % 20 == 10:
             server.kill()
             server.start()
-            assert ledger.holdings("c") == recounted(ledger.entries("c"))
+            assert ledger.documents.holdings("c") == recounted(ledger.documents.entries("c"))
     with tempfile.TemporaryDirectory() as folder:
         dump(server.url, Path(folder) / "copy.rdb")
         assert key("counts").encode() in (Path(folder) / "copy.rdb").read_bytes()
@@ -162,15 +166,15 @@ def test_counts_that_are_wrong_are_mended_by_the_next_pass(
         life.commit()
     [name] = raw.keys(key("counts", "*"))
     raw.hincrby(name, "documents", 5)
-    assert store.holdings("c") != recounted(store.entries("c"))
-    assert store.count("c") is Counting.KEPT  # not asked for anew
-    while (step := store.count("c", scrubbed=1)) is Counting.MORE:
+    assert store.documents.holdings("c") != recounted(store.documents.entries("c"))
+    assert store.documents.count("c") is Counting.KEPT  # not asked for anew
+    while (step := store.documents.count("c", scrubbed=1)) is Counting.MORE:
         life.commit()
     assert step is Counting.MENDED
-    assert store.holdings("c") == recounted(store.entries("c"))
-    assert store.backlog().totals["counts:mended"] == 1
-    assert store.count("c", scrubbed=1) is Counting.KEPT
-    assert store.backlog().totals["counts:mended"] == 1
+    assert store.documents.holdings("c") == recounted(store.documents.entries("c"))
+    assert store.maintenance.backlog().totals["counts:mended"] == 1
+    assert store.documents.count("c", scrubbed=1) is Counting.KEPT
+    assert store.maintenance.backlog().totals["counts:mended"] == 1
 
 
 def test_a_replaced_entry_that_cannot_be_read_has_all_counted_anew(
@@ -179,28 +183,28 @@ def test_a_replaced_entry_that_cannot_be_read_has_all_counted_anew(
     life = Life(store, new_job, 5)
     for _ in range(30):
         life.commit()
-    document = next(iter(dict(store.entries("c"))))
+    document = next(iter(dict(store.documents.entries("c"))))
     [name] = [n for n in raw.keys(key("docs", "*")) if raw.hexists(n, document)]
     raw.hset(name, document, b"\x02rotten")
-    before = store.holdings("c")
-    life.ledger.accept(new_job(Kind.DELETE))
-    (lease,) = store.claim(Queue.INTERACTIVE, owner="w")
+    before = store.documents.holdings("c")
+    life.ledger.jobs.accept(new_job(Kind.DELETE))
+    (lease,) = store.leases.claim(Queue.INTERACTIVE, owner="w")
     deletes = [DocumentDelete("c", document)]
-    store.commit(lease, b"r", ok=1, errors=0, documents=deletes, verify_delay_s=0)
-    after = store.holdings("c")
-    assert after == recounted(store.entries("c"))
+    store.leases.commit(lease, b"r", ok=1, errors=0, documents=deletes, verify_delay_s=0)
+    after = store.documents.holdings("c")
+    assert after == recounted(store.documents.entries("c"))
     assert after.documents == before.documents - 1
 
 
 def test_counts_go_with_their_collection(
     store: Ledger, raw: redis.Redis, new_collection: Callable[..., Collection]
 ) -> None:
-    store.collection_delete("c")
+    store.documents.collection_delete("c")
     assert not raw.keys(key("counts", "*"))
     with pytest.raises(CollectionUnknown):
-        store.holdings("c")
-    made = store.collection_put(new_collection(buckets=BUCKETS))
-    assert store.holdings(made.name).documents == 0
+        store.documents.holdings("c")
+    made = store.documents.collection_put(new_collection(buckets=BUCKETS))
+    assert store.documents.holdings(made.name).documents == 0
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
@@ -214,9 +218,9 @@ def test_any_bytes_are_counted_as_they_are_read(
     # No entry in a bucket says that it is deleted, and Entry takes one that does only by its CRC.
     # One with the LONG flag would be looked up elsewhere.
     data[0] &= ~int(Flag.DELETED | Flag.LONG)
-    name = key("docs", store._place("c")[0], bucket_of("d", buckets=BUCKETS))
+    name = key("docs", store.documents._locations.find("c")[0], bucket_of("d", buckets=BUCKETS))
     raw.hset(name, "d", bytes(data))
     raw.unlink(*raw.keys(key("counts", "*")))
-    expected = recounted(store.entries("c"))
+    expected = recounted(store.documents.entries("c"))
     assume(expected.bytes_text <= 1 << 48)
-    assert store.holdings("c") == expected
+    assert store.documents.holdings("c") == expected

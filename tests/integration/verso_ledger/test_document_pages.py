@@ -38,12 +38,12 @@ def put(
     ledger: Ledger, new_job: Callable[..., NewJob], new_collection: Callable[..., Collection]
 ) -> Callable[..., None]:
     """Commit writes to the collection ``c``, which has 100 buckets."""
-    ledger.collection_put(new_collection(buckets=100))
+    ledger.documents.collection_put(new_collection(buckets=100))
 
     def commit(*writes: DocumentWrite | DocumentDelete) -> None:
-        ledger.accept(new_job(Kind.INGEST))
-        [lease] = ledger.claim(Queue.BULK, owner="w")
-        ledger.commit(lease, b"", ok=1, errors=0, documents=writes)
+        ledger.jobs.accept(new_job(Kind.INGEST))
+        [lease] = ledger.leases.claim(Queue.BULK, owner="w")
+        ledger.leases.commit(lease, b"", ok=1, errors=0, documents=writes)
 
     return commit
 

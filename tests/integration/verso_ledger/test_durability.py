@@ -14,8 +14,8 @@ import redis
 from verso_core.errors import DurabilityMissing, LedgerUnavailable
 from verso_core.jobs import Kind, Queue, Status
 from verso_ledger import Commit, Ledger, NewJob, await_ledger, check_durability
+from verso_ledger.connection import connect
 from verso_ledger.keys import key
-from verso_ledger.sync_client import connect
 
 Jobs = Callable[..., NewJob]
 
@@ -31,7 +31,7 @@ def test_every_accepted_job_is_there_after_the_server_was_killed(
         ledger = Ledger(connect(server.url, timeout_s=2.0, retries=0))
         while not over.is_set():
             try:
-                accepted.append(ledger.accept(new_job(Kind.INGEST, slices=3)).job_id)
+                accepted.append(ledger.jobs.accept(new_job(Kind.INGEST, slices=3)).job_id)
             except LedgerUnavailable:
                 time.sleep(0.02)
         ledger.close()
@@ -53,7 +53,7 @@ def test_every_accepted_job_is_there_after_the_server_was_killed(
     known = set()
     with redis.Redis.from_url(server.url) as raw:
         for job_id in accepted:
-            record = ledger.job(job_id)
+            record = ledger.jobs.get(job_id)
             assert (record.status, record.slices) == (Status.QUEUED, 3)
             assert raw.exists(*(key("payload", f"{job_id}.{n}") for n in range(3))) == 3
         known = {name.decode() for name in raw.zrange(key("lane", Queue.BULK, "default"), 0, -1)}
@@ -67,16 +67,16 @@ def test_a_commit_whose_reply_a_kill_swallowed_is_done_or_repeatable(
     server = valkey_server()
     ledger = Ledger(connect(server.url, timeout_s=2.0, retries=0))
     for _ in range(8):
-        job_id = ledger.accept(new_job()).job_id
-        (lease,) = ledger.claim(Queue.INTERACTIVE, owner="w", lease_s=60)
+        job_id = ledger.jobs.accept(new_job()).job_id
+        (lease,) = ledger.leases.claim(Queue.INTERACTIVE, owner="w", lease_s=60)
         killer = threading.Thread(target=server.kill)
         killer.start()
         with contextlib.suppress(LedgerUnavailable):
-            ledger.commit(lease, b"r", ok=2, errors=0)
+            ledger.leases.commit(lease, b"r", ok=2, errors=0)
         killer.join()
         server.start()
-        assert ledger.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
-        record = ledger.job(job_id)
+        assert ledger.leases.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
+        record = ledger.jobs.get(job_id)
         assert (record.status, record.n_ok, record.done) == (Status.SUCCEEDED, 2, 1)
     ledger.close()
 

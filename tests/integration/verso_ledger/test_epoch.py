@@ -15,12 +15,12 @@ from verso_core.errors import CollectionBusy, LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue
 from verso_ledger import Commit, DocumentDelete, DocumentWrite, Ledger, NewJob
 from verso_ledger.dump import dump
-from verso_ledger.epoch import Guard
+from verso_ledger.epoch import Epoch
 
 
 @pytest.fixture
-def guard(valkey_url: str) -> Iterator[Guard]:
-    with closing(Guard.from_url(valkey_url)) as found:
+def guard(valkey_url: str) -> Iterator[Epoch]:
+    with closing(Epoch.from_url(valkey_url)) as found:
         yield found
 
 
@@ -29,55 +29,59 @@ def discard_one(
 ) -> None:
     """Write a document and delete it, so that its entry waits for collection."""
     for kind in (Kind.INGEST, Kind.DELETE):
-        ledger.accept(new_job(kind))
-        [lease] = ledger.claim(Queue.BULK if kind is Kind.INGEST else Queue.INTERACTIVE, owner="w")
+        ledger.jobs.accept(new_job(kind))
+        [lease] = ledger.leases.claim(
+            Queue.BULK if kind is Kind.INGEST else Queue.INTERACTIVE, owner="w"
+        )
         document: Any = DocumentDelete("c", "d0")
         if kind is Kind.INGEST:
             document = DocumentWrite("c", "d0", new_entry(lease.seq))
-        assert ledger.commit(lease, b"r", ok=2, errors=0, documents=[document]) is Commit.DONE
+        assert (
+            ledger.leases.commit(lease, b"r", ok=2, errors=0, documents=[document]) is Commit.DONE
+        )
 
 
 def test_nothing_is_collected_and_no_collection_deleted_while_frozen(
     ledger: Ledger,
-    guard: Guard,
+    guard: Epoch,
     new_job: Callable[..., NewJob],
     new_entry: Callable[..., bytes],
     new_collection: Callable[..., Collection],
 ) -> None:
-    ledger.collection_put(new_collection())
+    ledger.documents.collection_put(new_collection())
     discard_one(ledger, new_job, new_entry)
     guard.freeze("me", seconds=30)
     time.sleep(2.1)  # the wait that every discarded entry has
-    assert ledger.gc_take() == []
+    assert ledger.maintenance.gc_take() == []
     with pytest.raises(CollectionBusy):
-        ledger.collection_delete("c")
+        ledger.documents.collection_delete("c")
     with pytest.raises(CollectionBusy):
         guard.freeze("another", seconds=30)
-    assert guard.hold("me", seconds=30)
-    assert not guard.hold("another", seconds=30)
+    assert guard.extend_freeze("me", seconds=30)
+    assert not guard.extend_freeze("another", seconds=30)
     guard.thaw("another")
-    assert ledger.gc_take() == []
+    assert ledger.maintenance.gc_take() == []
     guard.thaw("me")
-    assert [one.document for one in ledger.gc_take()] == ["d0"]
-    ledger.collection_delete("c")
-    assert ledger.collections() == {}
+    assert [one.document for one in ledger.maintenance.gc_take()] == ["d0"]
+    ledger.documents.collection_delete("c")
+    assert ledger.documents.collections() == {}
 
 
-def test_a_freeze_lapses_and_whoever_held_it_is_told(guard: Guard) -> None:
+def test_a_freeze_lapses_and_whoever_held_it_is_told(guard: Epoch) -> None:
     guard.freeze("me", seconds=0.05)
     time.sleep(0.1)
-    assert not guard.hold("me", seconds=1)
+    assert not guard.extend_freeze("me", seconds=1)
     guard.freeze("another", seconds=1)
 
 
-def test_an_epoch_stays_until_a_copy_begins_its_own(guard: Guard) -> None:
-    first = guard.life()
+def test_an_epoch_stays_until_a_copy_begins_its_own(guard: Epoch) -> None:
+    first = guard.current()
     assert first.before == ""
-    assert guard.life() == first
-    second = guard.begin_epoch()
+    assert guard.current() == first
+    second = guard.start_new()
     assert (second.before, second.seq) == (first.epoch, first.seq)
     assert second.epoch != first.epoch
-    assert guard.life() == second
+    assert guard.current() == second
 
 
 @pytest.mark.parametrize("diskless", ["yes", "no"])

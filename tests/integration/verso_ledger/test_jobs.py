@@ -44,18 +44,18 @@ def raw(valkey_url: str) -> Iterator[redis.Redis]:
 
 
 def test_an_accepted_job_is_queued_claimed_and_succeeds(ledger: Ledger, new_job: Jobs) -> None:
-    job_id = ledger.accept(new_job(slices=2, items=2)).job_id
-    assert ledger.job(job_id).status is Status.QUEUED
-    first, second = ledger.claim(Q, owner="w", n=5)
+    job_id = ledger.jobs.accept(new_job(slices=2, items=2)).job_id
+    assert ledger.jobs.get(job_id).status is Status.QUEUED
+    first, second = ledger.leases.claim(Q, owner="w", n=5)
     assert (first.number, second.number) == (0, 1)
     assert first.seq < second.seq
     assert first.phase is Phase.WORK
     assert first.fence == 1
-    assert ledger.job(job_id).status is Status.RUNNING
-    assert ledger.commit(first, b"r0", ok=2, errors=0) is Commit.DONE
-    assert ledger.job(job_id).done == 1
-    assert ledger.commit(second, b"r1", ok=1, errors=1) is Commit.DONE
-    record = ledger.job(job_id)
+    assert ledger.jobs.get(job_id).status is Status.RUNNING
+    assert ledger.leases.commit(first, b"r0", ok=2, errors=0) is Commit.DONE
+    assert ledger.jobs.get(job_id).done == 1
+    assert ledger.leases.commit(second, b"r1", ok=1, errors=1) is Commit.DONE
+    record = ledger.jobs.get(job_id)
     assert record.status is Status.SUCCEEDED
     assert (record.items, record.n_ok, record.n_err, record.done) == (4, 3, 1, 2)
     assert record.created <= (record.started or 0) <= (record.finished or 0)
@@ -63,121 +63,121 @@ def test_an_accepted_job_is_queued_claimed_and_succeeds(ledger: Ledger, new_job:
 
 
 def test_a_job_whose_items_all_failed_has_failed(ledger: Ledger, new_job: Jobs) -> None:
-    job_id = ledger.accept(new_job()).job_id
-    (lease,) = ledger.claim(Q, owner="w")
-    ledger.commit(lease, b"r", ok=0, errors=2)
-    assert ledger.job(job_id).status is Status.FAILED
+    job_id = ledger.jobs.accept(new_job()).job_id
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    ledger.leases.commit(lease, b"r", ok=0, errors=2)
+    assert ledger.jobs.get(job_id).status is Status.FAILED
 
 
 def test_a_commit_repeated_by_the_same_fence_is_done_and_counts_once(
     ledger: Ledger, new_job: Jobs
 ) -> None:
-    job_id = ledger.accept(new_job()).job_id
-    (lease,) = ledger.claim(Q, owner="w")
-    assert ledger.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
-    assert ledger.commit(lease, b"other", ok=2, errors=0) is Commit.DONE
-    assert ledger.job(job_id).n_ok == 2
+    job_id = ledger.jobs.accept(new_job()).job_id
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    assert ledger.leases.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
+    assert ledger.leases.commit(lease, b"other", ok=2, errors=0) is Commit.DONE
+    assert ledger.jobs.get(job_id).n_ok == 2
 
 
 def test_a_stale_fence_commits_nothing(hasty: Ledger, new_job: Jobs) -> None:
-    job_id = hasty.accept(new_job()).job_id
-    (stale,) = hasty.claim(Q, owner="slow", lease_s=0.001)
+    job_id = hasty.jobs.accept(new_job()).job_id
+    (stale,) = hasty.leases.claim(Q, owner="slow", lease_s=0.001)
     time.sleep(0.01)
-    assert hasty.reap()[Q] == 1
-    (fresh,) = hasty.claim(Q, owner="quick")
+    assert hasty.maintenance.reap()[Q] == 1
+    (fresh,) = hasty.leases.claim(Q, owner="quick")
     assert fresh.fence == stale.fence + 1
-    assert hasty.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
-    assert hasty.retry(stale, EngineUnavailable("gone"), delay_s=0) is Commit.STALE
-    assert hasty.fail(stale, VersoError("no")) is Commit.STALE
-    assert hasty.beat([stale, fresh]) == {stale.slice_id}
-    assert hasty.job(job_id).status is Status.RUNNING
-    assert hasty.commit(fresh, b"r", ok=2, errors=0) is Commit.DONE
-    assert hasty.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
-    assert hasty.job(job_id).attempts == 2
+    assert hasty.leases.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
+    assert hasty.leases.retry(stale, EngineUnavailable("gone"), delay_s=0) is Commit.STALE
+    assert hasty.leases.fail(stale, VersoError("no")) is Commit.STALE
+    assert hasty.leases.renew([stale, fresh]) == {stale.slice_id}
+    assert hasty.jobs.get(job_id).status is Status.RUNNING
+    assert hasty.leases.commit(fresh, b"r", ok=2, errors=0) is Commit.DONE
+    assert hasty.leases.commit(stale, b"stale", ok=2, errors=0) is Commit.STALE
+    assert hasty.jobs.get(job_id).attempts == 2
 
 
 def test_a_claim_whose_reply_was_lost_gives_the_same_slices_again(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    ledger.accept(new_job(slices=3))
+    ledger.jobs.accept(new_job(slices=3))
     args: list[str | int] = [Q, "w", 2, 10_000, "one-token"]
-    first = ledger._run("claim", args)
-    again = ledger._run("claim", args)
+    first = ledger._scripts.run("claim", args)
+    again = ledger._scripts.run("claim", args)
     assert [row[:4] for row in first] == [row[:4] for row in again]
-    assert len(ledger.claim(Q, owner="w", n=5)) == 1
+    assert len(ledger.leases.claim(Q, owner="w", n=5)) == 1
     assert raw.pttl(key("claim", "one-token")) > 0
 
 
 def test_an_accept_repeated_with_its_job_id_makes_one_job(ledger: Ledger, new_job: Jobs) -> None:
     job = new_job(job_id="a" * 32)
-    assert ledger.accept(job) == ledger.accept(job)
-    assert len(ledger.claim(Q, owner="w", n=5)) == 1
+    assert ledger.jobs.accept(job) == ledger.jobs.accept(job)
+    assert len(ledger.leases.claim(Q, owner="w", n=5)) == 1
 
 
 def test_a_lost_lease_comes_back_and_the_third_crash_is_a_dead_letter(
     hasty: Ledger, new_job: Jobs
 ) -> None:
-    job_id = hasty.accept(new_job()).job_id
+    job_id = hasty.jobs.accept(new_job()).job_id
     for _ in range(3):
-        assert len(hasty.claim(Q, owner="w", lease_s=0.001)) == 1
+        assert len(hasty.leases.claim(Q, owner="w", lease_s=0.001)) == 1
         time.sleep(0.01)
-        hasty.reap()
-    record = hasty.job(job_id)
+        hasty.maintenance.reap()
+    record = hasty.jobs.get(job_id)
     assert record.status is Status.DEAD
     assert record.error is not None
     assert record.error["code"] == "attempts_exhausted"
     assert (record.n_err, record.done) == (2, 1)
-    assert hasty.backlog().dead == 1
+    assert hasty.maintenance.backlog().dead == 1
 
 
 def test_a_crashed_slice_waits_longer_each_time(ledger: Ledger, new_job: Jobs) -> None:
-    ledger.accept(new_job())
-    assert len(ledger.claim(Q, owner="w", lease_s=0.001)) == 1
+    ledger.jobs.accept(new_job())
+    assert len(ledger.leases.claim(Q, owner="w", lease_s=0.001)) == 1
     time.sleep(0.01)
-    assert ledger.reap()[Q] == 1  # at once
-    assert len(ledger.claim(Q, owner="w", lease_s=0.001)) == 1
+    assert ledger.maintenance.reap()[Q] == 1  # at once
+    assert len(ledger.leases.claim(Q, owner="w", lease_s=0.001)) == 1
     time.sleep(0.01)
-    assert ledger.reap()[Q] == 0  # in two seconds
-    assert ledger.claim(Q, owner="w") == []
-    assert ledger.depths()[Q].delayed == 1
+    assert ledger.maintenance.reap()[Q] == 0  # in two seconds
+    assert ledger.leases.claim(Q, owner="w") == []
+    assert ledger.maintenance.depths()[Q].delayed == 1
 
 
 def test_retryable_errors_are_counted_apart_from_crashes(hasty: Ledger, new_job: Jobs) -> None:
-    job_id = hasty.accept(new_job()).job_id
+    job_id = hasty.jobs.accept(new_job()).job_id
     for _ in range(3):
-        (lease,) = hasty.claim(Q, owner="w")
-        assert hasty.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
-        assert hasty.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
-    record = hasty.job(job_id)
+        (lease,) = hasty.leases.claim(Q, owner="w")
+        assert hasty.leases.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
+        assert hasty.leases.retry(lease, EngineUnavailable("gone"), delay_s=0) is Commit.DONE
+    record = hasty.jobs.get(job_id)
     assert record.status is Status.DEAD
     assert record.error == {"code": "engine_unavailable", "detail": "gone", "retryable": True}
 
 
 def test_a_released_slice_is_not_counted(hasty: Ledger, new_job: Jobs) -> None:
-    job_id = hasty.accept(new_job()).job_id
+    job_id = hasty.jobs.accept(new_job()).job_id
     for _ in range(10):
-        (lease,) = hasty.claim(Q, owner="w")
-        assert hasty.release(lease) is Commit.DONE
-    assert hasty.job(job_id).status is Status.RUNNING
+        (lease,) = hasty.leases.claim(Q, owner="w")
+        assert hasty.leases.release(lease) is Commit.DONE
+    assert hasty.jobs.get(job_id).status is Status.RUNNING
 
 
 def test_a_delayed_retry_is_not_due_yet(ledger: Ledger, new_job: Jobs) -> None:
-    ledger.accept(new_job())
-    (lease,) = ledger.claim(Q, owner="w")
-    ledger.retry(lease, EngineUnavailable("gone"), delay_s=1.0)
-    assert ledger.claim(Q, owner="w") == []
+    ledger.jobs.accept(new_job())
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    ledger.leases.retry(lease, EngineUnavailable("gone"), delay_s=1.0)
+    assert ledger.leases.claim(Q, owner="w") == []
     time.sleep(1.05)
-    assert len(ledger.claim(Q, owner="w")) == 1
+    assert len(ledger.leases.claim(Q, owner="w")) == 1
 
 
 def test_the_delay_doubles_with_every_error_of_a_slice(
     hasty: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    hasty.accept(new_job())
+    hasty.jobs.accept(new_job())
     waits = []
     for _ in range(2):
-        (lease,) = hasty.claim(Q, owner="w")
-        hasty.retry(lease, EngineUnavailable("gone"), delay_s=20)
+        (lease,) = hasty.leases.claim(Q, owner="w")
+        hasty.leases.retry(lease, EngineUnavailable("gone"), delay_s=20)
         due_ms = raw.zscore(key("ready", Q), lease.slice_id)
         assert due_ms is not None
         waits.append(due_ms / 1000 - raw.time()[0])
@@ -188,63 +188,63 @@ def test_the_delay_doubles_with_every_error_of_a_slice(
 def test_a_failed_embed_has_failed_and_a_failed_ingest_keeps_its_texts(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    embed = ledger.accept(new_job()).job_id
-    (lease,) = ledger.claim(Q, owner="w")
-    ledger.fail(lease, VersoError("no"))
-    assert ledger.job(embed).status is Status.FAILED
+    embed = ledger.jobs.accept(new_job()).job_id
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    ledger.leases.fail(lease, VersoError("no"))
+    assert ledger.jobs.get(embed).status is Status.FAILED
     assert raw.exists(key("payload", lease.slice_id)) == 0
 
-    ingest = ledger.accept(new_job(Kind.INGEST)).job_id
-    (lease,) = ledger.claim(Queue.BULK, owner="w")
-    ledger.fail(lease, VersoError("no"))
-    assert ledger.job(ingest).status is Status.DEAD
+    ingest = ledger.jobs.accept(new_job(Kind.INGEST)).job_id
+    (lease,) = ledger.leases.claim(Queue.BULK, owner="w")
+    ledger.leases.fail(lease, VersoError("no"))
+    assert ledger.jobs.get(ingest).status is Status.DEAD
     assert raw.get(key("payload", lease.slice_id)) == lease.payload
     assert raw.ttl(key("payload", lease.slice_id)) == -1
     assert raw.ttl(key("job", ingest)) == -1
 
 
 def test_a_dead_job_can_be_replayed_once_and_then_succeeds(hasty: Ledger, new_job: Jobs) -> None:
-    job_id = hasty.accept(new_job(Kind.INGEST, slices=2)).job_id
-    good, bad = hasty.claim(Queue.BULK, owner="w", n=2)
-    hasty.commit(good, b"r", ok=2, errors=0)
-    hasty.fail(bad, VersoError("no"))
-    assert hasty.job(job_id).status is Status.DEAD
-    assert hasty._run("replay", [job_id]) == b"queued"
-    assert hasty._run("replay", [job_id]) == b"queued"
-    assert hasty.backlog().dead == 0
-    (again,) = hasty.claim(Queue.BULK, owner="w", n=2)
+    job_id = hasty.jobs.accept(new_job(Kind.INGEST, slices=2)).job_id
+    good, bad = hasty.leases.claim(Queue.BULK, owner="w", n=2)
+    hasty.leases.commit(good, b"r", ok=2, errors=0)
+    hasty.leases.fail(bad, VersoError("no"))
+    assert hasty.jobs.get(job_id).status is Status.DEAD
+    assert hasty.jobs.replay(job_id) is Status.QUEUED
+    assert hasty.jobs.replay(job_id) is Status.QUEUED
+    assert hasty.maintenance.backlog().dead == 0
+    (again,) = hasty.leases.claim(Queue.BULK, owner="w", n=2)
     assert (again.slice_id, again.seq) == (bad.slice_id, bad.seq)
     assert again.fence == bad.fence + 1
-    hasty.commit(again, b"r", ok=2, errors=0)
-    record = hasty.job(job_id)
+    hasty.leases.commit(again, b"r", ok=2, errors=0)
+    record = hasty.jobs.get(job_id)
     assert record.status is Status.SUCCEEDED
     assert (record.n_ok, record.n_err, record.done, record.error) == (4, 0, 2, None)
 
 
 def test_cancel_ends_a_job_and_refuses_the_slice_that_runs(ledger: Ledger, new_job: Jobs) -> None:
-    job_id = ledger.accept(new_job(slices=3)).job_id
-    done, runs = ledger.claim(Q, owner="w", n=2)
-    ledger.commit(done, b"r", ok=2, errors=0)
-    assert ledger._run("cancel", [job_id]) == b"cancelled"
-    assert ledger._run("cancel", [job_id]) == b"cancelled"
-    assert ledger.beat([runs]) == {runs.slice_id}
-    assert ledger.commit(runs, b"r", ok=2, errors=0) is Commit.STALE
-    assert ledger.claim(Q, owner="w") == []
-    record = ledger.job(job_id)
+    job_id = ledger.jobs.accept(new_job(slices=3)).job_id
+    done, runs = ledger.leases.claim(Q, owner="w", n=2)
+    ledger.leases.commit(done, b"r", ok=2, errors=0)
+    assert ledger.jobs.cancel(job_id) is Status.CANCELLED
+    assert ledger.jobs.cancel(job_id) is Status.CANCELLED
+    assert ledger.leases.renew([runs]) == {runs.slice_id}
+    assert ledger.leases.commit(runs, b"r", ok=2, errors=0) is Commit.STALE
+    assert ledger.leases.claim(Q, owner="w") == []
+    record = ledger.jobs.get(job_id)
     assert record.status is Status.CANCELLED
     assert (record.n_ok, record.n_err, record.done) == (2, 4, 3)
-    assert ledger.depths()[Q].queued == ledger.depths()[Q].running == 0
+    assert ledger.maintenance.depths()[Q].queued == ledger.maintenance.depths()[Q].running == 0
 
 
 def test_a_job_past_its_deadline_is_never_run(ledger: Ledger, new_job: Jobs) -> None:
-    claimed = ledger.accept(new_job(deadline_s=0.01)).job_id
+    claimed = ledger.jobs.accept(new_job(deadline_s=0.01)).job_id
     time.sleep(0.03)
-    assert ledger.claim(Q, owner="w") == []
-    reaped = ledger.accept(new_job(slices=2, deadline_s=0.01)).job_id
+    assert ledger.leases.claim(Q, owner="w") == []
+    reaped = ledger.jobs.accept(new_job(slices=2, deadline_s=0.01)).job_id
     time.sleep(0.03)
-    ledger.reap()
+    ledger.maintenance.reap()
     for job_id in (claimed, reaped):
-        record = ledger.job(job_id)
+        record = ledger.jobs.get(job_id)
         assert record.status is Status.EXPIRED
         assert record.n_err == record.items
         assert record.error is not None
@@ -254,66 +254,66 @@ def test_a_job_past_its_deadline_is_never_run(ledger: Ledger, new_job: Jobs) -> 
 def test_a_slice_that_runs_past_the_deadline_may_still_commit(
     ledger: Ledger, new_job: Jobs
 ) -> None:
-    job_id = ledger.accept(new_job(deadline_s=0.5)).job_id
-    (lease,) = ledger.claim(Q, owner="w")
+    job_id = ledger.jobs.accept(new_job(deadline_s=0.5)).job_id
+    (lease,) = ledger.leases.claim(Q, owner="w")
     assert lease.not_after is not None
     time.sleep(0.55)
-    ledger.reap()
-    assert ledger.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
-    assert ledger.job(job_id).status is Status.SUCCEEDED
+    ledger.maintenance.reap()
+    assert ledger.leases.commit(lease, b"r", ok=2, errors=0) is Commit.DONE
+    assert ledger.jobs.get(job_id).status is Status.SUCCEEDED
 
 
 def test_a_slice_that_crashed_past_the_deadline_expires_without_any_worker(
     ledger: Ledger, new_job: Jobs
 ) -> None:
-    job_id = ledger.accept(new_job(deadline_s=0.5)).job_id
-    assert len(ledger.claim(Q, owner="w", lease_s=1.0)) == 1
+    job_id = ledger.jobs.accept(new_job(deadline_s=0.5)).job_id
+    assert len(ledger.leases.claim(Q, owner="w", lease_s=1.0)) == 1
     time.sleep(0.55)
-    ledger.reap()
-    assert ledger.job(job_id).status is Status.RUNNING
+    ledger.maintenance.reap()
+    assert ledger.jobs.get(job_id).status is Status.RUNNING
     time.sleep(1.1)
-    ledger.reap()
-    assert ledger.job(job_id).status is Status.EXPIRED
+    ledger.maintenance.reap()
+    assert ledger.jobs.get(job_id).status is Status.EXPIRED
 
 
 def test_an_idempotency_key_gives_the_same_job_and_refuses_another_body(
     ledger: Ledger, new_job: Jobs
 ) -> None:
-    first = ledger.accept(new_job(idempotency=("k", "h1")))
-    again = ledger.accept(new_job(idempotency=("k", "h1")))
+    first = ledger.jobs.accept(new_job(idempotency=("k", "h1")))
+    again = ledger.jobs.accept(new_job(idempotency=("k", "h1")))
     assert (again.job_id, again.replayed, first.replayed) == (first.job_id, True, False)
     with pytest.raises(IdempotencyConflict):
-        ledger.accept(new_job(idempotency=("k", "h2")))
-    other = ledger.accept(new_job(idempotency=("k", "h2"), tenant="other"))
+        ledger.jobs.accept(new_job(idempotency=("k", "h2")))
+    other = ledger.jobs.accept(new_job(idempotency=("k", "h2"), tenant="other"))
     assert other.job_id != first.job_id
 
 
 def test_a_full_queue_says_when_to_come_back(ledger: Ledger, new_job: Jobs) -> None:
     limits = Limits(max_slices=3, max_bytes=1 << 20)
-    ledger.accept(new_job(slices=3, limits=limits))
+    ledger.jobs.accept(new_job(slices=3, limits=limits))
     with pytest.raises(QueueFull) as full:
-        ledger.accept(new_job(limits=limits))
+        ledger.jobs.accept(new_job(limits=limits))
     assert 1 <= full.value.retry_after_s <= 300
     with pytest.raises(BodyTooLarge):
-        ledger.accept(new_job(slices=4, limits=limits))
-    (lease,) = ledger.claim(Q, owner="w")
-    ledger.commit(lease, b"r", ok=2, errors=0)
-    ledger.accept(new_job(limits=limits))
+        ledger.jobs.accept(new_job(slices=4, limits=limits))
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    ledger.leases.commit(lease, b"r", ok=2, errors=0)
+    ledger.jobs.accept(new_job(limits=limits))
 
 
 def test_bytes_fill_a_queue_too(ledger: Ledger, new_job: Jobs) -> None:
     limits = Limits(max_slices=100, max_bytes=1000)
-    ledger.accept(new_job(text=b"x" * 300, limits=limits))
+    ledger.jobs.accept(new_job(text=b"x" * 300, limits=limits))
     with pytest.raises(QueueFull):
-        ledger.accept(new_job(text=b"x" * 300, limits=limits))
+        ledger.jobs.accept(new_job(text=b"x" * 300, limits=limits))
 
 
 def test_a_large_job_is_staged_and_accepted_whole(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
     job = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
-    job_id = ledger.accept(job).job_id
-    leases = ledger.claim(Queue.BULK, owner="w", n=20)
+    job_id = ledger.jobs.accept(job).job_id
+    leases = ledger.leases.claim(Queue.BULK, owner="w", n=20)
     assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
     assert {raw.ttl(key("payload", f"{job_id}.{n}")) for n in range(9)} == {-1}
 
@@ -321,20 +321,21 @@ def test_a_large_job_is_staged_and_accepted_whole(
 def test_staged_payloads_that_vanished_are_never_accepted(ledger: Ledger, new_job: Jobs) -> None:
     from verso_ledger import codec
 
-    args = codec.accept_args(new_job(), "b" * 32, staged=True)
+    large = new_job(items=1, text=bytes(codec.STAGE_BYTES), job_id="b" * 32)
+    args = codec.admission(large).args
     with pytest.raises(LedgerUnavailable):
-        codec.accepted(ledger._run("accept", args))
+        codec.accepted(ledger._scripts.run("accept", args))
     with pytest.raises(JobUnknown):
-        ledger.job("b" * 32)
+        ledger.jobs.get("b" * 32)
 
 
 def test_a_finished_job_expires_and_an_unfinished_one_does_not(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    job_id = ledger.accept(new_job(keep_s=60)).job_id
+    job_id = ledger.jobs.accept(new_job(keep_s=60)).job_id
     assert raw.ttl(key("job", job_id)) == -1
-    (lease,) = ledger.claim(Q, owner="w")
-    ledger.commit(lease, b"r", ok=2, errors=0)
+    (lease,) = ledger.leases.claim(Q, owner="w")
+    ledger.leases.commit(lease, b"r", ok=2, errors=0)
     for kind in ("job", "result", "events"):
         assert 0 < raw.ttl(key(kind, job_id)) <= 60
     assert raw.ttl(key("slice", lease.slice_id)) > 0
@@ -343,44 +344,44 @@ def test_a_finished_job_expires_and_an_unfinished_one_does_not(
 
 def test_an_unknown_job_is_unknown(ledger: Ledger) -> None:
     with pytest.raises(JobUnknown):
-        ledger.job("nope")
+        ledger.jobs.get("nope")
 
 
 def test_a_job_of_no_slices_has_succeeded(ledger: Ledger) -> None:
-    job_id = ledger.accept(NewJob(Kind.EMBED, Q, [])).job_id
-    assert ledger.job(job_id).status is Status.SUCCEEDED
+    job_id = ledger.jobs.accept(NewJob(Kind.EMBED, Q, [])).job_id
+    assert ledger.jobs.get(job_id).status is Status.SUCCEEDED
 
 
 def test_health_tells_how_old_the_signs_of_life_are(ledger: Ledger) -> None:
-    assert ledger.health().last_embed_age_s is None
-    ledger.note_embed()
-    ledger.note_beat("w1")
-    health = ledger.health()
+    assert ledger.liveness.health().last_embed_age_s is None
+    ledger.liveness.note_embed()
+    ledger.liveness.note_worker("w1")
+    health = ledger.liveness.health()
     assert health.last_embed_age_s is not None
     assert health.worker_beat_age_s is not None
     assert 0 <= health.last_embed_age_s < 5
-    ledger.forget_worker("w1")
-    assert ledger.health().worker_beat_age_s is None
+    ledger.liveness.forget_worker("w1")
+    assert ledger.liveness.health().worker_beat_age_s is None
 
 
 def test_the_beat_of_a_worker_that_was_killed_is_forgotten_after_an_hour(
     ledger: Ledger, raw: redis.Redis
 ) -> None:
-    ledger.note_beat("lives")
+    ledger.liveness.note_worker("lives")
     raw.hset(key("health"), mapping={"beat:killed": 1, "embed": 1})
-    ledger.reap()
+    ledger.maintenance.reap()
     assert sorted(raw.hkeys(key("health"))) == [b"beat:lives", b"embed"]
 
 
 def test_a_fault_inside_a_script_is_not_called_an_outage(ledger: Ledger) -> None:
     with pytest.raises(redis.exceptions.ResponseError):
-        ledger._run("accept", [])
+        ledger._scripts.run("accept", [])
 
 
 def test_depths_count_what_waits_and_runs(ledger: Ledger, new_job: Jobs) -> None:
-    ledger.accept(new_job(slices=3))
-    ledger.claim(Q, owner="w")
-    depth = ledger.depths()[Q]
+    ledger.jobs.accept(new_job(slices=3))
+    ledger.leases.claim(Q, owner="w")
+    depth = ledger.maintenance.depths()[Q]
     assert (depth.queued, depth.delayed, depth.running) == (2, 0, 1)
     assert 0 <= depth.oldest_s < 5
 
@@ -388,16 +389,16 @@ def test_depths_count_what_waits_and_runs(ledger: Ledger, new_job: Jobs) -> None
 def test_a_server_out_of_memory_refuses_new_work_and_still_drains(
     ledger: Ledger, new_job: Jobs, raw: redis.Redis
 ) -> None:
-    job_id = ledger.accept(new_job()).job_id
+    job_id = ledger.jobs.accept(new_job()).job_id
     raw.config_set("maxmemory", "1mb")
     try:
         with pytest.raises(LedgerUnavailable):
-            ledger.accept(new_job())
-        (lease,) = ledger.claim(Q, owner="w")
-        assert ledger.commit(lease, b"r" * 10_000, ok=2, errors=0) is Commit.DONE
+            ledger.jobs.accept(new_job())
+        (lease,) = ledger.leases.claim(Q, owner="w")
+        assert ledger.leases.commit(lease, b"r" * 10_000, ok=2, errors=0) is Commit.DONE
     finally:
         raw.config_set("maxmemory", "0")
-    assert ledger.job(job_id).status is Status.SUCCEEDED
+    assert ledger.jobs.get(job_id).status is Status.SUCCEEDED
 
 
 def test_a_dead_server_is_ledger_unavailable(valkey_server: Callable[..., Any]) -> None:
@@ -405,7 +406,7 @@ def test_a_dead_server_is_ledger_unavailable(valkey_server: Callable[..., Any]) 
     ledger = Ledger.from_url(server.url)
     server.kill()
     with pytest.raises(LedgerUnavailable):
-        ledger.job("x")
+        ledger.jobs.get("x")
     server.start()
     ledger.ping()
     ledger.close()

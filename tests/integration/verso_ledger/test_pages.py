@@ -25,8 +25,8 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
 async def test_pages_hold_every_job_once_the_newest_first(
     ledger: Ledger, front: AsyncLedger, new_job: Jobs
 ) -> None:
-    made = [ledger.accept(new_job(slices=n % 3)).job_id for n in range(25)]
-    ledger.accept(new_job(tenant="other"))
+    made = [ledger.jobs.accept(new_job(slices=n % 3)).job_id for n in range(25)]
+    ledger.jobs.accept(new_job(tenant="other"))
     found: list[str] = []
     cursor = None
     while True:
@@ -42,8 +42,8 @@ async def test_pages_hold_every_job_once_the_newest_first(
 async def test_a_list_may_be_of_some_states_and_kinds(
     ledger: Ledger, front: AsyncLedger, new_job: Jobs
 ) -> None:
-    embed = ledger.accept(new_job()).job_id
-    search = ledger.accept(new_job(Kind.SEARCH)).job_id
+    embed = ledger.jobs.accept(new_job()).job_id
+    search = ledger.jobs.accept(new_job(Kind.SEARCH)).job_id
     await front.cancel(search)
     by_state = await front.jobs("default", statuses=[Status.CANCELLED])
     assert [record.job_id for record in by_state.rows] == [search]
@@ -55,23 +55,23 @@ async def test_a_list_may_be_of_some_states_and_kinds(
 async def test_expired_jobs_leave_the_list(
     ledger: Ledger, front: AsyncLedger, new_job: Jobs, valkey_url: str
 ) -> None:
-    gone = [ledger.accept(new_job()).job_id for _ in range(3)]
-    kept = ledger.accept(new_job()).job_id
+    gone = [ledger.jobs.accept(new_job()).job_id for _ in range(3)]
+    kept = ledger.jobs.accept(new_job()).job_id
     with redis.Redis.from_url(valkey_url) as raw:
         raw.delete(*(key("job", job) for job in gone))
         assert [r.job_id for r in (await front.jobs("default")).rows] == [kept]
         for _ in range(5):
-            ledger.reap(2)  # a small page a time, so that several rounds are needed
+            ledger.maintenance.reap(2)  # a small page a time, so that several rounds are needed
         assert raw.zrange(key("jobs", "default"), 0, -1) == [kept.encode()]
 
 
 async def test_dead_letters_tell_why_and_go_with_a_replay(
     ledger: Ledger, front: AsyncLedger, new_job: Jobs
 ) -> None:
-    job = ledger.accept(new_job(Kind.INGEST, slices=3)).job_id
-    ledger.accept(new_job(Kind.INGEST, tenant="other"))
-    for lease in ledger.claim(Queue.BULK, owner="w", n=4):
-        ledger.fail(lease, VersoError("no"))
+    job = ledger.jobs.accept(new_job(Kind.INGEST, slices=3)).job_id
+    ledger.jobs.accept(new_job(Kind.INGEST, tenant="other"))
+    for lease in ledger.leases.claim(Queue.BULK, owner="w", n=4):
+        ledger.leases.fail(lease, VersoError("no"))
     found = []
     cursor = None
     for _ in range(3):

@@ -15,7 +15,7 @@ from verso_ledger.scrub import LISTED
 
 @pytest.fixture
 def store(ledger: Ledger, new_collection: Callable[..., Collection]) -> Ledger:
-    ledger.collection_put(new_collection())
+    ledger.documents.collection_put(new_collection())
     return ledger
 
 
@@ -29,49 +29,51 @@ def _write(
     text: bytes | None = None,
 ) -> bytes:
     """Commit a document and give its entry."""
-    store.accept(job)
-    (lease,) = store.claim(Queue.BULK, owner="w")
+    store.jobs.accept(job)
+    (lease,) = store.leases.claim(Queue.BULK, owner="w")
     entry = make(lease.seq, payload)
-    store.commit(lease, b"r", ok=1, errors=0, documents=[DocumentWrite("c", document, entry, text)])
+    store.leases.commit(
+        lease, b"r", ok=1, errors=0, documents=[DocumentWrite("c", document, entry, text)]
+    )
     return entry
 
 
 def test_a_scrub_that_never_was_has_no_pass(ledger: Ledger) -> None:
-    state = ledger.scrub()
+    state = ledger.scrub.state()
     assert (state.turn, state.number, state.running, state.age_s) == (0, 0, False, None)
     assert state.progress({}) == 0.0
 
 
 def test_of_two_moves_from_one_turn_the_second_changes_nothing(ledger: Ledger) -> None:
-    assert ledger.scrub_move(0, Move(begin=True))
-    assert not ledger.scrub_move(0, Move(begin=True))
-    state = ledger.scrub()
+    assert ledger.scrub.move(0, Move(begin=True))
+    assert not ledger.scrub.move(0, Move(begin=True))
+    state = ledger.scrub.state()
     assert (state.turn, state.number, state.running) == (1, 1, True)
     found = Move(set={"bucket": 4}, add={"sound": 2, "damaged": 1}, damaged=[Damage("c", "ü")])
-    assert [ledger.scrub_move(1, found), ledger.scrub_move(1, found)] == [True, False]
-    state = ledger.scrub()
+    assert [ledger.scrub.move(1, found), ledger.scrub.move(1, found)] == [True, False]
+    state = ledger.scrub.state()
     assert (state.bucket, state.counts["sound"], state.damaged) == (4, 2, (Damage("c", "ü"),))
-    assert ledger.backlog().totals["scrub:sound"] == 2
+    assert ledger.maintenance.backlog().totals["scrub:sound"] == 2
 
 
 def test_a_new_pass_counts_anew_and_the_totals_go_on(ledger: Ledger) -> None:
-    ledger.scrub_move(0, Move(begin=True))
-    ledger.scrub_move(1, Move(add={"damaged": 1}, damaged=[Damage("c", "d")], set={"job": "j"}))
-    ledger.scrub_ask()
-    assert ledger.scrub().asked
-    ledger.scrub_move(2, Move(end=True))
-    assert ledger.scrub().ended is not None
-    ledger.scrub_move(3, Move(begin=True))
-    state = ledger.scrub()
+    ledger.scrub.move(0, Move(begin=True))
+    ledger.scrub.move(1, Move(add={"damaged": 1}, damaged=[Damage("c", "d")], set={"job": "j"}))
+    ledger.scrub.request()
+    assert ledger.scrub.state().asked
+    ledger.scrub.move(2, Move(end=True))
+    assert ledger.scrub.state().ended is not None
+    ledger.scrub.move(3, Move(begin=True))
+    state = ledger.scrub.state()
     assert (state.number, state.turn, state.running, state.asked) == (2, 4, True, False)
     assert (state.counts["damaged"], state.damaged, state.job_id) == (0, (), None)
-    assert ledger.backlog().totals["scrub:damaged"] == 1
+    assert ledger.maintenance.backlog().totals["scrub:damaged"] == 1
 
 
 def test_only_so_many_damaged_documents_are_listed(ledger: Ledger) -> None:
     many = [Damage("c", f"d{n}") for n in range(LISTED + 10)]
-    ledger.scrub_move(0, Move(damaged=many))
-    assert ledger.scrub().damaged == tuple(many[:LISTED])
+    ledger.scrub.move(0, Move(damaged=many))
+    assert ledger.scrub.state().damaged == tuple(many[:LISTED])
 
 
 def test_entries_of_a_range_of_buckets_are_those_that_lie_there(
@@ -82,7 +84,7 @@ def test_entries_of_a_range_of_buckets_are_those_that_lie_there(
         _write(store, new_job(Kind.INGEST), new_entry, name)
     for first, count in ((0, 16), (3, 5), (12, 99)):
         expected = {n for n in names if first <= bucket_of(n, buckets=16) < first + count}
-        assert {n for n, _ in store.entries("c", first=first, count=count)} == expected
+        assert {n for n, _ in store.documents.entries("c", first=first, count=count)} == expected
 
 
 @pytest.mark.parametrize("size", [5, 3000], ids=["short", "long"])
@@ -96,11 +98,11 @@ def test_a_repair_swaps_the_entry_that_was_judged_and_discards_it(
 ) -> None:
     old = _write(store, new_job(Kind.INGEST), new_entry, payload=b"o" * size, text=b"o")
     new = new_entry(Entry.unpack(old).seq, b"n" * new_size)
-    assert store.repair("c", "d", old=old, entry=new, text=b"n")
-    assert store.repair("c", "d", old=old, entry=new, text=b"n")  # the reply was lost
-    assert store.entry("c", ["d"]) == {"d": new}
-    assert store.texts("c", ["d"]) == {"d": b"n"}
-    assert store.backlog().to_collect == 1
+    assert store.documents.repair("c", "d", old=old, entry=new, text=b"n")
+    assert store.documents.repair("c", "d", old=old, entry=new, text=b"n")  # the reply was lost
+    assert store.documents.entry("c", ["d"]) == {"d": new}
+    assert store.documents.texts("c", ["d"]) == {"d": b"n"}
+    assert store.maintenance.backlog().to_collect == 1
 
 
 def test_a_repair_of_what_was_replaced_or_deleted_changes_nothing(
@@ -108,10 +110,10 @@ def test_a_repair_of_what_was_replaced_or_deleted_changes_nothing(
 ) -> None:
     old = _write(store, new_job(Kind.INGEST), new_entry)
     newer = _write(store, new_job(Kind.INGEST), new_entry, payload=b"newer")
-    assert not store.repair("c", "d", old=old, entry=new_entry(1, b"mended"), text=None)
-    assert store.entry("c", ["d"]) == {"d": newer}
-    store.collection_delete("c")
-    assert not store.repair("c", "d", old=newer, entry=newer, text=None)
+    assert not store.documents.repair("c", "d", old=old, entry=new_entry(1, b"mended"), text=None)
+    assert store.documents.entry("c", ["d"]) == {"d": newer}
+    store.documents.collection_delete("c")
+    assert not store.documents.repair("c", "d", old=newer, entry=newer, text=None)
 
 
 def test_an_entry_cut_to_a_stump_keeps_no_later_write_out(
@@ -122,9 +124,9 @@ def test_an_entry_cut_to_a_stump_keeps_no_later_write_out(
         with redis.Redis.from_url(valkey_url) as client:
             [name] = list(client.scan_iter("verso:docs:*"))
             client.hset(name, "d", old[:length])
-        assert list(store.entries("c")) == [("d", old[:length])]
+        assert list(store.documents.entries("c")) == [("d", old[:length])]
         entry = _write(store, new_job(Kind.INGEST), new_entry, payload=b"later")
-        assert store.entry("c", ["d"]) == {"d": entry}
+        assert store.documents.entry("c", ["d"]) == {"d": entry}
 
 
 def test_a_repair_keeps_the_mark_of_a_verified_entry(
@@ -133,8 +135,8 @@ def test_a_repair_keeps_the_mark_of_a_verified_entry(
     old = _write(store, new_job(Kind.INGEST), new_entry)
     entry = Entry.unpack(old)
     marked = Entry(entry.seq, entry.size_bytes, entry.records, Flag.VERIFIED).pack()
-    assert store.repair("c", "d", old=old, entry=marked, text=None)
-    assert Entry.unpack(store.entry("c", ["d"])["d"]).flags & Flag.VERIFIED
+    assert store.documents.repair("c", "d", old=old, entry=marked, text=None)
+    assert Entry.unpack(store.documents.entry("c", ["d"])["d"]).flags & Flag.VERIFIED
 
 
 def test_a_sequence_number_that_was_never_given_out_keeps_no_later_write_out(
@@ -145,5 +147,5 @@ def test_a_sequence_number_that_was_never_given_out_keeps_no_later_write_out(
         [name] = list(client.scan_iter("verso:docs:*"))
         client.hset(name, "d", old[:2] + bytes([old[2] ^ 0x40]) + old[3:])
     entry = _write(store, new_job(Kind.INGEST), new_entry, payload=b"later")
-    assert store.entry("c", ["d"]) == {"d": entry}
-    assert store.backlog().to_collect == 1
+    assert store.documents.entry("c", ["d"]) == {"d": entry}
+    assert store.maintenance.backlog().to_collect == 1

@@ -19,8 +19,11 @@ def claimed(ledger: Ledger, n: int, queue: Queue = Queue.INTERACTIVE) -> list[st
     """Claim ``n`` slices one at a time, as busy hands would; gives their jobs."""
     found = []
     for _ in range(n):
-        [lease] = ledger.claim(queue, owner="w")
-        assert ledger.commit(lease, b"r", ok=lease_items(lease.payload), errors=0) is Commit.DONE
+        [lease] = ledger.leases.claim(queue, owner="w")
+        assert (
+            ledger.leases.commit(lease, b"r", ok=lease_items(lease.payload), errors=0)
+            is Commit.DONE
+        )
         found.append(lease.job_id)
     return found
 
@@ -33,8 +36,8 @@ def test_ten_jobs_of_one_tenant_do_not_wait_for_a_thousand_of_another(
     ledger: Ledger, new_job: Jobs
 ) -> None:
     for _ in range(20):
-        ledger.accept(new_job(slices=50, tenant="large"))
-    small = [ledger.accept(new_job(tenant="small")).job_id for _ in range(10)]
+        ledger.jobs.accept(new_job(slices=50, tenant="large"))
+    small = [ledger.jobs.accept(new_job(tenant="small")).job_id for _ in range(10)]
     order = claimed(ledger, 24)
     assert [job for job in order if job in small] == small
     # turn and turn about, so none of the ten waited for more than one of the thousand
@@ -44,25 +47,25 @@ def test_ten_jobs_of_one_tenant_do_not_wait_for_a_thousand_of_another(
 def test_who_brings_one_job_at_a_time_gets_no_more_than_every_other_turn(
     ledger: Ledger, new_job: Jobs
 ) -> None:
-    many = ledger.accept(new_job(slices=40, tenant="many")).job_id
+    many = ledger.jobs.accept(new_job(slices=40, tenant="many")).job_id
     order = []
     for _ in range(20):
-        ledger.accept(new_job(tenant="one"))
+        ledger.jobs.accept(new_job(tenant="one"))
         order += claimed(ledger, 1)
     assert 8 <= sum(job == many for job in order) <= 12
 
 
 def test_who_was_idle_has_saved_up_nothing(ledger: Ledger, new_job: Jobs) -> None:
-    steady = ledger.accept(new_job(slices=60, tenant="steady")).job_id
+    steady = ledger.jobs.accept(new_job(slices=60, tenant="steady")).job_id
     claimed(ledger, 30)
-    ledger.accept(new_job(slices=30, tenant="late"))
+    ledger.jobs.accept(new_job(slices=30, tenant="late"))
     assert sum(job == steady for job in claimed(ledger, 20)) >= 9
 
 
 def test_a_large_slice_makes_a_long_turn(valkey_url: str, new_job: Jobs) -> None:
     ledger = Ledger.from_url(valkey_url, policy=Policy(turn_bytes=1000))
-    ledger.accept(new_job(slices=10, items=1, text=b"x" * 3000, tenant="large"))
-    small = ledger.accept(new_job(slices=30, items=1, text=b"x", tenant="small")).job_id
+    ledger.jobs.accept(new_job(slices=10, items=1, text=b"x" * 3000, tenant="large"))
+    small = ledger.jobs.accept(new_job(slices=30, items=1, text=b"x", tenant="small")).job_id
     assert sum(job == small for job in claimed(ledger, 20)) >= 13
     ledger.close()
 
@@ -74,19 +77,19 @@ def test_an_urgent_job_passes_its_own_tenants_jobs_and_nobody_elses(
     for name, urgency, tenant in (
         ("late", 7, "a"), ("usual", 3, "a"), ("other", 3, "b"), ("urgent", 0, "a"),
     ):  # fmt: skip
-        job = ledger.accept(new_job(urgency=urgency, tenant=tenant))
+        job = ledger.jobs.accept(new_job(urgency=urgency, tenant=tenant))
         names[job.job_id] = name
     order = [names[job] for job in claimed(ledger, 4)]
     assert [name for name in order if name != "other"] == ["urgent", "usual", "late"]
     assert order.index("other") <= 1
-    assert ledger.job(next(iter(names))).urgency == 7
+    assert ledger.jobs.get(next(iter(names))).urgency == 7
 
 
 def test_a_slice_given_back_is_the_first_of_its_lane_again(ledger: Ledger, new_job: Jobs) -> None:
-    first = ledger.accept(new_job()).job_id
-    second = ledger.accept(new_job()).job_id
-    [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
-    ledger.release(lease)
+    first = ledger.jobs.accept(new_job()).job_id
+    second = ledger.jobs.accept(new_job()).job_id
+    [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
+    ledger.leases.release(lease)
     assert claimed(ledger, 2) == [first, second]
 
 
@@ -94,36 +97,36 @@ def test_a_tenant_may_hold_its_share_and_leaves_room_for_others(
     ledger: Ledger, new_job: Jobs
 ) -> None:
     limits = Limits(max_slices=10, tenant_share=0.8)
-    accepted = ledger.accept(new_job(slices=7, tenant="large", limits=limits))
+    accepted = ledger.jobs.accept(new_job(slices=7, tenant="large", limits=limits))
     assert accepted.left == 1
     with pytest.raises(QueueFull) as caught:
-        ledger.accept(new_job(slices=2, tenant="large", limits=limits))
+        ledger.jobs.accept(new_job(slices=2, tenant="large", limits=limits))
     assert 1 <= caught.value.retry_after_s <= 300
-    assert ledger.accept(new_job(slices=2, tenant="small", limits=limits)).left == 1
-    ledger._run("cancel", [accepted.job_id])
-    assert ledger.accept(new_job(slices=8, tenant="large", limits=limits)).left == 0
+    assert ledger.jobs.accept(new_job(slices=2, tenant="small", limits=limits)).left == 1
+    ledger.jobs.cancel(accepted.job_id)
+    assert ledger.jobs.accept(new_job(slices=8, tenant="large", limits=limits)).left == 0
 
 
 def test_slices_of_a_ledger_from_before_there_were_lanes_are_worked_on(
     ledger: Ledger, new_job: Jobs, valkey_url: str
 ) -> None:
     """They lay in `ready`, due, and named no tenant."""
-    job = ledger.accept(new_job(Kind.EMBED, slices=2))
+    job = ledger.jobs.accept(new_job(Kind.EMBED, slices=2))
     with redis.Redis.from_url(valkey_url) as raw:
         for number in range(2):
             raw.hdel(key("slice", f"{job.job_id}.{number}"), "ten", "u")
             raw.zadd(key("ready", Queue.INTERACTIVE), {f"{job.job_id}.{number}": 1})
         raw.delete(key("lane", Queue.INTERACTIVE, "default"), key("turns", Queue.INTERACTIVE))
-    assert ledger.depths()[Queue.INTERACTIVE].queued == 2
+    assert ledger.maintenance.depths()[Queue.INTERACTIVE].queued == 2
     assert claimed(ledger, 2) == [job.job_id] * 2
-    assert ledger.job(job.job_id).status is Status.SUCCEEDED
+    assert ledger.jobs.get(job.job_id).status is Status.SUCCEEDED
 
 
 def test_nothing_of_a_drained_queue_is_left_behind(
     ledger: Ledger, new_job: Jobs, valkey_url: str
 ) -> None:
     for tenant in ("a", "b"):
-        ledger.accept(new_job(slices=3, tenant=tenant))
+        ledger.jobs.accept(new_job(slices=3, tenant=tenant))
     claimed(ledger, 6)
     with redis.Redis.from_url(valkey_url) as raw:
         assert raw.keys(key("lane", "*")) == []

@@ -15,12 +15,12 @@ from verso_core.jobs import Item, Kind, Queue, Status, cut
 from verso_ledger import (
     AsyncLedger,
     Commit,
-    End,
+    Finished,
     Ledger,
     NewJob,
     WorkSubscriber,
 )
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 
 
 @pytest.fixture
@@ -38,15 +38,15 @@ def test_a_wakeup_is_needed_only_where_nobody_listens_and_nothing_waits(
     client: redis.Redis,
 ) -> None:
     ledger, subscriber = Ledger(client), WorkSubscriber(client, Queue.INTERACTIVE)
-    assert ledger.accept(_job()).bell
-    assert not ledger.accept(_job()).bell  # sent for the one before
-    assert ledger.claim(Queue.INTERACTIVE, owner="w", n=2)
+    assert ledger.jobs.accept(_job()).wakeup
+    assert not ledger.jobs.accept(_job()).wakeup  # sent for the one before
+    assert ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=2)
     subscriber.open()
-    assert not ledger.accept(_job()).bell
-    assert ledger.accept(_job(queue=Queue.BULK)).bell
-    assert ledger.claim(Queue.INTERACTIVE, owner="w")
+    assert not ledger.jobs.accept(_job()).wakeup
+    assert ledger.jobs.accept(_job(queue=Queue.BULK)).wakeup
+    assert ledger.leases.claim(Queue.INTERACTIVE, owner="w")
     subscriber.close()
-    assert ledger.accept(_job()).bell
+    assert ledger.jobs.accept(_job()).wakeup
 
 
 def test_announcements_that_came_together_are_received_once(client: redis.Redis) -> None:
@@ -55,7 +55,7 @@ def test_announcements_that_came_together_are_received_once(client: redis.Redis)
     try:
         assert not subscriber.receive(0.01)
         for _ in range(3):
-            ledger.accept(_job())
+            ledger.jobs.accept(_job())
         threading.Event().wait(0.1)  # the server may answer the last accept before it publishes
         assert subscriber.receive(5.0)
         assert not subscriber.receive(0.05)
@@ -76,7 +76,7 @@ def test_each_of_two_listeners_receives_an_announcement(client: redis.Redis) -> 
     for slot in slots:
         slot.start()
     for _ in slots:
-        ledger.accept(_job())
+        ledger.jobs.accept(_job())
         assert received.acquire(timeout=5.0)
     for slot in slots:
         slot.join()
@@ -87,9 +87,9 @@ def test_a_subscriber_whose_connection_was_cut_listens_again(client: redis.Redis
     ledger, subscriber = Ledger(client), WorkSubscriber(client, Queue.INTERACTIVE)
     subscriber.open()
     client.client_kill_filter(_type="pubsub")
-    assert ledger.accept(_job()).bell  # nobody receives this, so a wake-up is sent
+    assert ledger.jobs.accept(_job()).wakeup  # nobody receives this, so a wake-up is sent
     assert not subscriber.receive(0.5)
-    ledger.accept(_job())
+    ledger.jobs.accept(_job())
     assert subscriber.receive(5.0)
     subscriber.close()
 
@@ -97,34 +97,34 @@ def test_a_subscriber_whose_connection_was_cut_listens_again(client: redis.Redis
 def test_only_slices_of_one_kind_are_claimed_together(client: redis.Redis) -> None:
     ledger = Ledger(client)
     for kind in (Kind.EMBED, Kind.EMBED, Kind.SEARCH, Kind.SEARCH, Kind.EMBED):
-        ledger.accept(_job(kind))
+        ledger.jobs.accept(_job(kind))
         threading.Event().wait(0.002)  # due one after another, in ms
     claims = []
-    while found := ledger.claim(Queue.INTERACTIVE, owner="w", n=8, together=Kind.EMBED):
+    while found := ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=8, together=Kind.EMBED):
         claims.append([lease.kind for lease in found])
     assert claims == [[Kind.EMBED] * 2, [Kind.SEARCH], [Kind.SEARCH], [Kind.EMBED]]
 
 
 def test_a_stale_end_among_several_is_refused_alone(client: redis.Redis) -> None:
     ledger = Ledger(client)
-    jobs = [ledger.accept(_job()).job_id for _ in range(3)]
-    leases = ledger.claim(Queue.INTERACTIVE, owner="w", n=3, together=Kind.EMBED)
+    jobs = [ledger.jobs.accept(_job()).job_id for _ in range(3)]
+    leases = ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=3, together=Kind.EMBED)
     assert len(leases) == 3
-    ledger.release(leases[1])
-    ends = [End(lease, b"result", ok=1, errors=0) for lease in leases]
-    assert ledger.commit_all(ends) == [Commit.DONE, Commit.STALE, Commit.DONE]
-    assert ledger.commit_all(ends[:1]) == [Commit.DONE]  # the reply was lost, asked again
+    ledger.leases.release(leases[1])
+    ends = [Finished(lease, b"result", ok=1, errors=0) for lease in leases]
+    assert ledger.leases.commit_all(ends) == [Commit.DONE, Commit.STALE, Commit.DONE]
+    assert ledger.leases.commit_all(ends[:1]) == [Commit.DONE]  # the reply was lost, asked again
     done = {lease.job_id for lease in (leases[0], leases[2])}
     for job in jobs:
-        assert (ledger.result(job) == b"result") == (job in done)
+        assert (ledger.jobs.result(job) == b"result") == (job in done)
 
 
 def test_ends_pass_a_server_that_has_forgotten_its_scripts(client: redis.Redis) -> None:
     ledger = Ledger(client)
-    ledger.accept(_job())
-    leases = ledger.claim(Queue.INTERACTIVE, owner="w")
+    ledger.jobs.accept(_job())
+    leases = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
     client.script_flush()
-    assert ledger.commit_all([End(leases[0], b"r", ok=1, errors=0)]) == [Commit.DONE]
+    assert ledger.leases.commit_all([Finished(leases[0], b"r", ok=1, errors=0)]) == [Commit.DONE]
 
 
 @pytest.mark.parametrize("together", [1, 2])
@@ -136,18 +136,20 @@ async def test_a_waiting_caller_has_the_result_before_the_commit_and_the_same_af
     with front.watch("ab" * 16) as watch:
         await front.accept(job)
         await asyncio.sleep(0.05)
-        [lease] = ledger.claim(Queue.INTERACTIVE, owner="w", n=together)
+        [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=together)
         other = asyncio.create_task(front.wait("ab" * 16, 10.0))  # by the same idempotency key, say
         for _ in range(100):  # the gateway's own subscription may not stand yet
-            [end] = ledger.tell([End(lease, b"result", ok=1, errors=0)], spent_ms=7)
-            if end.told:
+            [end] = ledger.leases.notify_callers(
+                [Finished(lease, b"result", ok=1, errors=0)], spent_ms=7
+            )
+            if end.notified:
                 break
             await asyncio.sleep(0.05)
         early = await watch.end("ab" * 16, timeout_s=5.0, slices=1)
-        assert ledger.job(lease.job_id).status is Status.RUNNING
+        assert ledger.jobs.get(lease.job_id).status is Status.RUNNING
         await asyncio.sleep(0.1)
         assert not other.done()
-        assert ledger.commit(lease, b"result", ok=1, errors=0, told=True) is Commit.DONE
+        assert ledger.leases.commit(lease, b"result", ok=1, errors=0, notified=True) is Commit.DONE
         assert (await other).status is Status.SUCCEEDED
     late = await front.outcome(lease.job_id, slices=1)
     assert early.results == late.results == [b"result"]
@@ -163,11 +165,15 @@ def test_only_a_whole_job_that_is_waited_for_is_published_early(client: redis.Re
     ledger = Ledger(client)
     awaited = []
     for wait, items in ((False, 1), (True, 2), (True, 1)):
-        ledger.accept(replace(_job(items=items), wait=wait))
-        [lease] = ledger.claim(Queue.INTERACTIVE, owner="w")
+        ledger.jobs.accept(replace(_job(items=items), wait=wait))
+        [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
         awaited.append(lease.awaited is not None)
-        long, unheard = (End(lease, data, ok=1, errors=0) for data in (b"x" * 70_000, b"result"))
-        assert not any(end.told for end in ledger.tell([long, unheard], spent_ms=1))
-        for rest in (lease, *ledger.claim(Queue.INTERACTIVE, owner="w", n=4)):
-            assert ledger.commit(rest, b"result", ok=1, errors=0) is Commit.DONE
+        long, unheard = (
+            Finished(lease, data, ok=1, errors=0) for data in (b"x" * 70_000, b"result")
+        )
+        assert not any(
+            end.notified for end in ledger.leases.notify_callers([long, unheard], spent_ms=1)
+        )
+        for rest in (lease, *ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=4)):
+            assert ledger.leases.commit(rest, b"result", ok=1, errors=0) is Commit.DONE
     assert awaited == [False, False, True]

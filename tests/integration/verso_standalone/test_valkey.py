@@ -15,7 +15,7 @@ import redis
 
 from verso_core.errors import Unavailable
 from verso_core.supervise import Process
-from verso_ledger.epoch import Epoch, Guard
+from verso_ledger.epoch import Epoch, EpochState
 from verso_standalone.backup import ledger_state
 from verso_standalone.folder import DataFolder
 from verso_standalone.valkey import Valkey, find_program, free_port
@@ -94,8 +94,8 @@ def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_
     valkey, process = running
     data = valkey.folder.parent
     assert ledger_state(data, trust=True) == (ledger_state(data, trust=False)[0], False)
-    with closing(Guard.from_url(valkey.url(0))) as guard:
-        guard.halt(Epoch("lost", "", 41))
+    with closing(Epoch.from_url(valkey.url(0))) as guard:
+        guard.make_read_only(EpochState("lost", "", 41))
     said, halted = ledger_state(data, trust=False)
     assert halted
     assert "had reached 41 of epoch lost" in said

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores
 
 from verso_ledger import Ledger
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.stores.bm25 import Bm25
@@ -47,7 +47,14 @@ def vectors(_vectors: EdgeVectors) -> EdgeVectors:
 def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
     """A desk with a collection of each kind."""
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
+        pipeline = Pipeline(
+            shelf,
+            vectors,
+            ledger.documents,
+            migrations=ledger.migrations,
+            lexicon=Bm25(),
+            buckets=BUCKETS,
+        )
         pipeline.create_collection({"name": "default"})
         pipeline.create_collection({"name": "both", "text_policy": "both"})
         pipeline.create_collection({"name": "words", "search": "hybrid"})

@@ -28,7 +28,7 @@ def accept(stores: Stores, texts: dict[str, bytes]) -> str:
     """Have an ingest accepted, which waits to be done; gives its only slice."""
     items = [Item({"id": name}, text) for name, text in texts.items()]
     slices = list(cut(Kind.INGEST, {"collection": "default"}, items))
-    return stores.ledger.accept(NewJob(Kind.INGEST, Queue.BULK, slices)).job_id + ".0"
+    return stores.ledger.jobs.accept(NewJob(Kind.INGEST, Queue.BULK, slices)).job_id + ".0"
 
 
 def store(stores: Stores, texts: dict[str, bytes]) -> str:
@@ -51,8 +51,8 @@ def alter_head(stores: Stores, name: str, bit: int) -> None:
 def ended(stores: Stores, dead: int = 0) -> bool:
     """Verify what waits, and tell whether only dead letters are left."""
     stores.desk.run_queue(Queue.SCRUB)
-    stores.ledger.drop_due()
-    backlog = stores.ledger.backlog()
+    stores.ledger.maintenance.drop_due()
+    backlog = stores.ledger.maintenance.backlog()
     return (backlog.unverified, backlog.dead) == (dead, dead)
 
 
@@ -101,20 +101,20 @@ def test_a_damaged_entry_of_a_later_write_is_left_to_that_ones_slice(stores: Sto
 def test_a_slice_whose_document_cannot_be_settled_is_a_dead_letter(stores: Stores) -> None:
     """What stands there is a later write's, is damaged, and its raw text is gone."""
     older = store(stores, {"a": b"the older text"})
-    [lease] = stores.ledger.claim(Queue.SCRUB, owner="one that ends")
+    [lease] = stores.ledger.leases.claim(Queue.SCRUB, owner="one that ends")
     assert lease.slice_id == older
     store(stores, {"a": b"the later text"})
     stores.desk.run_queue(Queue.SCRUB)
-    stores.ledger.drop_due()
+    stores.ledger.maintenance.drop_due()
     alter_head(stores, "a", 8 * 12)
-    damaged = stores.ledger.entry("default", ["a"])
-    stores.ledger.release(lease)
+    damaged = stores.ledger.documents.entry("default", ["a"])
+    stores.ledger.leases.release(lease)
     assert ended(stores, dead=1)
     assert code_of(stores, older) == RecordCorrupt.code.encode()
     assert stores.redis.exists(f"verso:payload:{older}")
-    assert stores.ledger.entry("default", ["a"]) == damaged
+    assert stores.ledger.documents.entry("default", ["a"]) == damaged
     store(stores, {"a": b"the newest text"})
-    stores.ledger._run("replay", [older.partition(".")[0]])
+    stores.ledger.jobs.replay(older.partition(".")[0])
     assert ended(stores)
     assert stores.read("a") == [b"the newest text"]
 

@@ -20,7 +20,7 @@ from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Item, Kind, Status
 from verso_core.record import Codec, Flag, bucket_of
 from verso_ledger import Ledger
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import Point, packed
 from verso_worker.records.space import Space
@@ -64,7 +64,14 @@ def stores(shelf: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[St
 
 
 def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
-    pipeline = Pipeline(shelf, folder.vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
+    pipeline = Pipeline(
+        shelf,
+        folder.vectors,
+        ledger.documents,
+        migrations=ledger.migrations,
+        lexicon=Bm25(),
+        buckets=BUCKETS,
+    )
     pipeline.create_collection({"name": "default"})
     return Stores(ledger, pipeline, folder.vectors)
 
@@ -167,7 +174,7 @@ def test_bits_of_vectors_in_the_engines_own_files(
         code_neurally(stores, shelf, name, texts[name])
     neural = [name for name in texts if stores.stored(name).records[0].codec.reads_vector]
     assert counts(stores.scrub()) == (24, 0, 0)
-    space = Space.of(stores.ledger.collection("default"))
+    space = Space.of(stores.ledger.documents.collection("default"))
     rows = {}
     for name in texts:
         [point] = stores.points(name)
@@ -204,7 +211,7 @@ def find(folder: Path, row: bytes) -> tuple[Path, int]:
 
 def code_neurally(stores: Stores, shelf: ArtifactStore, name: str, text: bytes) -> None:
     """Put a neural record in the place of a document's own."""
-    collection = stores.ledger.collection("default")
+    collection = stores.ledger.documents.collection("default")
     [point] = stores.points(name)
     stored = stores.vectors.get("default", [point])[point]
     [payload] = shelf.current().recorder.engine.code(

@@ -24,7 +24,7 @@ from verso_core.jobs import Queue
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 from verso_ledger import Ledger
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.jobs.dispatcher import Dispatcher
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.metrics import Metrics
@@ -110,7 +110,9 @@ def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         child.start()
         stack.callback(child.stop)
         vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
+        pipeline = Pipeline(
+            shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
+        )
         pipeline.create_collection({"name": "default", "precision": "float16"})
         yield Dispatcher(
             ledger,

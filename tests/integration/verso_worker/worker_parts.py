@@ -67,11 +67,11 @@ class Bench:
     ) -> tuple[Status, list[Result]]:
         """Accept a job, drain its queue, and give its state and results."""
         slices = list(cut(kind, params, items))
-        accepted = self.ledger.accept(NewJob(kind=kind, queue=queue, slices=slices))
+        accepted = self.ledger.jobs.accept(NewJob(kind=kind, queue=queue, slices=slices))
         self.desk.run_queue(queue)
-        raw = (self.ledger.result(accepted.job_id, n) for n in range(len(slices)))
+        raw = (self.ledger.jobs.result(accepted.job_id, n) for n in range(len(slices)))
         results = [Result.unpack(frame) for frame in raw if frame is not None]
-        return self.ledger.job(accepted.job_id).status, results
+        return self.ledger.jobs.get(accepted.job_id).status, results
 
     def ingest(self, texts: dict[str, bytes], collection: str = "default") -> Status:
         items = [Item({"id": name, "metadata": {"n": name}}, t) for name, t in texts.items()]
@@ -87,7 +87,7 @@ class Bench:
         ]
 
     def entry(self, name: str) -> Entry:
-        return Entry.unpack(self.ledger.entry("default", [name])[name])
+        return Entry.unpack(self.ledger.documents.entry("default", [name])[name])
 
 
 class Stores(Bench):
@@ -112,7 +112,7 @@ class Stores(Bench):
         return result.items[0]
 
     def stored(self, name: str, collection: str = "default") -> Entry:
-        return Entry.unpack(self.ledger.entry(collection, [name])[name])
+        return Entry.unpack(self.ledger.documents.entry(collection, [name])[name])
 
     def points(self, name: str, collection: str = "default") -> list[UUID]:
         return point_ids(collection, name, self.stored(name, collection))

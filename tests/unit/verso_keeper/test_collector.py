@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Precision, Queue, TextPolicy
 from verso_keeper.collector import LedgerCollector
-from verso_ledger import Backlog, Depth, Health, Scrub, Server
+from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
 SERVER = Server(append_ok=False, memory_bytes=100, memory_limit_bytes=400, clients=5)
 
 
-class Counts:
+class FakeLedger:
     """A ledger with a few things in it, which can be away."""
 
     def __init__(self, *, away: bool = False) -> None:
@@ -36,7 +38,7 @@ class Counts:
     def health(self) -> Health:
         return Health(last_embed_age_s=0.5, worker_beat_age_s=None)
 
-    def scrub(self) -> Scrub:
+    def state(self) -> Scrub:
         return Scrub(
             turn=7,
             number=2,
@@ -71,14 +73,16 @@ def _collection(name: str) -> Collection:
     )
 
 
-def _scrape(counts: Counts) -> str:
+def _scrape(ledger: FakeLedger) -> str:
     registry = CollectorRegistry()
-    registry.register(LedgerCollector(counts, server=lambda: SERVER))
+    parts = dict.fromkeys(("documents", "liveness", "maintenance", "scrub"), ledger)
+    counted = cast("Ledger", SimpleNamespace(**parts))
+    registry.register(LedgerCollector(counted, server=lambda: SERVER))
     return generate_latest(registry).decode()
 
 
 def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
-    page = _scrape(Counts())
+    page = _scrape(FakeLedger())
     for line in (
         "verso_ledger_up 1.0",
         'verso_queue_slices{queue="scrub",status="delayed"} 2.0',
@@ -104,5 +108,5 @@ def test_a_scrape_counts_queues_by_status_and_jobs_by_outcome() -> None:
 
 
 def test_a_ledger_that_is_away_fails_no_scrape_and_shows_no_old_counts() -> None:
-    page = _scrape(Counts(away=True))
+    page = _scrape(FakeLedger(away=True))
     assert re.findall(r"^verso_\S+.*$", page, re.MULTILINE) == ["verso_ledger_up 0.0"]

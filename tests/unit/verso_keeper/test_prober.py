@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
 from verso_core.jobs import Kind, Queue, read_slice
 from verso_keeper.prober import Prober
-from verso_ledger import Accepted, Health, NewJob
+from verso_ledger import Accepted, Health, Ledger, NewJob
 
 
-class Jobs:
+class FakeLedger:
     """A ledger that remembers what it was asked."""
 
     def __init__(self, age_s: float | None) -> None:
@@ -23,15 +27,20 @@ class Jobs:
         return Accepted(job_id="j", replayed=job.idempotency in known)
 
 
+def _prober(ledger: FakeLedger, *, after_s: float, clock: Callable[[], float]) -> Prober:
+    parts = SimpleNamespace(jobs=ledger, liveness=ledger)
+    return Prober(cast("Ledger", parts), after_s=after_s, clock=clock)
+
+
 def test_a_recent_embed_needs_no_probe() -> None:
-    jobs = Jobs(age_s=9.9)
-    assert not Prober(jobs, after_s=10.0, clock=lambda: 0.0).step()
+    jobs = FakeLedger(age_s=9.9)
+    assert not _prober(jobs, after_s=10.0, clock=lambda: 0.0).step()
     assert jobs.accepted == []
 
 
 def test_a_ledger_that_never_saw_an_embed_is_probed_with_one_short_text() -> None:
-    jobs = Jobs(age_s=None)
-    assert Prober(jobs, after_s=10.0, clock=lambda: 25.0).step()
+    jobs = FakeLedger(age_s=None)
+    assert _prober(jobs, after_s=10.0, clock=lambda: 25.0).step()
     (job,) = jobs.accepted
     assert (job.kind, job.queue, job.tenant) == (Kind.EMBED, Queue.INTERACTIVE, "verso")
     assert job.deadline_s is not None
@@ -40,8 +49,8 @@ def test_a_ledger_that_never_saw_an_embed_is_probed_with_one_short_text() -> Non
 
 
 def test_one_span_of_time_is_probed_once_by_any_number_of_keepers() -> None:
-    jobs, now = Jobs(age_s=60.0), [21.0]
-    keepers = [Prober(jobs, after_s=10.0, clock=lambda: now[0]) for _ in range(2)]
+    jobs, now = FakeLedger(age_s=60.0), [21.0]
+    keepers = [_prober(jobs, after_s=10.0, clock=lambda: now[0]) for _ in range(2)]
     assert [keeper.step() for keeper in keepers] == [True, False]
     assert [keeper.step() for keeper in keepers] == [False, False]
     assert len(jobs.accepted) == 2  # the second keeper asked once, and was given the first's job

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Queue
 from verso_keeper.reaper import Reaper
-from verso_ledger import Depth
+from verso_ledger import Depth, Ledger
 
 
-class Leases:
+class FakeMaintenance:
     """A ledger that can be away."""
 
     def __init__(self) -> None:
@@ -32,8 +35,10 @@ class Leases:
 
 
 def test_after_an_outage_workers_get_time_for_a_beat_before_leases_are_taken_back() -> None:
-    ledger, now = Leases(), [0.0]
-    reaper = Reaper(ledger, mercy_s=4.0, clock=lambda: now[0])
+    ledger, now = FakeMaintenance(), [0.0]
+    reaper = Reaper(
+        cast("Ledger", SimpleNamespace(maintenance=ledger)), mercy_s=4.0, clock=lambda: now[0]
+    )
     reaper.step()
     assert (ledger.reaped, dict(reaper.due)) == (1, {Queue.BULK: 1})
     ledger.away = True

@@ -18,9 +18,8 @@ from verso_ledger import (
     Limits,
     NewJob,
     Policy,
-    async_client,
     codec,
-    sync_client,
+    connection,
 )
 from verso_ledger.connection import translated
 from verso_ledger.keys import NAMES, key
@@ -81,10 +80,10 @@ def test_keys_join_their_parts() -> None:
 def test_a_job_that_no_queue_could_hold_is_too_large() -> None:
     parts = [SliceSpec(payload=b"12345", items=1)] * 2
     job = NewJob(Kind.EMBED, Queue.BULK, parts, limits=Limits(max_slices=2, max_bytes=10))
-    assert codec.check_size(job) == 10
+    assert codec.admission(job).staged == []
     for limits in (Limits(max_slices=1, max_bytes=10), Limits(max_slices=2, max_bytes=9)):
         with pytest.raises(BodyTooLarge):
-            codec.check_size(NewJob(Kind.EMBED, Queue.BULK, parts, limits=limits))
+            codec.admission(NewJob(Kind.EMBED, Queue.BULK, parts, limits=limits))
 
 
 def test_replies_of_accept_become_answers_or_errors() -> None:
@@ -148,7 +147,7 @@ def test_a_connection_that_uvloop_finds_closed_is_a_ledger_that_does_not_answer(
 )
 def test_a_ledger_may_be_at_a_unix_socket(url: str) -> None:
     pools: list[Any] = [
-        sync_client.connect(url).connection_pool,
-        async_client.connect(url).connection_pool,
+        connection.connect(url).connection_pool,
+        connection.connect_async(url).connection_pool,
     ]
     assert [pool.make_connection().db for pool in pools] == [0, 0]

@@ -37,17 +37,19 @@ def fill(ledger: Ledger, server: psutil.Process, *, name: str, documents: int) -
     for start in range(0, documents, _SLICE):
         items = [Item({"id": f"line-{start + n}"}) for n in range(min(_SLICE, documents - start))]
         [part] = cut(Kind.INGEST, {"collection": name}, items)
-        ledger.accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=[part]))
-        [lease] = ledger.claim(Queue.BULK, owner="bench")
+        ledger.jobs.accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=[part]))
+        [lease] = ledger.leases.claim(Queue.BULK, owner="bench")
         entry = Entry(lease.seq, 150, (record,)).pack()
         writes = [DocumentWrite(name, item.header["id"], entry) for item in items]
-        ledger.commit(lease, b"", ok=len(items), errors=0, documents=writes, verify_delay_s=86400)
+        ledger.leases.commit(
+            lease, b"", ok=len(items), errors=0, documents=writes, verify_delay_s=86400
+        )
     return 1e6 * (server_s(server) - before) / documents
 
 
 def read_all(ledger: Ledger, name: str) -> int:
     """Count by reading every entry."""
-    return sum(len(Entry.unpack(data).records) for _, data in ledger.entries(name))
+    return sum(len(Entry.unpack(data).records) for _, data in ledger.documents.entries(name))
 
 
 def count_anew(ledger: Ledger, name: str, number: int) -> list[float]:
@@ -56,7 +58,7 @@ def count_anew(ledger: Ledger, name: str, number: int) -> list[float]:
     step = Counting.MORE
     while step is Counting.MORE:
         started = time.perf_counter()
-        step = ledger.count(name, scrubbed=number)
+        step = ledger.documents.count(name, scrubbed=number)
         spent.append(time.perf_counter() - started)
     return spent
 
@@ -78,8 +80,8 @@ def main() -> None:
         raw.config_set("appendfsync", "no")  # the disk's time is not asked for here
         ledger = Ledger.from_url(url)
         for name in ("counted", "uncounted"):
-            ledger.collection_put(_collection(name, options.buckets))
-        raw.unlink(key("counts", ledger._place("uncounted")[0]))
+            ledger.documents.collection_put(_collection(name, options.buckets))
+        raw.unlink(key("counts", ledger.documents._locations.find("uncounted")[0]))
         few = min(20_000, options.documents)
         without = fill(ledger, server, name="uncounted", documents=few)
         kept = fill(ledger, server, name="counted", documents=few)
@@ -88,8 +90,10 @@ def main() -> None:
         before = server_s(server)
         slices = count_anew(ledger, "counted", 1)
         counting_cpu_s = server_s(server) - before
-        asking_s = _timed(lambda: [ledger.holdings("counted") for _ in range(_ASKED)]) / _ASKED
-        found = ledger.holdings("counted")
+        asking_s = (
+            _timed(lambda: [ledger.documents.holdings("counted") for _ in range(_ASKED)]) / _ASKED
+        )
+        found = ledger.documents.holdings("counted")
         ledger.close()
     if found.documents != options.documents:
         raise SystemExit(f"expected {options.documents} documents counted, got {found.documents}")

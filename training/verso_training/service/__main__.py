@@ -20,7 +20,7 @@ from verso_core import telemetry, tracing
 from verso_core.errors import LedgerUnavailable, VersoError
 from verso_core.jobs import Queue
 from verso_ledger import Ledger, WorkSubscriber
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_training.service.metrics import Metrics
 from verso_training.service.settings import TrainerSettings
 from verso_training.service.trainer import Trainer
@@ -60,7 +60,7 @@ def main() -> int:
     with _metrics(settings.metrics_port, registry):
         _serve(trainer, WorkSubscriber(client, Queue.TRAIN), over)
     try:
-        ledger.forget_trainer(owner)
+        ledger.liveness.forget_trainer(owner)
     except VersoError as error:
         _log.warning("not signed off: %s", error.detail)
     ledger.close()

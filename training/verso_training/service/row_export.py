@@ -34,7 +34,7 @@ class Book(Protocol):
     def accept(self, job: NewJob) -> Accepted:
         """Take a job in."""
 
-    def job(self, job_id: str) -> JobRecord:
+    def get(self, job_id: str) -> JobRecord:
         """Return what is known of a job."""
 
     def result(self, job_id: str, number: int = 0) -> bytes | None:
@@ -126,7 +126,7 @@ def _joined(frames: Sequence[bytes | None], *, row_bytes: int | None, limit: int
 
 
 def _await(ledger: Book, job_id: str, stopped: Callable[[], bool]) -> None:
-    while not (record := ledger.job(job_id)).status.terminal:
+    while not (record := ledger.get(job_id)).status.terminal:
         if stopped():
             raise Stopped
         time.sleep(_LOOK_S)

@@ -96,7 +96,7 @@ class Trainer:
 
     def beat(self) -> None:
         """Tell the ledger that a trainer is there."""
-        self._ledger.note_trainer(self._owner)
+        self._ledger.liveness.note_trainer(self._owner)
         if self._heartbeat_file is not None:
             self._heartbeat_file.touch()
 
@@ -106,7 +106,7 @@ class Trainer:
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        leases = self._ledger.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
+        leases = self._ledger.leases.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
         for lease in leases:
             traced = tracing.span("train work", parent=lease.trace, about=_about(lease))
             running = self._metrics.running()
@@ -125,24 +125,24 @@ class Trainer:
             result = self._train(lease, read_slice(lease.payload), folder, lost)
         except Stopped:
             if not lost.is_set():
-                self._ledger.release(lease)
+                self._ledger.leases.release(lease)
                 return "stopped"  # its rows stay for the next attempt
             _log.info("the training is no longer wanted")
             outcome = "stale"
         except VersoError as error:
             _log.warning("the training failed: %s", error.detail, extra={"code": error.code})
             if error.retryable and not isinstance(error, DiskFull):
-                self._ledger.retry(lease, error, delay_s=_RETRY_S)
+                self._ledger.leases.retry(lease, error, delay_s=_RETRY_S)
                 return "retried"
             # A full disk may have room again, but to train anew by itself would fill it anew.
-            self._ledger.fail(lease, error)
+            self._ledger.leases.fail(lease, error)
             outcome = "failed"
         except OSError as exc:
             _log.exception("the training failed")
-            self._ledger.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
+            self._ledger.leases.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
             outcome = "failed"
         else:
-            committed = self._ledger.commit(lease, result.pack(), ok=1, errors=0)
+            committed = self._ledger.leases.commit(lease, result.pack(), ok=1, errors=0)
             outcome = "stale" if committed is Commit.STALE else "done"
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
@@ -165,7 +165,7 @@ class Trainer:
             if time.monotonic() - told >= _TELL_S or row.get("share") == 1:
                 told = time.monotonic()
                 with contextlib.suppress(LedgerUnavailable):  # it is told again
-                    self._ledger.progress(lease, row)
+                    self._ledger.leases.report_progress(lease, row)
 
         self._sweep(head)
         if not (folder / RESULT_NAME).exists():
@@ -201,7 +201,7 @@ class Trainer:
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
         name = str(source["collection"])
-        collection = self._ledger.collections().get(name)
+        collection = self._ledger.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
@@ -210,9 +210,9 @@ class Trainer:
             raise SpaceMismatch(
                 f"expected a collection of space {space}, got {name} of {collection.space}"
             )
-        self._ledger.progress(lease, {"stage": "rows", "share": 0.0})
+        self._ledger.leases.report_progress(lease, {"stage": "rows", "share": 0.0})
         found = row_export.fetch(
-            self._ledger,
+            self._ledger.jobs,
             collection,
             name=name,
             label_key=str(source["label_key"]),
@@ -250,7 +250,7 @@ class Trainer:
             while not over.wait(self._lease_s / 3):
                 try:
                     self.beat()
-                    if self._ledger.beat([lease], self._lease_s):
+                    if self._ledger.leases.renew([lease], self._lease_s):
                         lost.set()
                 except Unavailable as error:
                     _log.warning("no beat: %s", error.detail)

@@ -25,14 +25,14 @@ async def describe(request: Request) -> Response:
 
 @router.post(
     "/v1/scrub",
-    name="scrub_ask",
+    name="scrub_request",
     operation_id="askForScrub",
     status_code=202,
     responses=openapi.responses(ScrubView, status=202),
 )
 async def ask(request: Request) -> Response:
     """Ask for a pass: it begins at once, or when the one under way has ended."""
-    await context_of(request).ledger.scrub_ask()
+    await context_of(request).ledger.scrub_request()
     return await _state(request, status=202)
 
 

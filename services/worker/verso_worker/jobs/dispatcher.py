@@ -166,7 +166,7 @@ class Dispatcher:
         """
         held = self._leases.held()
         for lease in held:
-            self._ledger.release(lease)
+            self._ledger.leases.release(lease)
         return len(held)
 
     def run_queue(self, queue: Queue, *, wake_slot: WakeSlot | None = None) -> int:
@@ -238,7 +238,7 @@ class Dispatcher:
 
     def _claim(self, queue: Queue) -> list[Lease]:
         # A bulk slice is a whole engine batch, and is claimed only when a slot is free for it.
-        return self._ledger.claim(
+        return self._ledger.leases.claim(
             queue,
             owner=self._owner,
             n=_TOGETHER if queue is Queue.INTERACTIVE else 1,
@@ -248,7 +248,7 @@ class Dispatcher:
 
     def _collect_discarded(self) -> None:
         """Remove points that no entry names any more."""
-        while discarded := self._ledger.gc_take(_GC_BATCH):
+        while discarded := self._ledger.maintenance.gc_take(_GC_BATCH):
             for old in discarded:
                 self._runner.collect(old.collection, old.document, old.entry)
-            self._ledger.gc_done([old.token for old in discarded])
+            self._ledger.maintenance.gc_done([old.token for old in discarded])

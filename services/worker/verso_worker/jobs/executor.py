@@ -23,7 +23,7 @@ from verso_ledger import (
     Commit,
     DocumentDelete,
     DocumentWrite,
-    End,
+    Finished,
     Lease,
     Ledger,
     Phase,
@@ -117,9 +117,11 @@ class Executor:
                 held.callback(self._leases.release, lease)
             try:
                 results = self._runner.embed([read_slice(lease.payload) for lease in leases])
-                ends = list(map(self._end, leases, results))
+                finished = list(map(self._finished, leases, results))
                 spent_ms = round((time.perf_counter() - started) * 1e3)
-                commits = self._ledger.commit_all(self._ledger.tell(ends, spent_ms=spent_ms))
+                commits = self._ledger.leases.commit_all(
+                    self._ledger.leases.notify_callers(finished, spent_ms=spent_ms)
+                )
             except Exception as error:  # noqa: BLE001  # run alone, each slice meets its own fault
                 _log.warning("embed batch failed, slices run singly: %s", type(error).__name__)
                 return False
@@ -178,24 +180,24 @@ class Executor:
         """Run and commit a slice; return the outcome's name."""
         started = time.perf_counter()
         outcome = self._run_or_bisect(lease)
-        end = self._end(lease, outcome.result)
+        finished = self._finished(lease, outcome.result)
         if lease.kind in _READS:
             spent_ms = round((time.perf_counter() - started) * 1e3)
-            [end] = self._ledger.tell([end], spent_ms=spent_ms)
+            [finished] = self._ledger.leases.notify_callers([finished], spent_ms=spent_ms)
         with tracing.span("commit"):
-            commit = self._ledger.commit(
+            commit = self._ledger.leases.commit(
                 lease,
-                end.result,
-                ok=end.ok,
-                errors=end.errors,
+                finished.result,
+                ok=finished.ok,
+                errors=finished.errors,
                 documents=_documents(outcome),
                 verify_delay_s=self._verify_delay_s,
-                told=end.told,
+                notified=finished.notified,
             )
         if commit is Commit.STALE:
             return "stale"
         if commit is Commit.SEALED:
-            self._ledger.release(lease, delay_s=_RETRY_S)
+            self._ledger.leases.release(lease, delay_s=_RETRY_S)
             return "retried"
         self._metrics.result(lease.kind, outcome.result)
         self._metrics.written(outcome.writes)
@@ -203,13 +205,13 @@ class Executor:
             self._note_embed()
         return "done"
 
-    def _end(self, lease: Lease, result: Result) -> End:
+    def _finished(self, lease: Lease, result: Result) -> Finished:
         """Return what is committed of a slice; a large result is written to its file first."""
         result.timings_ms["queue"] = lease.waited_ms
         frame = result.pack()
         if lease.kind not in _INTERNAL:
             frame = self._results.keep(lease.job_id, lease.number, frame)
-        return End(lease, frame, ok=result.ok, errors=len(result.items) - result.ok)
+        return Finished(lease, frame, ok=result.ok, errors=len(result.items) - result.ok)
 
     def _run_or_bisect(self, lease: Lease) -> SliceOutcome:
         """Run a slice; run one that fails as a whole in halves, where that can help."""
@@ -242,11 +244,11 @@ class Executor:
         """Verify and commit an ingest's slice; return the outcome's name."""
         verdict = self._runner.verify(read_slice(lease.payload), seq=lease.seq)
         collection = verdict.collection
-        commit = self._ledger.verified(
+        commit = self._ledger.leases.commit_verified(
             lease,
             [(collection, document, lease.seq) for document in verdict.sound],
             rewritten=[_document(collection, write) for write in verdict.rewritten],
-            grace_s=self._raw_text_retention_s,
+            raw_text_retention_s=self._raw_text_retention_s,
             verify_delay_s=self._verify_delay_s,
         )
         if commit is Commit.STALE:
@@ -263,9 +265,9 @@ class Executor:
         """Return a slice to the queue if another attempt may help, else fail it."""
         # An error that Verso did not foresee may pass; the ledger counts and limits the attempts.
         if error.retryable if isinstance(error, VersoError) else True:
-            self._ledger.retry(lease, error, delay_s=_RETRY_S)
+            self._ledger.leases.retry(lease, error, delay_s=_RETRY_S)
             return "retried"
-        self._ledger.fail(lease, error)
+        self._ledger.leases.fail(lease, error)
         return "failed"
 
     def _note_embed(self) -> None:
@@ -273,7 +275,7 @@ class Executor:
         now = time.monotonic()
         if now - self._noted_s >= _NOTE_S:
             self._noted_s = now
-            self._ledger.note_embed()
+            self._ledger.liveness.note_embed()
 
 
 def _title(lease: Lease) -> str:

@@ -52,7 +52,7 @@ class LeaseRenewer:
         self._stop.set()
         self._thread.join()
         with contextlib.suppress(LedgerUnavailable):
-            self._ledger.forget_worker(self._owner)
+            self._ledger.liveness.forget_worker(self._owner)
 
     def hold(self, lease: Lease) -> Callable[[], bool]:
         """Renew a lease from now on.
@@ -83,8 +83,8 @@ class LeaseRenewer:
             LedgerUnavailable: Redis did not answer.
         """
         held = self.held()
-        self._ledger.note_beat(self._owner)
-        lost = self._ledger.beat(held, self._lease_s) if held else set()
+        self._ledger.liveness.note_worker(self._owner)
+        lost = self._ledger.leases.renew(held, self._lease_s) if held else set()
         with self._lock:
             self._lost |= lost & self._leases.keys()
         if self._heartbeat_file is not None:
@@ -124,5 +124,5 @@ class ProgressReporter:
             return
         self._reported_s = now
         state = {"stage": stage, "share": round(done / max(1, of), 4)}
-        if self._ledger.progress(self._lease, state) is Commit.STALE:
+        if self._ledger.leases.report_progress(self._lease, state) is Commit.STALE:
             raise Cancelled("cancelled, or done by another worker")

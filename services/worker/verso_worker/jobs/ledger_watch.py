@@ -1,22 +1,21 @@
-"""How far the ledger had come, remembered beside the vectors: a ledger that goes back is noticed.
+"""The high-water mark: how far the ledger had come, kept beside the vectors.
 
 A ledger can come back older than it was: an old volume, a replica that lagged, a file without its
 tail. It would then give sequence numbers out again and know nothing of documents it has
-acknowledged, and nothing in it would say so. So every worker keeps a **mark** in its data folder,
-the epoch and the newest sequence number it has seen, written once a second where it has changed:
+acknowledged, and nothing in it would say so. So every worker keeps a **mark** in its data folder:
+the epoch and the newest sequence number it has seen, written once a second where it has changed.
 
     DIR/ledger-mark.json   {"epoch", "seq", "open", "past"}, replaced whole, synced
 
-A ledger below the mark, or of an epoch that neither is the mark's nor follows on it, is **halted**
-(:mod:`verso_ledger.epoch`). What a mark cannot see is a loss of less than its last second.
+A ledger below the mark, or of an epoch that neither is the mark's nor follows it, is made
+**read-only** (:mod:`verso_ledger.epoch`). A loss of less than the last second goes unnoticed.
 
-The mark also tells how the last run ended: a worker that stops in good order closes it. One that
-finds an open mark has had an unclean end, and has what was written in the hour before it read
-again before anything else: ``past`` tells what the sequence number was then.
+The mark also says how the last run ended: a worker that stops in good order closes it. A worker
+that finds an open mark has had an unclean end, and requests a scrub of what was written in the hour
+before; ``past`` holds the sequence number of that time.
 
-``python -m verso_worker.jobs.ledger_watch [--trust]`` tells how a ledger stands, and goes on with
-a halted one;
-on one machine ``verso ledger`` does the same.
+``python -m verso_worker.jobs.ledger_watch [--trust]`` reports the state of a ledger, and with
+``--trust`` accepts a read-only ledger as it is. On one machine ``verso ledger`` does the same.
 """
 
 from __future__ import annotations
@@ -35,167 +34,174 @@ from typing import Protocol
 
 from verso_core import files, telemetry
 from verso_core.errors import LedgerUnavailable, VersoError
-from verso_ledger.epoch import Epoch, Guard
+from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.settings import WorkerSettings
 
 MARK_NAME = "ledger-mark.json"
 RECENT_S = 3600.0
-"""How far back an unclean end is looked into, seconds."""
+"""How much of the time before an unclean end is scrubbed, seconds."""
 
 _EVERY_S = 1.0
 _PAST_S = 300.0
 _log = logging.getLogger(__name__)
 
 
-class Watched(Protocol):
+class WatchedLedger(Protocol):
     """What the mark needs of the ledger."""
 
-    def life(self) -> Epoch:
+    def current(self) -> EpochState:
         """Return its epoch and newest sequence number."""
 
-    def halt(self, reached: Epoch) -> None:
+    def make_read_only(self, reached: EpochState) -> None:
         """Stop all writes: it had reached more than it holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """What a mark says: how far the ledger had come, and whether a worker has not closed it.
+class Mark:
+    """How far the ledger had come, and whether the worker that wrote this has not closed it.
 
     ``past``: Unix seconds and the sequence number at that time, oldest first; the first is the
     newest of those that are older than :data:`RECENT_S`.
     """
 
-    life: Epoch
+    state: EpochState
     open: bool = True
     past: tuple[tuple[float, int], ...] = ()
 
-    def later(self, life: Epoch, now: float) -> Marked:
+    def later(self, state: EpochState, now: float) -> Mark:
         """Return the mark of a later time."""
         past = self.past
         if not past or now - past[-1][0] >= _PAST_S:
-            past = (*past, (now, life.seq))
+            past = (*past, (now, state.seq))
         while len(past) > 1 and now - past[1][0] >= RECENT_S:
             past = past[1:]
-        return Marked(life, True, past)
+        return Mark(state, True, past)
 
 
 class HighWaterMark:
-    """Keeps a folder's mark, and halts a ledger that is below it.
+    """Keeps a folder's mark, and makes a ledger read-only that is below it.
 
     Args:
         folder: the worker's data folder.
-        ledger: the ledger's guard.
-        unclean: told the sequence number of an hour before the last run's unclean end.
+        ledger: the ledger's epoch.
+        on_unclean_end: called with the sequence number of an hour before the last run's unclean
+            end.
         clock: Unix seconds.
     """
 
     def __init__(
         self,
         folder: Path,
-        ledger: Watched,
+        ledger: WatchedLedger,
         *,
-        unclean: Callable[[int], None] = lambda _: None,
+        on_unclean_end: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = folder / MARK_NAME
         self._ledger = ledger
-        self._unclean = unclean
+        self._on_unclean_end = on_unclean_end
         self._clock = clock
-        self._mark: Marked | None = None
-        self._said = False
-        self._over = threading.Event()
+        self._mark: Mark | None = None
+        self._logged = False
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mark", daemon=True)
 
-    def look(self) -> bool:
-        """Compare the ledger with the mark, and move the mark on; False where it was halted.
+    def check(self) -> bool:
+        """Compare the ledger with the mark and advance the mark.
+
+        Returns:
+            False where the ledger was made read-only.
 
         Raises:
             LedgerUnavailable: it does not answer.
         """
-        now, marked = self._ledger.life(), self.read()
-        known = None if marked is None else marked.life
-        if marked is None or known is None or follows(now, known):
-            if marked is not None and marked.open and self._mark is None and marked.past:
-                _log.warning("the last run ended uncleanly: what it wrote last is read again")
-                self._unclean(marked.past[0][1])
-            later = (marked or Marked(now)).later(now, self._clock())
-            if later != marked:
-                self._write(later)
-            self._mark = later
-            self._said = False
-            return True
-        self._ledger.halt(known)
-        if not self._said:
-            _log.error(
-                "the ledger is older than what it has acknowledged: nothing is written",
-                extra={"code": "ledger_behind", "seq": now.seq, "reached": known.seq},
-            )
-        self._said = True
-        return False
+        now, mark = self._ledger.current(), self.read()
+        if mark is not None and not follows(now, mark.state):
+            self._make_read_only(now, mark.state)
+            return False
+        if mark is not None and mark.open and self._mark is None and mark.past:
+            _log.warning("unclean end of the last run: its last writes are scrubbed first")
+            self._on_unclean_end(mark.past[0][1])
+        later = (mark or Mark(now)).later(now, self._clock())
+        if later != mark:
+            self._write(later)
+        self._mark = later
+        self._logged = False
+        return True
 
-    def read(self) -> Marked | None:
+    def read(self) -> Mark | None:
         """Return the mark; None where there is none, or none that can be read."""
         try:
             row = json.loads(self._path.read_bytes())
             past = tuple((float(when), int(seq)) for when, seq in row["past"])
-            return Marked(Epoch(str(row["epoch"]), "", int(row["seq"])), bool(row["open"]), past)
+            return Mark(EpochState(str(row["epoch"]), "", int(row["seq"])), bool(row["open"]), past)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, OSError) as error:
-            _log.warning("the mark cannot be read: %s", type(error).__name__)
+            _log.warning("high-water mark unreadable: %s", type(error).__name__)
             return None
 
     def start(self) -> None:
-        """Look once a second from now on."""
+        """Check once a second from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking, and close the mark."""
-        self._over.set()
+        """Stop checking, and close the mark."""
+        self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
         if self._mark is not None:
             with contextlib.suppress(OSError):
                 self._write(replace(self._mark, open=False))
 
-    def _run(self) -> None:
-        while not self._over.wait(_EVERY_S):
-            try:
-                self.look()
-            except LedgerUnavailable as error:
-                _log.debug("no look at the ledger: %s", error.detail)
-            except OSError as error:  # the mark stays where it was, and is moved on later
-                _log.warning("the mark is not written: %s", error.strerror)
+    def _make_read_only(self, now: EpochState, reached: EpochState) -> None:
+        self._ledger.make_read_only(reached)
+        if not self._logged:
+            _log.error(
+                "the ledger is older than what it has acknowledged: nothing is written",
+                extra={"code": "ledger_behind", "seq": now.seq, "reached": reached.seq},
+            )
+        self._logged = True
 
-    def _write(self, mark: Marked) -> None:
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY_S):
+            try:
+                self.check()
+            except LedgerUnavailable as error:
+                _log.debug("high-water mark not checked: %s", error.detail)
+            except OSError as error:  # the mark stays where it was, and is advanced later
+                _log.warning("high-water mark not written: %s", error.strerror)
+
+    def _write(self, mark: Mark) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        row = {"epoch": mark.life.epoch, "seq": mark.life.seq, "open": mark.open, "past": mark.past}
+        state = mark.state
+        row = {"epoch": state.epoch, "seq": state.seq, "open": mark.open, "past": mark.past}
         files.replace(self._path, (json.dumps(row) + "\n").encode())
 
 
-def follows(now: Epoch, known: Epoch) -> bool:
-    """Whether a ledger may stand where it does, after it was seen at ``known``.
+def follows(now: EpochState, known: EpochState) -> bool:
+    """Whether a ledger's state is legitimate after it was seen at ``known``.
 
-    Within an epoch numbers only grow. A new epoch that names the known one was begun on purpose.
+    Within an epoch numbers only grow. A new epoch that names the known one was started on purpose.
     """
     return now.seq >= known.seq if now.epoch == known.epoch else now.before == known.epoch
 
 
-def describe(guard: Guard, *, trust: bool) -> str:
-    """Tell in a line how a ledger stands; with ``trust`` go on with a halted one first."""
-    trusted = trust and guard.trust()
-    life, halt = guard.life(), guard.halted()
-    if halt is not None:
+def describe(epoch: Epoch, *, accept: bool) -> str:
+    """Return a line on the state of a ledger; with ``accept`` accept a read-only one first."""
+    accepted = accept and epoch.accept_as_is()
+    now, reached = epoch.current(), epoch.read_only()
+    if reached is not None:
         return (
-            f"halted: it is at {life.seq:,} of epoch {life.epoch}, but had reached {halt.seq:,} of "
-            f"epoch {halt.epoch}; nothing is written"
+            f"read-only: it is at {now.seq:,} of epoch {now.epoch}, but had reached "
+            f"{reached.seq:,} of epoch {reached.epoch}; nothing is written"
         )
-    how = "goes on in a new epoch" if trusted else "takes writes"
-    return f"{how}: at {life.seq:,} of epoch {life.epoch}"
+    how = "continues in a new epoch" if accepted else "takes writes"
+    return f"{how}: at {now.seq:,} of epoch {now.epoch}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return how the ledger of this worker's settings stands; status 1 where it is halted."""
+    """Log the state of the ledger of this worker's settings; return 1 where it is read-only."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given not in ([], ["--trust"]):
         print("usage: python -m verso_worker.jobs.ledger_watch [--trust]", file=sys.stderr)  # noqa: T201
@@ -203,11 +209,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = WorkerSettings()
     telemetry.configure("mark", level=settings.log_level)
     try:
-        with closing(Guard.from_url(settings.redis_url)) as guard:
-            _log.info(describe(guard, trust=bool(given)))
-            return int(guard.halted() is not None)
+        with closing(Epoch.from_url(settings.redis_url)) as epoch:
+            _log.info(describe(epoch, accept=bool(given)))
+            return int(epoch.read_only() is not None)
     except VersoError as error:
-        _log.error("cannot tell: %s", error.detail, extra={"code": error.code})
+        _log.error("ledger unavailable: %s", error.detail, extra={"code": error.code})
         return 1
 
 

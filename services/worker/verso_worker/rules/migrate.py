@@ -55,13 +55,13 @@ class Text:
     text: bytes
 
 
-class Book(Documents, Protocol):
-    """What a migration needs of the ledger besides the documents."""
+class Migrations(Protocol):
+    """The ledger's migrations."""
 
-    def migration(self, collection: str) -> Migration | None:
+    def get(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
 
-    def migration_begin(
+    def begin(
         self,
         state: Migration,
         *,
@@ -71,10 +71,10 @@ class Book(Documents, Protocol):
     ) -> bool:
         """Begin one where the newest is still ``seen``; ``room`` is that of the target."""
 
-    def migration_move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
+    def move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Move one on from ``seen``, or forget it."""
 
-    def migration_drop(self, name: str, *, buckets: int) -> None:
+    def drop(self, name: str, *, buckets: int) -> None:
         """Remove one side of a migration by its own name."""
 
     def graft(
@@ -95,7 +95,8 @@ class Migrate:
 
     models: Models
     vectors: Vectors
-    book: Book
+    documents: Documents
+    migrations: Migrations
     reader: Reader
     ingest: Ingest
 
@@ -110,7 +111,7 @@ class Migrate:
             ArtifactInvalid: no such artifact is served here.
             MigrationRefused: another migration of it is under way, or it needs none.
         """
-        seen = self.book.migration(name)
+        seen = self.migrations.get(name)
         source = self._named(name)
         model = self._model(artifact)
         if seen is not None and seen.stage is not Stage.DONE:
@@ -130,7 +131,7 @@ class Migrate:
             buckets=source.buckets,
             started=time.time(),
         )
-        if not self.book.migration_begin(state, seen=seen, target=target, room=room):
+        if not self.migrations.begin(state, seen=seen, target=target, room=room):
             if target is not None:
                 self.vectors.drop(target.name)
             raise MigrationRefused(f"the collection {name!r} has just been changed; ask again")
@@ -146,10 +147,13 @@ class Migrate:
             MigrationRefused: no migration of this collection is under way.
             VersoError: something that it needs is away; trying again may help.
         """
-        state = self.book.migration(name)
+        state = self.migrations.get(name)
         if state is None or not state.running:
             raise MigrationRefused(f"no migration of {name!r} is under way")
-        source, target = self.book.collection(state.source), self.book.collection(state.target)
+        source, target = (
+            self.documents.collection(state.source),
+            self.documents.collection(state.target),
+        )
         model = self.models.get(state.codec)
         done: Counter[str] = Counter()
         unread: list[str] = []
@@ -173,16 +177,16 @@ class Migrate:
             MigrationRefused: there is nothing to remove.
             CollectionBusy: a backup is being taken.
         """
-        state = self.book.migration(name)
+        state = self.migrations.get(name)
         if state is None or state.old_removed:
             raise MigrationRefused(f"no migration of {name!r} has left anything")
         done = state.stage is Stage.DONE
         after = state.model_copy(update={"old_removed": True}) if done else None
         if not state.in_place:
             left = state.source if done else state.target
-            self.book.migration_drop(left, buckets=state.buckets)
+            self.migrations.drop(left, buckets=state.buckets)
             self.vectors.drop(left)
-        if not self.book.migration_move(state, after, also="none" if done else "open"):
+        if not self.migrations.move(state, after, also="none" if done else "open"):
             raise MigrationRefused(f"the migration of {name!r} has just moved on; ask again")
         return after
 
@@ -195,12 +199,12 @@ class Migrate:
         stage = Stage.RECODE if seen.in_place else Stage.COPY
         fresh = {"stage": stage, "number": 1, "bucket": 0, "moved": 0, "failed": 0, "unread": ()}
         state = seen.model_copy(update=fresh | {"started": time.time(), "ended": None})
-        if not self.book.migration_move(seen, state):
+        if not self.migrations.move(seen, state):
             raise MigrationRefused(f"the migration of {seen.collection!r} has just moved on")
         return state
 
     def _named(self, name: str) -> Collection:
-        found = self.book.collections().get(name)
+        found = self.documents.collections().get(name)
         if found is None:
             raise CollectionUnknown(f"no collection {name!r}")
         return found
@@ -226,7 +230,7 @@ class Migrate:
                 "created": datetime.now(UTC),
             }
         )
-        room = self.book.collection_room(made.name)
+        room = self.documents.collection_room(made.name)
         try:
             self.vectors.create(
                 made.name,
@@ -250,16 +254,18 @@ class Migrate:
         unread: list[str],
     ) -> None:
         source, target = sides
-        there = dict(self.book.entries(target.name, first=part.start, count=len(part)))
-        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
+        there = dict(self.documents.entries(target.name, first=part.start, count=len(part)))
+        here = dict(self.documents.entries(source.name, first=part.start, count=len(part)))
         done["documents"] += len(here)
         for document in there.keys() - here.keys():
-            done["removed"] += self.book.graft(state, document, seq=None, entry=None, text=None)
+            done["removed"] += self.migrations.graft(
+                state, document, seq=None, entry=None, text=None
+            )
         behind = [name for name in here if _seq(here[name]) != _seq(there.get(name))]
         for batch in _batches(behind, here):
             texts = self._texts(source, batch, done=done, unread=unread)
             for write, seq in self._coded(target, model, texts):
-                done["copied"] += self.book.graft(
+                done["copied"] += self.migrations.graft(
                     state, write.document, seq=seq, entry=write.entry, text=write.text
                 )
 
@@ -272,9 +278,9 @@ class Migrate:
         done: Counter[str],
         unread: list[str],
     ) -> None:
-        slot = self.book.collection_artifact(source.name, model.codec)
-        source = self.book.collection(source.name)
-        here = dict(self.book.entries(source.name, first=part.start, count=len(part)))
+        slot = self.documents.collection_artifact(source.name, model.codec)
+        source = self.documents.collection(source.name)
+        here = dict(self.documents.entries(source.name, first=part.start, count=len(part)))
         done["documents"] += len(here)
         behind = [name for name in here if _slots(here[name]) - {slot}]
         for batch in _batches(behind, here):
@@ -282,7 +288,7 @@ class Migrate:
             for write, _ in self._coded(source, model, texts):
                 verified = Entry.unpack(here[write.document]).flags & Flag.VERIFIED
                 entry = _flagged(write.entry, verified)
-                done["copied"] += self.book.repair(
+                done["copied"] += self.documents.repair(
                     source.name,
                     write.document,
                     old=here[write.document],

@@ -36,10 +36,11 @@ from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.head_ports import Heads, NoHeads
 from verso_worker.rules.ingest import Ingest
 from verso_worker.rules.items import is_accepted
-from verso_worker.rules.migrate import Book, Migrate, describe
+from verso_worker.rules.migrate import Migrate, Migrations, describe
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
+    Documents,
     Lexicon,
     Models,
     OnProgress,
@@ -65,6 +66,7 @@ class Pipeline:
         models: the loaded artifacts.
         vectors: the vector store.
         documents: entries and collections.
+        migrations: moves of collections to another artifact.
         lexicon: finds words, for collections that are searched by them as well.
         buckets: number of buckets of a new collection.
         releases: changes which models are served; None where that cannot be asked for.
@@ -76,8 +78,9 @@ class Pipeline:
         self,
         models: Models,
         vectors: Vectors,
-        documents: Book,
+        documents: Documents,
         *,
+        migrations: Migrations,
         lexicon: Lexicon,
         buckets: int = 4096,
         releases: ModelOperations | None = None,
@@ -101,7 +104,7 @@ class Pipeline:
         self._answer = Answer(reads, self._search, heads)
         self._restore = Reconstruct(models, vectors, reads)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
-        self._migrate = Migrate(models, vectors, documents, self._reader, self._ingest)
+        self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
         sweep = OrphanCollector(vectors, documents, self._reader)
         self._scrub = Scrub(
             models, vectors, documents, self._reader, self._ingest, self.collect, sweep

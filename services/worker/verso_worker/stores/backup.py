@@ -29,7 +29,7 @@ from verso_core import files, telemetry
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
 from verso_core.errors import BackupInvalid, CollectionBusy, VersoError
 from verso_ledger.dump import dump
-from verso_ledger.epoch import Guard
+from verso_ledger.epoch import Epoch
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.edge.client import EdgeVectors
 from verso_worker.stores.qdrant.store import QdrantVectors
@@ -74,8 +74,8 @@ def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Back
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
     try:
-        with closing(Guard.from_url(redis_url)) as guard, _frozen(guard) as freeze:
-            known = guard.life()
+        with closing(Epoch.from_url(redis_url)) as epoch, _frozen(epoch) as freeze:
+            known = epoch.current()
             dump(redis_url, draft / LEDGER_NAME)
             (draft / VECTORS_NAME).mkdir()
             counts = {
@@ -98,11 +98,11 @@ class Freeze:
     """A freeze of the ledger that is renewed until it ends.
 
     Args:
-        guard: the ledger's.
+        epoch: the ledger's.
     """
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, epoch: Epoch) -> None:
+        self._epoch = epoch
         self._owner = secrets.token_hex(8)
         self._over = threading.Event()
         self._lapsed = False
@@ -110,14 +110,14 @@ class Freeze:
 
     def start(self) -> None:
         """Freeze the ledger."""
-        self._guard.freeze(self._owner, seconds=FREEZE_S)
+        self._epoch.freeze(self._owner, seconds=FREEZE_S)
         self._thread.start()
 
     def end(self) -> None:
         """Thaw the ledger."""
         self._over.set()
         self._thread.join()
-        self._guard.thaw(self._owner)
+        self._epoch.thaw(self._owner)
 
     def check(self) -> None:
         """Check that the freeze has held all the time.
@@ -125,21 +125,21 @@ class Freeze:
         Raises:
             CollectionBusy: it has lapsed; points may have been removed meanwhile.
         """
-        if self._lapsed or not self._guard.hold(self._owner, seconds=FREEZE_S):
+        if self._lapsed or not self._epoch.extend_freeze(self._owner, seconds=FREEZE_S):
             raise CollectionBusy("the freeze lapsed while the stores were copied; try again")
 
     def _renew(self) -> None:
         while not self._over.wait(FREEZE_S / 4):
             try:
-                if not self._guard.hold(self._owner, seconds=FREEZE_S):
+                if not self._epoch.extend_freeze(self._owner, seconds=FREEZE_S):
                     self._lapsed = True
             except VersoError as error:
                 _log.warning("freeze not renewed: %s", error.detail)
 
 
 @contextmanager
-def _frozen(guard: Guard) -> Iterator[Freeze]:
-    freeze = Freeze(guard)
+def _frozen(epoch: Epoch) -> Iterator[Freeze]:
+    freeze = Freeze(epoch)
     freeze.start()
     try:
         yield freeze

@@ -80,14 +80,14 @@ class Bench:
         }
         item = Item({"rows": len(rows)}, pack_rows(rows))
         slices = list(cut(Kind.TRAIN, wanted | params, [item]))
-        return self.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices, trace=trace)).job_id
+        return self.ledger.jobs.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices, trace=trace)).job_id
 
     def ended(self, outcome: str) -> float | None:
         """Return how many trainings are counted to have ended so."""
         return self.figures.get_sample_value("verso_trainings_total", {"status": outcome})
 
     def error(self, job_id: str) -> str:
-        record = self.ledger.job(job_id)
+        record = self.ledger.jobs.get(job_id)
         assert record.status is Status.FAILED
         assert record.error is not None
         return record.error["code"]
@@ -140,7 +140,7 @@ def test_a_training_that_was_killed_in_mid_export_is_done_again_and_published_as
     killer = _when_training(bench.work, kill)
     assert bench.trainer.step()
     killer.join()
-    assert bench.ledger.job(job_id).status is Status.RUNNING
+    assert bench.ledger.jobs.get(job_id).status is Status.RUNNING
     assert registry.read(bench.models).heads == {}
     [draft] = place.iterdir()
     assert draft.name.startswith(".draft-")
@@ -148,10 +148,10 @@ def test_a_training_that_was_killed_in_mid_export_is_done_again_and_published_as
     while not bench.trainer.step():
         assert time.monotonic() < until
         time.sleep(0.2)
-    record = bench.ledger.job(job_id)
+    record = bench.ledger.jobs.get(job_id)
     assert (record.status, record.attempts) == (Status.SUCCEEDED, 2)
     assert bench.heartbeat.exists(), "expected a beat while the training ran"
-    [item] = Result.unpack(bench.ledger.result(job_id) or b"").items
+    [item] = Result.unpack(bench.ledger.jobs.result(job_id) or b"").items
     rollout = registry.read(bench.models).heads["mood"]
     assert (rollout.stable, rollout.canary, rollout.share) == (None, item["version"], 0.5)
     loaded = heads.load(registry.head(bench.models, "mood", Channel.CANARY))
@@ -203,15 +203,15 @@ def test_a_trainer_that_lost_its_subscription_listens_again_and_does_not_spin(
 
 def test_a_cancelled_training_is_ended_and_publishes_nothing(bench: Bench) -> None:
     job_id = bench.ask(some_rows())
-    redis = bench.ledger
+    ledger = bench.ledger
 
     def cancel(_: psutil.Process) -> None:
-        redis._run("cancel", [job_id])
+        ledger.jobs.cancel(job_id)
 
     canceller = _when_training(bench.work, cancel)
     assert bench.trainer.step()
     canceller.join()
-    assert bench.ledger.job(job_id).status is Status.CANCELLED
+    assert bench.ledger.jobs.get(job_id).status is Status.CANCELLED
     assert registry.read(bench.models).heads == {}
     assert bench.left_behind() == []
     assert bench.ended("stale") == 1
@@ -222,9 +222,9 @@ def test_a_trainer_that_stops_gives_its_job_back_uncounted(bench: Bench) -> None
     stopper = _when_training(bench.work, lambda _: bench.trainer.close())
     assert bench.trainer.step()
     stopper.join()
-    record = bench.ledger.job(job_id)
+    record = bench.ledger.jobs.get(job_id)
     assert not record.status.terminal
-    assert bench.ledger.depths()[Queue.TRAIN].queued == 1
+    assert bench.ledger.maintenance.depths()[Queue.TRAIN].queued == 1
     assert bench.ended("stopped") == 1
     assert (bench.work / job_id / "rows.jsonl").exists()
 
@@ -280,7 +280,7 @@ def test_a_collection_that_is_not_there_fails_at_once(bench: Bench) -> None:
         "share": 0.1,
     }
     slices = list(cut(Kind.TRAIN, params, [Item({"rows": None})]))
-    job_id = bench.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+    job_id = bench.ledger.jobs.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
     assert bench.trainer.step()
     assert bench.error(job_id) == "collection_unknown"
     assert bench.left_behind() == []

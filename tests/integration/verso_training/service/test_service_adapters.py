@@ -82,7 +82,7 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     slices = list(
         cut(Kind.TRAIN, wanted(Task.ANSWER, checkpoint_minutes=0.005), [Item({"rows": 1}, asked())])
     )
-    job_id = bench.ledger.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
+    job_id = bench.ledger.jobs.accept(NewJob(Kind.TRAIN, Queue.TRAIN, slices)).job_id
     run = bench.work / job_id / training_job.RUN_NAME
 
     def kill(child: psutil.Process) -> None:
@@ -95,15 +95,15 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     killer = _when_training(bench.work, kill)
     assert bench.trainer.step()
     killer.join()
-    assert bench.ledger.job(job_id).status is Status.RUNNING
+    assert bench.ledger.jobs.get(job_id).status is Status.RUNNING
     assert steps_done(run) >= 40
     until = time.monotonic() + 240
     while not bench.trainer.step():
         assert time.monotonic() < until
         time.sleep(0.2)
-    record = bench.ledger.job(job_id)
+    record = bench.ledger.jobs.get(job_id)
     assert (record.status, record.attempts) == (Status.SUCCEEDED, 2), record.error
-    [item] = Result.unpack(bench.ledger.result(job_id) or b"").items
+    [item] = Result.unpack(bench.ledger.jobs.result(job_id) or b"").items
     # Every tenth step is told: an attempt that had begun anew would have told of the tenth. One
     # that was killed near its end may have had no tenth step left.
     shares = [row["share"] for row in item["history"] if "loss" in row.get("metrics", {})]

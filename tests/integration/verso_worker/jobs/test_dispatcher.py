@@ -27,7 +27,7 @@ from verso_core.jobs import Item, Kind, Queue, Slice, Status, cut
 from verso_core.jobs.cluster import ClusterRequest
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.jobs.leases import ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
@@ -41,7 +41,9 @@ def bench(
     shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, request: pytest.FixtureRequest
 ) -> Iterator[Bench]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25())
+        pipeline = Pipeline(
+            shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
+        )
         pipeline.create_collection({"name": "default", "precision": request.param})
         yield Bench(ledger, pipeline, vectors)
 
@@ -49,10 +51,10 @@ def bench(
 def test_every_text_reads_back_before_and_after_the_raw_text_is_dropped(bench: Bench) -> None:
     assert bench.ingest(TEXTS) is Status.SUCCEEDED
     assert bench.read(*TEXTS) == list(TEXTS.values())
-    assert bench.ledger.backlog().unverified == 1
+    assert bench.ledger.maintenance.backlog().unverified == 1
     bench.desk.run_queue(Queue.SCRUB)
-    bench.ledger.drop_due()
-    backlog = bench.ledger.backlog()
+    bench.ledger.maintenance.drop_due()
+    backlog = bench.ledger.maintenance.backlog()
     assert (backlog.unverified, backlog.to_drop, backlog.dead) == (0, 0, 0)
     assert all(bench.entry(name).flags & Flag.VERIFIED for name in TEXTS)
     assert bench.read(*TEXTS) == list(TEXTS.values())
@@ -110,8 +112,8 @@ def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> No
     _flip_payload(bench, "a")
     bench.desk.run_queue(Queue.SCRUB)
     assert bench.read("a") == [b"a text that is stored with care"]
-    bench.ledger.drop_due()
-    assert bench.ledger.backlog().unverified == 0
+    bench.ledger.maintenance.drop_due()
+    assert bench.ledger.maintenance.backlog().unverified == 0
 
 
 def test_an_item_that_the_gateway_rejected_keeps_its_place_and_error(bench: Bench) -> None:
@@ -150,7 +152,7 @@ def test_a_vector_that_is_none_is_refused(bench: Bench, vector: bytes, message: 
 def test_a_job_on_an_unknown_collection_does_not_stay_in_the_queue(bench: Bench) -> None:
     status, _ = bench.do(Kind.STATS, {"name": "nowhere"}, [Item({})])
     assert status is Status.FAILED
-    assert bench.ledger.depths()[Queue.BULK].queued == 0
+    assert bench.ledger.maintenance.depths()[Queue.BULK].queued == 0
 
 
 def test_statistics_count_what_is_stored(bench: Bench) -> None:
@@ -169,7 +171,7 @@ def test_an_entry_cut_to_a_stump_is_counted_and_stops_nothing(bench: Bench) -> N
     client: redis.Redis = bench.ledger._redis
     [key] = [name for name in client.scan_iter("verso:docs:*") if client.hexists(name, "a")]
     client.hset(key, "a", b"\x01\x00")
-    while bench.ledger.count("default", scrubbed=1) is Counting.MORE:
+    while bench.ledger.documents.count("default", scrubbed=1) is Counting.MORE:
         pass  # as after a pass of the scrub
     _, [result] = bench.do(Kind.STATS, {"name": "default"}, [Item({})])
     assert (result.items[0]["documents"], result.items[0]["unreadable"]) == (1, 1)
@@ -258,8 +260,8 @@ def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
 ) -> None:
     slices = list(cut(Kind.CLUSTER, ClusterRequest().model_dump(mode="json"), [Item({})]))
     job = NewJob(kind=Kind.CLUSTER, queue=Queue.BULK, slices=slices)
-    job_id = bench.ledger.accept(job).job_id
-    [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
+    job_id = bench.ledger.jobs.accept(job).job_id
+    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="desk")
     report = ProgressReporter(bench.ledger, lease, every_s=0.0)
     report("neighbours", 1, 4)
 
@@ -301,7 +303,7 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
         "code": "internal", "detail": "ZeroDivisionError", "retryable": False,
     }  # fmt: skip
     assert bench.read("n3", "n5", "bad") == [b"text 3", b"text 5", "document_unknown"]
-    assert bench.ledger.backlog().dead == 0
+    assert bench.ledger.maintenance.backlog().dead == 0
 
 
 def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refused(
@@ -309,16 +311,16 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
 ) -> None:
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
     job = NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices)
-    job_id = bench.ledger.accept(job).job_id
-    [lease] = bench.ledger.claim(Queue.BULK, owner="desk")
+    job_id = bench.ledger.jobs.accept(job).job_id
+    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="desk")
     bench.desk._leases.hold(lease)
     bench.desk.close()
     assert bench.desk.release_all() == 1
-    assert bench.ledger.commit(lease, b"late", ok=1, errors=0) is Commit.STALE
-    [again] = bench.ledger.claim(Queue.BULK, owner="another")
+    assert bench.ledger.leases.commit(lease, b"late", ok=1, errors=0) is Commit.STALE
+    [again] = bench.ledger.leases.claim(Queue.BULK, owner="another")
     assert again.fence > lease.fence
-    assert bench.ledger.commit(again, b"r", ok=1, errors=0) is Commit.DONE
-    assert bench.ledger.job(job_id).status is Status.SUCCEEDED
+    assert bench.ledger.leases.commit(again, b"r", ok=1, errors=0) is Commit.DONE
+    assert bench.ledger.jobs.get(job_id).status is Status.SUCCEEDED
 
 
 @pytest.mark.parametrize("kind", [Kind.EMBED, Kind.INGEST])
@@ -326,7 +328,11 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
     bench: Bench, valkey_url: str, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     queue = Queue.INTERACTIVE if kind is Kind.EMBED else Queue.BULK
-    front, gate, commit = AsyncLedger.from_url(valkey_url), threading.Event(), bench.ledger.commit
+    front, gate, commit = (
+        AsyncLedger.from_url(valkey_url),
+        threading.Event(),
+        bench.ledger.leases.commit,
+    )
 
     def held_up(*given: Any, **named: Any) -> Commit:
         assert gate.wait(30)
@@ -339,7 +345,7 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
     job = NewJob(kind=kind, queue=queue, slices=slices, job_id="cd" * 16, wait=True)
     with front.watch("cd" * 16) as watch:
         for _ in range(1000):
-            if front._news.connected and bench.subscribers[queue].is_open:
+            if front._events.connected and bench.subscribers[queue].is_open:
                 break
             await asyncio.sleep(0.01)
         await front.accept(job)
@@ -351,6 +357,6 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
     await asyncio.to_thread(slot.join, 10)
     await front.close()
     assert early.record.status is (Status.SUCCEEDED if kind is Kind.EMBED else Status.RUNNING)
-    assert (await asyncio.to_thread(bench.ledger.job, "cd" * 16)).status is Status.SUCCEEDED
+    assert (await asyncio.to_thread(bench.ledger.jobs.get, "cd" * 16)).status is Status.SUCCEEDED
     assert late.record.status is Status.SUCCEEDED
     assert early.results == (late.results if kind is Kind.EMBED else [None])

@@ -20,8 +20,8 @@ from verso_core.jobs import Item, Kind, Queue, Status, cut
 from verso_core.record import bucket_of
 from verso_keeper.scrubber import Scrubber
 from verso_ledger import Ledger, NewJob, ScrubStage
-from verso_ledger.epoch import Epoch, Guard
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
+from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.jobs.ledger_watch import HighWaterMark, describe, follows
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
@@ -37,10 +37,17 @@ class Machine:
     ) -> None:
         self.server = server
         self.ledger = Ledger(connect(server.url))
-        self.guard = Guard(connect(server.url))
+        self.guard = Epoch.from_url(server.url)
         self.folder = folder
         self.mark = HighWaterMark(folder, self.guard)
-        self.pipeline = Pipeline(shelf, vectors, self.ledger, lexicon=Bm25(), buckets=16)
+        self.pipeline = Pipeline(
+            shelf,
+            vectors,
+            self.ledger.documents,
+            migrations=self.ledger.migrations,
+            lexicon=Bm25(),
+            buckets=16,
+        )
         self.bench = Bench(self.ledger, self.pipeline, vectors)
 
     def close(self) -> None:
@@ -71,7 +78,7 @@ def machine(
 ) -> Iterator[Machine]:
     with closing(Machine(valkey_server(), shelf, vectors, tmp_path / "data")) as machine:
         machine.pipeline.create_collection({"name": "default"})
-        assert machine.mark.look()
+        assert machine.mark.check()
         yield machine
 
 
@@ -92,23 +99,23 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
 ) -> None:
     machine.bench.ingest({"old": b"stored before the copy"})
     assert machine.bench.ingest({"old": b"stored before the copy, again"}) is Status.SUCCEEDED
-    waiting = machine.ledger.accept(write(Kind.INGEST))
+    waiting = machine.ledger.jobs.accept(write(Kind.INGEST))
     machine.keep(tmp_path / "copy")
     machine.bench.desk.run_queue(Queue.BULK)
     machine.bench.ingest({"new": b"acknowledged after the copy"})
-    assert machine.mark.look()
+    assert machine.mark.check()
     points = machine.bench.vectors.count("default")
 
     machine.put_back(tmp_path / "copy")
-    assert not machine.mark.look()
-    halt = machine.guard.halted()
+    assert not machine.mark.check()
+    halt = machine.guard.read_only()
     assert halt is not None
-    assert halt.seq > machine.guard.life().seq
+    assert halt.seq > machine.guard.current().seq
     for kind in WRITES:
         with pytest.raises(LedgerBehind):
-            machine.ledger.accept(write(kind))
+            machine.ledger.jobs.accept(write(kind))
     with pytest.raises(LedgerBehind):
-        machine.ledger.collection_delete("default")
+        machine.ledger.documents.collection_delete("default")
     with pytest.raises(LedgerBehind):
         machine.pipeline.create_collection({"name": "another"})
     # Reads go on; what still waited to be written waits; nothing that a text rests on goes away.
@@ -117,13 +124,13 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
         "document_unknown",
     ]
     machine.bench.desk.run_queue(Queue.BULK)
-    assert not machine.ledger.job(waiting.job_id).status.terminal
+    assert not machine.ledger.jobs.get(waiting.job_id).status.terminal
     for token, _ in machine.ledger._redis.zscan_iter("verso:gc"):
         machine.ledger._redis.zadd("verso:gc", {token: 0})
-    assert machine.ledger.gc_take() == []
-    assert machine.ledger.drop_due() == 0
+    assert machine.ledger.maintenance.gc_take() == []
+    assert machine.ledger.maintenance.drop_due() == 0
     assert machine.bench.vectors.count("default") >= points
-    assert machine.ledger.backlog().halted
+    assert machine.ledger.maintenance.backlog().read_only
 
 
 def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
@@ -131,16 +138,16 @@ def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
 ) -> None:
     machine.keep(tmp_path / "copy")
     machine.bench.ingest({"new": b"acknowledged after the copy"})
-    assert machine.mark.look()
-    lost = machine.guard.life().seq
+    assert machine.mark.check()
+    lost = machine.guard.current().seq
     machine.put_back(tmp_path / "copy")
-    assert not machine.mark.look()
-    assert describe(machine.guard, trust=False).startswith("halted")
-    assert describe(machine.guard, trust=True).startswith("goes on in a new epoch")
-    assert not machine.guard.trust()
-    assert machine.mark.look()
-    assert machine.guard.halted() is None
-    assert machine.guard.life().seq > lost
+    assert not machine.mark.check()
+    assert describe(machine.guard, accept=False).startswith("halted")
+    assert describe(machine.guard, accept=True).startswith("goes on in a new epoch")
+    assert not machine.guard.accept_as_is()
+    assert machine.mark.check()
+    assert machine.guard.read_only() is None
+    assert machine.guard.current().seq > lost
     assert machine.bench.ingest({"new": b"written again"}) is Status.SUCCEEDED
     assert machine.bench.read("new") == [b"written again"]
 
@@ -150,12 +157,12 @@ def test_the_newer_ledger_put_back_in_its_place_takes_writes_again(
 ) -> None:
     machine.keep(tmp_path / "old")
     machine.bench.ingest({"new": b"acknowledged after the copy"})
-    assert machine.mark.look()
+    assert machine.mark.check()
     machine.keep(tmp_path / "newest")
     machine.put_back(tmp_path / "old")
-    assert not machine.mark.look()
+    assert not machine.mark.check()
     machine.put_back(tmp_path / "newest")
-    assert machine.mark.look()
+    assert machine.mark.check()
     assert machine.bench.read("new") == [b"acknowledged after the copy"]
     assert machine.bench.ingest({"newer": b"x"}) is Status.SUCCEEDED
 
@@ -163,43 +170,43 @@ def test_the_newer_ledger_put_back_in_its_place_takes_writes_again(
 def test_an_empty_ledger_in_the_place_of_a_full_one_is_halted(machine: Machine) -> None:
     """It would give all numbers out again, and every vector would look like nobody's."""
     machine.bench.ingest({"a": b"a text"})
-    assert machine.mark.look()
+    assert machine.mark.check()
     machine.put_back(None)
-    assert not machine.mark.look()
+    assert not machine.mark.check()
     with pytest.raises(LedgerBehind):
         machine.pipeline.create_collection({"name": "default"})
-    assert machine.guard.trust()
-    assert machine.mark.look()
+    assert machine.guard.accept_as_is()
+    assert machine.mark.check()
     machine.pipeline.create_collection({"name": "default"})
 
 
 def test_a_restored_backup_is_a_new_epoch_and_not_behind(machine: Machine, tmp_path: Path) -> None:
     machine.keep(tmp_path / "copy")
     machine.bench.ingest({"new": b"acknowledged after the copy"})
-    assert machine.mark.look()
+    assert machine.mark.check()
     machine.put_back(tmp_path / "copy")
-    machine.guard.begin_epoch()
-    assert machine.mark.look()
-    assert machine.guard.halted() is None
+    machine.guard.start_new()
+    assert machine.mark.check()
+    assert machine.guard.read_only() is None
 
 
 def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine.bench.ingest({"a": b"a text"})
-    assert machine.mark.look()
-    life = machine.guard.life()
-    assert reached(machine) == Epoch(life.epoch, "", life.seq)
+    assert machine.mark.check()
+    life = machine.guard.current()
+    assert reached(machine) == EpochState(life.epoch, "", life.seq)
     (machine.folder / "ledger-mark.json").write_text("{")
     assert machine.mark.read() is None
     assert "cannot be read" in caplog.text
-    assert machine.mark.look()
-    assert reached(machine) == Epoch(life.epoch, "", life.seq)
+    assert machine.mark.check()
+    assert reached(machine) == EpochState(life.epoch, "", life.seq)
 
 
-def reached(machine: Machine) -> Epoch | None:
+def reached(machine: Machine) -> EpochState | None:
     marked = machine.mark.read()
-    return None if marked is None else marked.life
+    return None if marked is None else marked.state
 
 
 class Run:
@@ -209,7 +216,7 @@ class Run:
         self.now = 1e9
         self.told: list[int] = []
         self.mark = HighWaterMark(
-            machine.folder, machine.guard, unclean=self.told.append, clock=lambda: self.now
+            machine.folder, machine.guard, on_unclean_end=self.told.append, clock=lambda: self.now
         )
 
 
@@ -220,23 +227,23 @@ def test_an_unclean_end_is_told_with_the_number_of_an_hour_before(machine: Machi
     for minute in range(0, 150, 10):
         first.now = 1e9 + 60 * minute
         machine.bench.ingest({"a": b"%d" % minute})
-        assert first.mark.look()
-        seqs.append(machine.guard.life().seq)
+        assert first.mark.check()
+        seqs.append(machine.guard.current().seq)
     assert first.told == []
     second = Run(machine)
-    assert second.mark.look()
-    assert second.mark.look()
+    assert second.mark.check()
+    assert second.mark.check()
     assert second.told == [seqs[8]]  # of 80 minutes; the end was at 140
     second.mark.stop()
     third = Run(machine)
-    assert third.mark.look()
+    assert third.mark.check()
     assert third.told == []
 
 
 def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Machine) -> None:
     machine.bench.ingest({f"old{n}": b"an old text %d" % n for n in range(30)})
     machine.bench.desk.run_queue(Queue.SCRUB)
-    since = machine.guard.life().seq
+    since = machine.guard.current().seq
     machine.bench.ingest({"new": b"a text of the last hour", "newer": b"another"})
     machine.bench.desk.run_queue(Queue.SCRUB)
     client = machine.ledger._redis
@@ -247,16 +254,16 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
 
     scrubber = Scrubber(machine.ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
     scrubber.step()
-    assert machine.ledger.scrub().running
-    machine.ledger.scrub_recent(since)
-    assert machine.ledger.scrub().stage is ScrubStage.RECENT
-    machine.ledger.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
+    assert machine.ledger.scrub.state().running
+    machine.ledger.scrub.request_recent(since)
+    assert machine.ledger.scrub.state().stage is ScrubStage.RECENT
+    machine.ledger.jobs.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
     for _ in range(20):
         scrubber.step()
         machine.bench.desk.run_queue(Queue.SCRUB)
-        if machine.ledger.scrub().recent is None:
+        if machine.ledger.scrub.state().recent is None:
             break
-    state = machine.ledger.scrub()
+    state = machine.ledger.scrub.state()
     assert state.recent is None
     assert state.running
     assert (state.collection, state.bucket, state.counts["documents"]) == ("", 0, 0)
@@ -266,7 +273,7 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     for _ in range(20):
         scrubber.step()
         machine.bench.desk.run_queue(Queue.SCRUB)
-    state = machine.ledger.scrub()
+    state = machine.ledger.scrub.state()
     assert not state.running
     assert state.counts["documents"] == 33
 
@@ -274,13 +281,13 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
 @pytest.mark.parametrize(
     ("now", "known", "may"),
     [
-        (Epoch("a", "", 5), Epoch("a", "", 5), True),
-        (Epoch("a", "", 6), Epoch("a", "", 5), True),
-        (Epoch("a", "", 4), Epoch("a", "", 5), False),
-        (Epoch("b", "a", 1), Epoch("a", "", 5), True),
-        (Epoch("b", "", 9), Epoch("a", "", 5), False),
-        (Epoch("c", "b", 9), Epoch("a", "", 5), False),
+        (EpochState("a", "", 5), EpochState("a", "", 5), True),
+        (EpochState("a", "", 6), EpochState("a", "", 5), True),
+        (EpochState("a", "", 4), EpochState("a", "", 5), False),
+        (EpochState("b", "a", 1), EpochState("a", "", 5), True),
+        (EpochState("b", "", 9), EpochState("a", "", 5), False),
+        (EpochState("c", "b", 9), EpochState("a", "", 5), False),
     ],
 )
-def test_which_life_may_follow_which(now: Epoch, known: Epoch, may: bool) -> None:
+def test_which_state_may_follow_which(now: EpochState, known: EpochState, may: bool) -> None:
     assert follows(now, known) is may

@@ -224,7 +224,7 @@ def test_a_damaged_copy_of_an_artifact_is_made_anew_from_a_sound_one(place: Plac
 
 def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
-        return Pipeline(models, None, None, lexicon=None)  # type: ignore[arg-type]  # nothing is run
+        return Pipeline(models, None, None, migrations=None, lexicon=None)  # type: ignore[arg-type]  # nothing is run
 
     return ArtifactCanary(place.shelf, place.metrics, make=make, withdraw=place.follower.withdraw)
 

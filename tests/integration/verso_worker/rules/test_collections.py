@@ -15,7 +15,7 @@ from tests.integration.verso_worker.worker_parts import TEXTS, Bench
 from verso_core.errors import CollectionUnknown
 from verso_core.jobs import Item, Kind, Queue, Status, cut
 from verso_ledger import Ledger, NewJob, Policy
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.stores.bm25 import Bm25
@@ -31,13 +31,13 @@ class Made(Bench):
 
     def delete_and_end(self) -> str:
         """Have a worker end after the ledger's part of a deletion; give the job it leaves."""
-        own = self.ledger.collections()["default"].name
+        own = self.ledger.documents.collections()["default"].name
         slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
         job = NewJob(Kind.COLLECTION_DELETE, Queue.BULK, slices)
-        job_id = self.ledger.accept(job).job_id
-        [lease] = self.ledger.claim(Queue.BULK, owner="one that ends")
-        self.ledger.collection_delete(own, by=lease.seq)
-        self.ledger.release(lease)
+        job_id = self.ledger.jobs.accept(job).job_id
+        [lease] = self.ledger.leases.claim(Queue.BULK, owner="one that ends")
+        self.ledger.documents.collection_delete(own, by=lease.seq)
+        self.ledger.leases.release(lease)
         return job_id
 
     def delete(self) -> Status:
@@ -47,7 +47,14 @@ class Made(Bench):
 @pytest.fixture
 def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
     with closing(Ledger(connect(valkey_url), policy=Policy(gc_delay_ms=0))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=4)
+        pipeline = Pipeline(
+            shelf,
+            vectors,
+            ledger.documents,
+            migrations=ledger.migrations,
+            lexicon=Bm25(),
+            buckets=4,
+        )
         pipeline.create_collection({"name": "default"})
         made = Made(ledger, pipeline, vectors)
         assert made.ingest(TEXTS) is Status.SUCCEEDED
@@ -58,10 +65,10 @@ def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) ->
     job = made.delete_and_end()
     assert made.vectors.names() == ["default"]
     made.desk.run_queue(Queue.BULK)
-    assert made.ledger.job(job).status is Status.SUCCEEDED
+    assert made.ledger.jobs.get(job).status is Status.SUCCEEDED
     made.desk.run_queue(Queue.SCRUB)
     assert made.vectors.names() == []
-    assert made.ledger.backlog().to_collect == 0
+    assert made.ledger.maintenance.backlog().to_collect == 0
     assert made.delete() is Status.FAILED  # there is none any more
 
 
@@ -70,21 +77,21 @@ def test_a_deletion_that_comes_again_spares_what_was_made_since(made: Made) -> N
     found = made.pipeline.create_collection({"name": "default", "precision": "int8"})
     assert (found["name"], found["precision"]) == ("default", "int8")
     assert made.ingest(TEXTS) is Status.SUCCEEDED  # the lost deletion is done before it
-    assert made.ledger.job(job).status is Status.SUCCEEDED
+    assert made.ledger.jobs.get(job).status is Status.SUCCEEDED
     made.vectors.drop("default")  # as would one that was held up after the ledger's part
     made.desk.run_queue(Queue.SCRUB)
     assert made.read(*TEXTS) == list(TEXTS.values())
-    assert made.vectors.names() == [made.ledger.collections()["default"].name]
+    assert made.vectors.names() == [made.ledger.documents.collections()["default"].name]
 
 
 def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(made: Made) -> None:
     slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
-    late = made.ledger.accept(NewJob(Kind.COLLECTION_DELETE, Queue.SCRUB, slices))
+    late = made.ledger.jobs.accept(NewJob(Kind.COLLECTION_DELETE, Queue.SCRUB, slices))
     assert made.delete() is Status.SUCCEEDED
     made.pipeline.create_collection({"name": "default"})
     made.ingest(TEXTS)
     made.desk.run_queue(Queue.SCRUB)
-    ended = made.ledger.job(late.job_id)
+    ended = made.ledger.jobs.get(late.job_id)
     assert ended.status is Status.FAILED
     assert ended.error is not None
     assert ended.error["code"] == CollectionUnknown.code

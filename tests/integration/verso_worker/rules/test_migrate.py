@@ -26,7 +26,7 @@ from verso_core.jobs.migration import Migration, Stage
 from verso_core.record import Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.stores.bm25 import Bm25
@@ -99,7 +99,7 @@ class Moving(Stores):
 
     @property
     def state(self) -> Migration:
-        state = self.ledger.migration("coded")
+        state = self.ledger.migrations.get("coded")
         assert state is not None
         return state
 
@@ -118,8 +118,8 @@ class Moving(Stores):
         """Assert that the collection reads as these texts, has no more, and is sound."""
         if texts:
             assert self.read(*texts, collection="coded") == list(texts.values())
-        collection = self.ledger.collections()["coded"]
-        assert dict(self.ledger.entries(collection.name)).keys() == texts.keys()
+        collection = self.ledger.documents.collections()["coded"]
+        assert dict(self.ledger.documents.entries(collection.name)).keys() == texts.keys()
         self.desk.run_queue(Queue.SCRUB)
         found = self.scrub("coded")
         assert (found["sound"], found["damaged"]) == (len(texts), 0)
@@ -151,7 +151,14 @@ def others(shelf: ArtifactStore) -> dict[str, str]:
 @pytest.fixture
 def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS)
+        pipeline = Pipeline(
+            shelf,
+            vectors,
+            ledger.documents,
+            migrations=ledger.migrations,
+            lexicon=Bm25(),
+            buckets=BUCKETS,
+        )
         pipeline.create_collection({"name": "coded", "precision": "int8"})
         yield Moving(ledger, pipeline, vectors)
 
@@ -161,7 +168,7 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
 ) -> None:
     texts = {**TEXTS, **{f"n{n}": b"open failed %d times" % n for n in range(30)}}
     moving.fill(texts, "coded")
-    before = moving.ledger.collections()["coded"]
+    before = moving.ledger.documents.collections()["coded"]
     hit = moving.hits(texts["n7"], "coded")[0]
     assert moving.begin(others["space"]) is Status.SUCCEEDED
     assert moving.begin(others["space"]) is Status.SUCCEEDED  # finds the one under way
@@ -173,9 +180,9 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
     texts |= {"late": b"came while it was copied", "n3": b"written again"}
     del texts["n4"]
     assert moving.advance(Stage.SEAL).stage is Stage.SEAL
-    assert moving.ledger.collections()["coded"] == before
+    assert moving.ledger.documents.collections()["coded"] == before
     assert moving.advance().stage is Stage.DONE
-    after = moving.ledger.collections()["coded"]
+    after = moving.ledger.documents.collections()["coded"]
     assert after.space != before.space
     assert after.artifacts == (others["space"],)
     moving.holds(texts)
@@ -188,7 +195,7 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
     assert moving.remove() is Status.SUCCEEDED
     assert moving.remove() is Status.FAILED
     while moving.redis.llen("verso:dropped"):
-        moving.ledger.drop_due()
+        moving.ledger.maintenance.drop_due()
     assert moving.vectors.names() == [after.name]
     moving.holds(texts | {"after": b"it takes texts in"})
     assert moving.begin("current") is Status.SUCCEEDED  # and back again
@@ -202,9 +209,9 @@ def test_work_done_before_the_switch_is_done_again_after_it(
     moving.fill(TEXTS, "coded")
     slices = list(cut(Kind.INGEST, {"collection": "coded"}, [Item({"id": "slow"}, b"slow one")]))
     waiting = list(cut(Kind.INGEST, {"collection": "coded"}, [Item({"id": "wait"}, b"waited")]))
-    accept = moving.ledger.accept
+    accept = moving.ledger.jobs.accept
     first = accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=slices))
-    [lease] = moving.ledger.claim(Queue.BULK, owner="slow", lease_s=600.0)
+    [lease] = moving.ledger.leases.claim(Queue.BULK, owner="slow", lease_s=600.0)
     outcome = moving.pipeline.run(read_slice(lease.payload), seq=lease.seq)
     second = accept(NewJob(kind=Kind.INGEST, queue=Queue.INTERACTIVE, slices=waiting))
     assert moving.begin(others["space"]) is Status.SUCCEEDED
@@ -215,16 +222,16 @@ def test_work_done_before_the_switch_is_done_again_after_it(
             DocumentWrite(outcome.collection, one.document, one.entry) for one in outcome.writes
         ]
         result = outcome.result.pack()
-        return moving.ledger.commit(lease, result, ok=1, errors=0, documents=writes)
+        return moving.ledger.leases.commit(lease, result, ok=1, errors=0, documents=writes)
 
     assert commit() is Commit.SEALED
     assert moving.remove() is Status.SUCCEEDED
     assert commit() is Commit.SEALED
-    assert moving.ledger.release(lease) is Commit.DONE
+    assert moving.ledger.leases.release(lease) is Commit.DONE
     moving.desk.run_queue(Queue.BULK)
     moving.desk.run_queue(Queue.INTERACTIVE)
     for job in (first, second):
-        assert moving.ledger.job(job.job_id).status is Status.SUCCEEDED
+        assert moving.ledger.jobs.get(job.job_id).status is Status.SUCCEEDED
     moving.holds({**TEXTS, "slow": b"slow one", "wait": b"waited"})
 
 
@@ -236,7 +243,7 @@ def test_another_codec_of_the_same_space_codes_documents_again_where_they_lie(
     assert moving.begin(others["codec"]) is Status.SUCCEEDED
     assert moving.state.stage is Stage.RECODE
     assert moving.advance().stage is Stage.DONE
-    slot = moving.ledger.collections()["coded"].artifacts.index(others["codec"])
+    slot = moving.ledger.documents.collections()["coded"].artifacts.index(others["codec"])
     for name, seq in seqs.items():
         entry = moving.stored(name, "coded")
         assert {record.slot for record in entry.records} <= {slot}
@@ -302,7 +309,7 @@ def test_giving_up_leaves_the_collection_as_it_was(moving: Moving, others: dict[
     assert moving.begin(others["space"]) is Status.SUCCEEDED
     moving.advance(Stage.SEAL)
     assert moving.remove() is Status.SUCCEEDED
-    assert moving.ledger.migration("coded") is None
+    assert moving.ledger.migrations.get("coded") is None
     assert moving.vectors.names() == ["coded"]
     moving.fill({"more": b"it takes texts in"}, "coded")
     moving.holds({**TEXTS, "more": b"it takes texts in"})
@@ -313,7 +320,10 @@ def test_room_for_a_migration_that_did_not_come_to_begin_goes(
 ) -> None:
     moving.fill(TEXTS, "coded")
     pipeline = moving.pipeline
-    source, model = moving.ledger.collections()["coded"], pipeline._models.get(others["space"])
+    source, model = (
+        moving.ledger.documents.collections()["coded"],
+        pipeline._models.get(others["space"]),
+    )
     target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
     assert moving.vectors.names() == ["coded", target.name]
     moving.desk.run_queue(Queue.SCRUB)
@@ -333,7 +343,7 @@ def test_a_migrated_collection_is_deleted_with_both_its_sides(
     moving.advance()
     status, _ = moving.do(Kind.COLLECTION_DELETE, {"name": "coded"}, [Item({})])
     assert status is Status.SUCCEEDED
-    assert (moving.ledger.collections(), moving.vectors.names()) == ({}, [])
+    assert (moving.ledger.documents.collections(), moving.vectors.names()) == ({}, [])
     moving.pipeline.create_collection({"name": "coded", "precision": "int8"})
     moving.holds({})
     moving.fill(TEXTS, "coded")
@@ -344,7 +354,7 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
     moving.fill(TEXTS, "coded")
     for artifact, code in (("current", "migration_refused"), ("nothing", "artifact_invalid")):
         params = {"collection": "coded", "step": "begin"}
-        accepted = moving.ledger.accept(
+        accepted = moving.ledger.jobs.accept(
             NewJob(
                 kind=Kind.MIGRATE,
                 queue=Queue.BULK,
@@ -352,10 +362,10 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
             )
         )
         moving.desk.run_queue(Queue.BULK)
-        error = moving.ledger.job(accepted.job_id).error
+        error = moving.ledger.jobs.get(accepted.job_id).error
         assert error is not None
         assert error["code"] == code
-    assert moving.ledger.migration("coded") is None
+    assert moving.ledger.migrations.get("coded") is None
     with pytest.raises((MigrationRefused, CollectionUnknown)):
         moving.pipeline._migrate.remove("coded")
-    assert Entry.unpack(moving.ledger.entry("coded", ["short"])["short"]).records
+    assert Entry.unpack(moving.ledger.documents.entry("coded", ["short"])["short"]).records

@@ -36,7 +36,7 @@ from verso_core.record import (
 )
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.scrubber import Scrubber
-from verso_ledger import server
+from verso_ledger.durability import ask_server
 from verso_worker.engine.operations import EngineClient
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import NO_TERMS, Point
@@ -79,11 +79,11 @@ def test_a_damaged_entry_is_damaged_and_stays_as_it_is(
 ) -> None:
     stores.fill({"a": text, "b": b"its neighbour"})
     stores.alter("a", change)
-    before = stores.ledger.entry("default", ["a"])
+    before = stores.ledger.documents.entry("default", ["a"])
     found = stores.scrub()
     assert counts(found) == (1, 0, 1)
     assert found["ids"] == ["a"]
-    assert stores.ledger.entry("default", ["a"]) == before
+    assert stores.ledger.documents.entry("default", ["a"]) == before
     assert stores.read("b") == [b"its neighbour"]
     assert stores.read("a")[0] in (RecordCorrupt.code, "patch_corrupt")
 
@@ -97,7 +97,7 @@ def test_a_damaged_document_can_be_written_again(stores: Stores) -> None:
     for token, _ in stores.redis.zscan_iter("verso:gc"):
         stores.redis.zadd("verso:gc", {token: 0})
     stores.desk.run_queue(Queue.SCRUB)
-    assert stores.ledger.backlog().to_collect == 0
+    assert stores.ledger.maintenance.backlog().to_collect == 0
     assert counts(stores.scrub()) == (2, 0, 0)
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_record_is_repaired_from_a_kept_text_that_its_checksums_prove(
     assert (new.seq, new.size_bytes) == (old.seq, len(text))
     assert new.flags & Flag.VERIFIED
     assert stores.read("a", "b", collection="both") == [text, b"its neighbour"]
-    assert stores.ledger.texts("both", ["a"]) == {"a": text}
+    assert stores.ledger.documents.texts("both", ["a"]) == {"a": text}
     assert counts(stores.scrub("both")) == (2, 0, 0)
     [hit] = [hit for hit in stores.hits(text, "both") if hit["id"] == "a"][:1]
     assert hit["metadata"] == {"n": "a"}
@@ -134,10 +134,10 @@ def test_a_kept_text_is_mended_from_sound_records(stores: Stores, kept: bytes | 
     stores.fill({"a": b"kept as well"}, "both")
     name = f"verso:text:{stores.uid('both')}:a"
     stores.redis.delete(name) if kept is None else stores.redis.set(name, kept)
-    before = stores.ledger.entry("both", ["a"])
+    before = stores.ledger.documents.entry("both", ["a"])
     assert counts(stores.scrub("both")) == (0, 1, 0)
     assert stores.redis.get(name) == b"kept as well"
-    assert stores.ledger.entry("both", ["a"]) == before
+    assert stores.ledger.documents.entry("both", ["a"]) == before
     assert counts(stores.scrub("both")) == (1, 0, 0)
 
 
@@ -253,7 +253,7 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
     [old] = stores.points("a")
     stored = stores.vectors.get("default", [old])[old].copy()
     stored[0] = np.nextafter(stored[0], np.float16(1))
-    collection = stores.ledger.collection("default")
+    collection = stores.ledger.documents.collection("default")
     renamed = vector_hash(Space.of(collection).raw(stored))
 
     def rename(data: bytes) -> bytes:
@@ -289,7 +289,14 @@ def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_
         engine = shelf.open(ARTIFACT).recorder.engine
         assert isinstance(engine, EngineClient)
         assert engine.info()["encoder_precision"] == "float16"
-        pipeline = Pipeline(shelf, stores.vectors, stores.ledger, lexicon=Bm25(), buckets=BUCKETS)
+        pipeline = Pipeline(
+            shelf,
+            stores.vectors,
+            stores.ledger.documents,
+            migrations=stores.ledger.migrations,
+            lexicon=Bm25(),
+            buckets=BUCKETS,
+        )
         other = Stores(stores.ledger, pipeline, stores.vectors)
         assert other.read(*texts) == list(texts.values())
         assert other.hits(LONG)[0]["id"] == "long"
@@ -306,7 +313,7 @@ def test_a_neural_record_whose_vector_was_altered_is_damaged(
 ) -> None:
     """Its text was in the vector as much as in the patch, so nothing can prove a repair."""
     stores.fill({"a": b"open failed", "b": b"its neighbour"})
-    collection = stores.ledger.collection("default")
+    collection = stores.ledger.documents.collection("default")
     key, text = bytes.fromhex(collection.checksum_key), b"open failed"
     [point] = stores.points("a")
     stored = stores.vectors.get("default", [point])[point]
@@ -332,20 +339,22 @@ def test_a_neural_record_whose_vector_was_altered_is_damaged(
 def test_a_document_that_waits_for_its_verify_is_not_mended_by_the_scrub(stores: Stores) -> None:
     stores.ingest({"a": b"kept as well"}, "both")
     stores.alter("a", flip, "both")
-    before = stores.ledger.entry("both", ["a"])
+    before = stores.ledger.documents.entry("both", ["a"])
     scrub: Scrub = stores.pipeline._scrub
-    found = scrub.run(stores.ledger.collection("both"), first=0, count=BUCKETS, spend_s=60.0)
+    found = scrub.run(
+        stores.ledger.documents.collection("both"), first=0, count=BUCKETS, spend_s=60.0
+    )
     assert counts(found) == (0, 0, 1)
-    assert stores.ledger.entry("both", ["a"]) == before
+    assert stores.ledger.documents.entry("both", ["a"]) == before
     stores.desk.run_queue(Queue.SCRUB)
     assert counts(stores.scrub("both")) == (1, 0, 0)
 
 
 def test_a_repair_yields_to_a_write_that_came_meanwhile(stores: Stores) -> None:
     stores.fill({"a": b"first"})
-    old = stores.ledger.entry("default", ["a"])["a"]
+    old = stores.ledger.documents.entry("default", ["a"])["a"]
     stores.fill({"a": b"second"})
-    assert not stores.ledger.repair("default", "a", old=old, entry=old, text=None)
+    assert not stores.ledger.documents.repair("default", "a", old=old, entry=old, text=None)
     assert stores.read("a") == [b"second"]
 
 
@@ -377,16 +386,16 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
     for _ in range(100):
         scrubber.step()
         stores.desk.run_queue(Queue.SCRUB)
-        if stores.ledger.scrub().ended is not None:
+        if stores.ledger.scrub.state().ended is not None:
             break
-    state = stores.ledger.scrub()
+    state = stores.ledger.scrub.state()
     assert {**state.counts, "bytes": 0} == {
         "documents": 21, "sound": 19, "repaired": 1, "damaged": 1, "bytes": 0, "unread": 0,
         "orphans": 0,
     }  # fmt: skip
     assert [(one.collection, one.document) for one in state.damaged] == [("default", "d7")]
     registry = CollectorRegistry()
-    registry.register(LedgerCollector(stores.ledger, server=lambda: server.ask(stores.redis)))
+    registry.register(LedgerCollector(stores.ledger, server=lambda: ask_server(stores.redis)))
     for status, value in (("sound", 19), ("repaired", 1), ("damaged", 1)):
         sample = registry.get_sample_value("verso_scrub_documents_total", {"status": status})
         assert sample == value

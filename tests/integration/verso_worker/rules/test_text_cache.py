@@ -14,7 +14,7 @@ from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import Item, Kind, Status
 from verso_ledger import Ledger
-from verso_ledger.sync_client import connect
+from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import Point
 from verso_worker.rules.pipeline import Pipeline
@@ -44,7 +44,15 @@ def stores(
 ) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
         hot = TextCache(1 << 20, tell=told)
-        pipeline = Pipeline(shelf, vectors, ledger, lexicon=Bm25(), buckets=BUCKETS, hot=hot)
+        pipeline = Pipeline(
+            shelf,
+            vectors,
+            ledger.documents,
+            migrations=ledger.migrations,
+            lexicon=Bm25(),
+            buckets=BUCKETS,
+            hot=hot,
+        )
         pipeline.create_collection({"name": "default"})
         yield Stores(ledger, pipeline, vectors)
 

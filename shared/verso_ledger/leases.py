@@ -1,0 +1,210 @@
+"""Leases: a worker claims slices, renews their leases, and ends each lease exactly once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from verso_core.errors import ErrorBody, error_body
+from verso_core.jobs import Kind, Queue
+from verso_core.record import bucket_of
+from verso_ledger import codec
+from verso_ledger.connection import translated
+from verso_ledger.documents import Locations, Write
+from verso_ledger.keys import key
+from verso_ledger.models import Commit, DocumentWrite, Finished, Lease
+from verso_ledger.scripts import Scripts
+
+LEASE_S = 10.0
+
+
+class Leases:
+    """The part of the ledger that workers and trainers take slices from.
+
+    Every method raises LedgerUnavailable when Redis does not answer or refuses, and may then be
+    called again: a repeated call changes nothing that the first one did.
+    """
+
+    def __init__(self, scripts: Scripts, locations: Locations) -> None:
+        self._scripts = scripts
+        self._locations = locations
+
+    def claim(
+        self,
+        queue: Queue,
+        *,
+        owner: str,
+        n: int = 1,
+        lease_s: float = LEASE_S,
+        together: Kind | None = None,
+    ) -> list[Lease]:
+        """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
+
+        With ``together`` more than one slice is returned only where all are of that kind: slices
+        that the owner runs as one, so that none has to wait for another.
+        """
+        args: list[codec.Arg] = [
+            queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
+        ]  # fmt: skip
+        return [codec.lease(row) for row in self._scripts.run("claim", args)]
+
+    def renew(self, leases: Iterable[Lease], lease_s: float = LEASE_S) -> set[str]:
+        """Extend leases; return the ids of slices that are lost: cancelled, or taken over."""
+        args: list[codec.Arg] = [round(lease_s * 1000)]
+        for lease in leases:
+            args += [lease.slice_id, lease.fence]
+        if len(args) == 1:
+            return set()
+        return {codec.text(name) for name in self._scripts.run("renew", args)}
+
+    def report_progress(self, lease: Lease, state: Mapping[str, Any]) -> Commit:
+        """Add an event to the job that says how far a slice is."""
+        args: list[codec.Arg] = [lease.slice_id, lease.fence, json.dumps(state)]
+        return Commit(codec.text(self._scripts.run("progress", args)))
+
+    def commit(
+        self,
+        lease: Lease,
+        result: bytes,
+        *,
+        ok: int,
+        errors: int,
+        documents: Sequence[Write] = (),
+        verify_delay_s: float = 1.0,
+        notified: bool = False,
+    ) -> Commit:
+        """End a slice's work: result, documents, counters and state in one step.
+
+        A write or delete that was requested before what is stored changes nothing; what it replaces
+        goes to the garbage list. A slice that wrote documents is due on the scrub queue in phase
+        verify after ``verify_delay_s``; its payload, the raw texts, is held until then.
+        ``notified``: the waiting caller has the result already.
+        """
+        finished = Finished(lease, result, ok=ok, errors=errors, notified=notified)
+
+        def arguments() -> list[codec.Arg]:
+            writes = self._locations.write_args(documents)
+            return [*codec.finished_args(finished, verify_delay_s), len(documents), *writes]
+
+        return self._locations.run("commit", arguments)
+
+    def commit_all(self, finished: Sequence[Finished]) -> list[Commit]:
+        """End the work of several slices that wrote no documents, in one exchange."""
+        script = self._scripts.prepared("commit")
+        rows = [[*codec.finished_args(one, 0.0), 0] for one in finished]
+        with translated(), self._scripts.client.pipeline(transaction=False) as pipe:
+            for row in rows:
+                pipe.evalsha(script.sha, 0, *row)
+            replies = pipe.execute(raise_on_error=False)
+        return [
+            # A step that failed (the server has forgotten its scripts, say) is repeated alone.
+            Commit(
+                codec.text(
+                    self._scripts.run("commit", row) if isinstance(reply, Exception) else reply
+                )
+            )
+            for row, reply in zip(rows, replies, strict=True)
+        ]
+
+    def notify_callers(self, finished: Sequence[Finished], *, spent_ms: int) -> list[Finished]:
+        """Publish results to the callers who wait for them, before the commits are on disk.
+
+        Only for work that changes nothing, and only for slices of which every item succeeded:
+        should a commit not come about, the slice is done again by another worker.
+
+        Returns:
+            The slices, with whether a caller was notified; the commit then need not publish.
+        """
+        limit = self._scripts.policy.published_bytes
+        messages = [
+            codec.end_message(one.lease, one.lease.awaited, one.result, spent_ms=spent_ms)
+            if one.lease.awaited and not one.errors and len(one.result) <= limit
+            else None
+            for one in finished
+        ]
+        published = [message for message in messages if message is not None]
+        received = [0] * len(published)
+        if published:
+            # Where publishing fails the commit notifies.
+            with (
+                suppress(RedisError),
+                self._scripts.client.pipeline(transaction=False) as pipe,
+            ):
+                for message in published:
+                    pipe.publish(key("news"), message)
+                received = pipe.execute()
+        counts = iter(received)
+        return [
+            replace(one, notified=message is not None and next(counts) > 0)
+            for one, message in zip(finished, messages, strict=True)
+        ]
+
+    def commit_verified(
+        self,
+        lease: Lease,
+        documents: Sequence[tuple[str, str, int]],
+        *,
+        rewritten: Sequence[DocumentWrite] = (),
+        raw_text_retention_s: float = 900.0,
+        verify_delay_s: float = 1.0,
+    ) -> Commit:
+        """End a slice's verify phase.
+
+        Args:
+            lease: a lease of phase verify.
+            documents: collection, document and sequence number of each entry that read back as its
+                text. An entry that was replaced since is left alone.
+            rewritten: entries for documents that did not; they are written, and the slice is
+                verified once more after ``verify_delay_s``, then after ever longer; the eighth
+                time makes it a dead letter.
+            raw_text_retention_s: how long the raw texts stay after everything was right.
+        """
+        right = [(name, document) for name, document, seq in documents if seq == lease.seq]
+
+        def arguments() -> list[codec.Arg]:
+            entries: list[codec.Arg] = []
+            for name, document in right:
+                uid, buckets = self._locations.find_or_gone(name)
+                entries += [name, uid, bucket_of(document, buckets=buckets), document]
+            return [
+                lease.slice_id, lease.fence,
+                round(raw_text_retention_s * 1000), round(verify_delay_s * 1000),
+                len(right), len(rewritten), *entries, *self._locations.write_args(rewritten),
+                *(write.over for write in rewritten),
+            ]  # fmt: skip
+
+        return self._locations.run("verified", arguments)
+
+    def retry(self, lease: Lease, error: BaseException, *, delay_s: float) -> Commit:
+        """Return a slice after an error that may pass; the eighth makes it a dead letter.
+
+        The slice is due again after ``delay_s``, which doubles with every error, up to 30 s.
+        """
+        return self._return(lease, error_body(error), delay_s=delay_s, count=True)
+
+    def release(self, lease: Lease, *, delay_s: float = 0.0) -> Commit:
+        """Return a slice uncounted: this worker shuts down, or the slice came too early.
+
+        The slice is due again after ``delay_s``.
+        """
+        body: ErrorBody = {"code": "released", "detail": "", "retryable": True}
+        return self._return(lease, body, delay_s=delay_s, count=False)
+
+    def fail(self, lease: Lease, error: BaseException) -> Commit:
+        """End a slice that cannot succeed; an ingest or delete becomes a dead letter instead."""
+        body = error_body(error)
+        args: list[codec.Arg] = [lease.slice_id, lease.fence, body["code"], body["detail"]]
+        return Commit(codec.text(self._scripts.run("fail", args)))
+
+    def _return(self, lease: Lease, body: ErrorBody, *, delay_s: float, count: bool) -> Commit:
+        args: list[codec.Arg] = [
+            lease.slice_id, lease.fence, round(delay_s * 1000), body["code"], body["detail"],
+            int(count),
+        ]  # fmt: skip
+        return Commit(codec.text(self._scripts.run("retry", args)))
