@@ -120,7 +120,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         closing = asyncio.Event()
         ledger = AsyncLedger.from_url(settings.redis_url)
-        bells = WakeupSender(settings.broker_url, metrics=metrics)
+        wakeups = WakeupSender(settings.broker_url, metrics=metrics)
         files = ResultFiles(settings.results)
         limits = Limits(
             max_slices=settings.queue_limit_slices,
@@ -134,7 +134,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             catalogue=CollectionsCache(ledger),
             desk=JobService(
                 ledger,
-                bells,
+                wakeups,
                 files=files,
                 metrics=metrics,
                 limits=limits,
@@ -154,7 +154,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             # a Redis client may turn a cancellation into an error of its own and so survive it
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ledger.close(), _CLOSE_S)
-            await asyncio.to_thread(bells.close)
+            await asyncio.to_thread(wakeups.close)
 
     return lifespan
 

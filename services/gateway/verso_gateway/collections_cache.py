@@ -1,4 +1,4 @@
-"""Which collections exist, asked of the ledger at most once a second."""
+"""The collections, read from the ledger at most once a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT = "default"
 
 
 class CollectionsCache:
-    """Collections by name. One that is not found is looked for again at once."""
+    """Collections by name. A name that is not found is read from the ledger at once."""
 
     def __init__(self, ledger: AsyncLedger) -> None:
         self._ledger = ledger
@@ -36,7 +36,7 @@ class CollectionsCache:
         raise CollectionUnknown(f"no collection {name!a}")
 
     def forget(self, name: str) -> None:
-        """Look for a collection anew the next time it is asked for."""
+        """Read a collection again from the ledger the next time it is requested."""
         self._collections = {n: c for n, c in self._collections.items() if n != name}
 
     async def list(self) -> list[Collection]:

@@ -1,9 +1,9 @@
 """From an accepted request to its answer.
 
 1. The job is written to the ledger; from then on it will be done or end in an error of its own.
-2. A bell wakes a worker.
-3. The caller's answer waits for the job as long as it prefers: then comes the result, or 202 and
-   where to ask for it.
+2. A wake-up is sent where no worker listens.
+3. The caller's answer waits for the job as long as the caller prefers: then comes the result, or
+   202 and where to ask for it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from verso_ledger import URGENCY, Accepted, AsyncLedger, JobOutcome, JobRecord, 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job to be placed.
+    """A job to be submitted.
 
     Args:
-        deadline_s: drop the work when nobody has begun it after so many seconds.
+        deadline_s: expire the job when no worker has started it after so many seconds.
         urgency: 0 first, 7 last among the tenant's jobs.
-        webhook: id of the webhook that is told of the end.
+        webhook: id of the webhook that is notified of the end.
     """
 
     kind: Kind
@@ -61,12 +61,12 @@ class Ended:
 
 
 class JobService:
-    """Places jobs and waits for them."""
+    """Submits jobs and waits for them."""
 
     def __init__(
         self,
         ledger: AsyncLedger,
-        bells: WakeupSender,
+        wakeups: WakeupSender,
         *,
         files: ResultFiles,
         metrics: Metrics,
@@ -75,23 +75,23 @@ class JobService:
         closing: asyncio.Event,
     ) -> None:
         self._ledger = ledger
-        self._bells = bells
+        self._wakeups = wakeups
         self._files = files
         self._metrics = metrics
         self._limits = limits
         self._keep_s = keep_s
         self._closing = closing
 
-    async def place(
+    async def submit(
         self, order: Order, *, job_id: str | None = None, wait: bool = False
     ) -> Accepted:
-        """Write a job to the ledger, by a new id or this one, and ring for it if need be.
+        """Write a job to the ledger, under a new id or this one, and send a wake-up if needed.
 
-        With ``wait`` the news of its end bring its result.
+        With ``wait`` the event of its end carries its result.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
-            QueueFull: more work waits than may be held.
+            QueueFull: the queue holds as much work as it may.
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
         """
@@ -110,68 +110,56 @@ class JobService:
             trace=tracing.current(),
             wait=wait,
         )
-        with tracing.span(
-            "accept", about={"verso.kind": order.kind, "verso.slices": len(job.slices)}
-        ):
+        about: dict[str, tracing.Attribute] = {
+            "verso.kind": order.kind,
+            "verso.slices": len(job.slices),
+        }
+        with tracing.span("accept", about=about):
             accepted = await self._ledger.accept(job)
         if not accepted.replayed:
             self._metrics.accepted(order.kind, order.queue)
-        if accepted.wakeup and order.queue.rung:
-            self._bells.ring(order.queue)
+        if accepted.wakeup:
+            self.notify(order.queue)
         return accepted
 
-    async def carry(
-        self, order: Order, *, wait_s: float, accepted: Callable[[Accepted], None]
+    async def submit_and_wait(
+        self, order: Order, *, wait_s: float, on_accepted: Callable[[Accepted], None]
     ) -> JobOutcome:
-        """Place a job and wait for its end; ``accepted`` is told when it is on disk.
+        """Submit a job and wait for its end; call ``on_accepted`` when the job is on disk.
 
-        The ear is on the job before it is accepted, so its end cannot be missed, and the news of it
-        bring the outcome: the ledger is asked once, to take the job in. It is asked again where the
-        result is long, in several slices, or the news did not come.
+        The event subscription is on the job before it is accepted, so its end cannot be missed, and
+        the event of its end carries the outcome: the ledger is asked once, to accept the job. It is
+        asked again where the result is long, in several slices, or the event did not come.
 
         Raises:
-            VersoError: as :meth:`place` does.
+            VersoError: as :meth:`submit` does.
         """
         job_id = uuid.uuid4().hex
         slices = len(order.slices)
         with self._ledger.watch(job_id) as watch:
-            placed = await self.place(order, job_id=job_id, wait=wait_s > 0)
-            accepted(placed)
+            accepted = await self.submit(order, job_id=job_id, wait=wait_s > 0)
+            on_accepted(accepted)
             if wait_s <= 0:
-                return JobOutcome(await self._ledger.job(placed.job_id), [])
-            if placed.replayed:
-                record = await self.wait(placed.job_id, wait_s)
-                results = await self._ledger.results(placed.job_id)
-                return await self._whole(JobOutcome(record, results))
+                return JobOutcome(await self._ledger.job(accepted.job_id), [])
+            if accepted.replayed:
+                record = await self.wait(accepted.job_id, wait_s)
+                results = await self._ledger.results(accepted.job_id)
+                return await self._with_files(JobOutcome(record, results))
             with tracing.span("wait", about={"verso.job": job_id}):
                 outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
         self._metrics.waited(ended=outcome.record.status.terminal)
-        return await self._whole(outcome)
+        return await self._with_files(outcome)
 
-    async def _whole(self, outcome: JobOutcome) -> JobOutcome:
-        if not any(row is not None and is_reference(row) for row in outcome.results):
-            return outcome
-        found = await pages.whole(self._files, outcome.record.job_id, outcome.results)
-        return replace(outcome, results=found)
-
-    async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
-        """Wait until a job ends, the time is over, or the gateway is told to stop."""
-        if timeout_s <= 0 or self._closing.is_set():
-            return await self._ledger.job(job_id)
-        record = await self._ledger.wait(job_id, timeout_s)
-        self._metrics.waited(ended=record.status.terminal)
-        return record
-
-    async def finish(self, order: Order, *, timeout_s: float) -> Ended:
-        """Place a job whose caller cannot be sent away with a 202, and wait for its end.
+    async def run(self, order: Order, *, timeout_s: float) -> Ended:
+        """Submit a job whose caller cannot be answered with a 202, and wait for its end.
 
         Raises:
-            NotReady: it did not end in time. The job is cancelled, as nobody would ask for it,
+            NotReady: it did not end in time. The job is cancelled, as no caller would ask for it,
                 unless an idempotency key finds it again.
             VersoError: it ended in an error.
         """
         started = time.monotonic()
-        outcome = await self.carry(order, wait_s=timeout_s, accepted=lambda _: None)
+        outcome = await self.submit_and_wait(order, wait_s=timeout_s, on_accepted=lambda _: None)
         record = outcome.record
         if not record.status.terminal:
             if order.idempotency is None:
@@ -179,9 +167,25 @@ class JobService:
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
         return ended(outcome)
 
-    def ring(self, queue: Queue) -> None:
-        """Wake a worker for a queue."""
-        self._bells.ring(queue)
+    async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
+        """Wait until a job ends, the time is over, or the gateway stops."""
+        if timeout_s <= 0 or self._closing.is_set():
+            return await self._ledger.job(job_id)
+        record = await self._ledger.wait(job_id, timeout_s)
+        self._metrics.waited(ended=record.status.terminal)
+        return record
+
+    def notify(self, queue: Queue) -> None:
+        """Send a wake-up for a queue, if its workers take any."""
+        if queue.rung:
+            self._wakeups.notify(queue)
+
+    async def _with_files(self, outcome: JobOutcome) -> JobOutcome:
+        """Replace references to result files by the results."""
+        if not any(row is not None and is_reference(row) for row in outcome.results):
+            return outcome
+        found = await pages.whole(self._files, outcome.record.job_id, outcome.results)
+        return replace(outcome, results=found)
 
 
 def ended(outcome: JobOutcome) -> Ended:
@@ -208,7 +212,7 @@ def failure(record: JobRecord) -> VersoError:
         case Status.CANCELLED:
             return Cancelled("the job was cancelled")
         case Status.EXPIRED:
-            return DeadlineExpired("the job's deadline passed before a worker began it")
+            return DeadlineExpired("the job's deadline passed before a worker started it")
         case Status.DEAD:
             return AttemptsExhausted("the job failed too often; it can be replayed")
         case _:

@@ -1,4 +1,4 @@
-"""What the gateway counts: requests, bells, waits and open event streams.
+"""What the gateway counts: requests, wake-ups, waits and open event streams.
 
 ``task`` is a route's name. Labels never hold ids, tenants or text, and every label set exists from
 the start, so that a rate over a first error is not lost.
@@ -57,9 +57,9 @@ class Metrics:
             ["status"],
             registry=self._registry,
         )
-        self._bells = Counter(
+        self._wakeups = Counter(
             "verso_wakeups_total",
-            "Door-bells sent to the broker.",
+            "Wake-ups sent to the broker.",
             ["queue", "status"],
             registry=self._registry,
         )
@@ -78,7 +78,7 @@ class Metrics:
     def _create(self) -> None:
         for queue in Queue:
             for status in ("sent", "failed"):
-                self._bells.labels(queue, status)
+                self._wakeups.labels(queue, status)
             for kind in Kind:
                 self._accepted.labels(kind, queue)
         for status in ("ended", "deferred"):
@@ -110,9 +110,9 @@ class Metrics:
         """Count one wait."""
         self._waits.labels("ended" if ended else "deferred").inc()
 
-    def bell(self, queue: Queue, *, sent: bool) -> None:
-        """Count one bell."""
-        self._bells.labels(queue, "sent" if sent else "failed").inc()
+    def wakeup(self, queue: Queue, *, sent: bool) -> None:
+        """Count one wake-up."""
+        self._wakeups.labels(queue, "sent" if sent else "failed").inc()
 
     def page(self) -> bytes:
         """Write all figures in the text format of Prometheus."""

@@ -1,8 +1,8 @@
-"""Door-bells: Celery messages that wake a worker and name no job.
+"""Wake-ups: Celery messages that wake a worker and name no job.
 
-A bell that cannot be rung is no error: the keeper rings again within a second and idle workers look
-by themselves. So ringing never holds a request up; it happens on one thread of its own, and while
-one bell for a queue waits to be rung, more for the same queue say nothing new.
+A wake-up that cannot be sent is no error: the keeper sends another within a second and idle workers
+poll. So sending never delays a request; it happens in a thread of its own, and while one wake-up
+for a queue waits to be sent, more for the same queue would say nothing new.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLOSE_S = 1.0
 
 
 class WakeupSender:
-    """Rings workers by task name over the Celery broker."""
+    """Sends wake-ups by task name over the Celery broker."""
 
     def __init__(self, broker_url: str, *, metrics: Metrics) -> None:
         self._app = Celery("verso", broker=broker_url, set_as_current=False)
@@ -42,13 +42,13 @@ class WakeupSender:
         self._waiting: set[Queue] = set()
         self._due: SimpleQueue[Queue | None] = SimpleQueue()
         self._failing = False
-        # a daemon: the broker's client tries for seconds to reach a broker that is gone, and a
+        # A daemon: the broker's client tries for seconds to reach a broker that is gone, and a
         # gateway that stops must not wait for that
-        self._thread = Thread(target=self._run, name="bells", daemon=True)
+        self._thread = Thread(target=self._run, name="wakeups", daemon=True)
         self._thread.start()
 
-    def ring(self, queue: Queue) -> None:
-        """Ask that a worker looks at ``queue``; returns at once and never fails."""
+    def notify(self, queue: Queue) -> None:
+        """Have a worker woken for ``queue``; return at once and never fail."""
         with self._lock:
             if queue in self._waiting:
                 return
@@ -56,7 +56,7 @@ class WakeupSender:
         self._due.put(queue)
 
     def close(self) -> None:
-        """Ring what still waits, unless the broker keeps us waiting, and let go of it."""
+        """Send what still waits, unless the broker is slow, and close the connection."""
         self._due.put(None)
         self._thread.join(_CLOSE_S)
         if not self._thread.is_alive():
@@ -67,7 +67,7 @@ class WakeupSender:
             self._send(queue)
 
     def _send(self, queue: Queue) -> None:
-        with self._lock:  # before sending: work accepted from now on needs a bell of its own
+        with self._lock:  # before sending: work accepted from now on needs a wake-up of its own
             self._waiting.discard(queue)
         try:
             self._app.send_task(
@@ -77,13 +77,11 @@ class WakeupSender:
                 retry=False,
                 ignore_result=True,
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the keeper rings instead
-            self._metrics.bell(queue, sent=False)
-            if not self._failing:  # say it once for each outage
-                _log.warning(
-                    "broker does not take door-bells", extra={"error": type(error).__name__}
-                )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the keeper sends one instead
+            self._metrics.wakeup(queue, sent=False)
+            if not self._failing:  # once for each outage
+                _log.warning("broker unavailable", extra={"error": type(error).__name__})
             self._failing = True
         else:
-            self._metrics.bell(queue, sent=True)
+            self._metrics.wakeup(queue, sent=True)
             self._failing = False

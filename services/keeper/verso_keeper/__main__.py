@@ -1,14 +1,14 @@
 """``python -m verso_keeper``: nine duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
-ring      every second   a door-bell for every queue with due work
+wake      every second   send a wake-up for every queue with due work
 probe     every second   have a text embedded when none was lately
 drop      every second   delete verified raw texts, sweep deleted collections
-sweep     every second   remove large results of jobs that have expired, a part at a time
-tell      every second   send webhooks what has become of jobs
+sweep     every second   remove large results of expired jobs, a part at a time
+webhooks  every second   send webhooks the ends of jobs
 scrub     every second   have stored records read again, a few buckets at a time
-migrate   every second   bring migrations of collections forward
-count     every second   count what collections hold anew, after each pass of the scrub
+migrate   every second   move migrations of collections on
+count     every second   recount what collections hold, after each pass of the scrub
 """
 
 from __future__ import annotations
@@ -30,13 +30,10 @@ from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.counts import Recounter
 from verso_keeper.migrator import Migrator
-from verso_keeper.periodic import Rounds
-from verso_keeper.prober import Prober
-from verso_keeper.reaper import Reaper
-from verso_keeper.result_sweeper import ResultSweeper
+from verso_keeper.periodic import Periodic, Prober, ResultSweeper
 from verso_keeper.scrubber import Scrubber
 from verso_keeper.settings import KeeperSettings
-from verso_keeper.wakeup import WakeupSender
+from verso_keeper.wakeup import Reaper, WakeupSender
 from verso_keeper.webhooks import WebhookSender
 from verso_ledger import Ledger, await_ledger
 from verso_ledger.connection import connect
@@ -49,7 +46,7 @@ _log = logging.getLogger("verso_keeper")
 
 
 def main() -> int:
-    """Keep until told to stop."""
+    """Run the duties until a signal; return the exit status."""
     settings = KeeperSettings()
     telemetry.configure("keeper", level=settings.log_level)
     tracing.configure("keeper")
@@ -60,11 +57,11 @@ def main() -> int:
         with connect(settings.redis_url, timeout_s=5.0, retries=0) as client:
             await_ledger(client, over)
     except DurabilityMissing as error:
-        _log.error("cannot keep: %s", error.detail, extra={"code": error.code})
+        _log.error("keeper failed to start: %s", error.detail, extra={"code": error.code})
         return 1
     if not over.is_set():
         with keeping(settings):
-            _log.info("keeping")
+            _log.info("started")
             over.wait()
     _log.info("stopped")
     return 0
@@ -76,11 +73,11 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
     with ExitStack() as stack:
         ledger = Ledger(connect(settings.redis_url, timeout_s=5.0, retries=1))
         stack.callback(ledger.close)
-        bells = WakeupSender(settings.broker_url)
-        stack.callback(bells.close)
+        wakeups = WakeupSender(settings.broker_url)
+        stack.callback(wakeups.close)
         if settings.metrics_port:
             _serve_metrics(settings, stack)
-        # Workers beat three times a lease, and a beat may itself be slow to get through.
+        # Workers send three heartbeats in a lease, and one may itself be slow to arrive.
         reaper = Reaper(ledger, mercy_s=settings.lease_s / 3 + 1.0)
         prober = Prober(ledger, after_s=settings.probe_after_s)
         scrubber = Scrubber(
@@ -92,26 +89,26 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         migrator = Migrator(ledger, clock=time.time)
         recounter = Recounter(ledger)
         sweeper = ResultSweeper(ResultFiles(settings.results), ledger.jobs.known)
-        herald = WebhookSender(ledger.webhooks, allowed=networks(settings.webhook_allow))
-        stack.callback(herald.close)
+        webhooks = WebhookSender(ledger.webhooks, allowed=networks(settings.webhook_allow))
+        stack.callback(webhooks.close)
 
         def touch() -> None:
             if settings.heartbeat_file is not None:
                 settings.heartbeat_file.touch()
 
-        for rounds in (
-            Rounds("reap", reaper.step, every_s=_EVERY_S, done=touch),
-            Rounds("ring", lambda: bells.ring(reaper.due), every_s=_EVERY_S),
-            Rounds("probe", prober.step, every_s=_EVERY_S),
-            Rounds("drop", lambda: drop(ledger), every_s=_EVERY_S),
-            Rounds("sweep", sweeper.step, every_s=_EVERY_S),
-            Rounds("tell", herald.step, every_s=_EVERY_S),
-            Rounds("scrub", scrubber.step, every_s=_EVERY_S),
-            Rounds("migrate", migrator.step, every_s=_EVERY_S),
-            Rounds("count", recounter.step, every_s=_EVERY_S),
+        for duty in (
+            Periodic("reap", reaper.step, every_s=_EVERY_S, after_round=touch),
+            Periodic("wake", lambda: wakeups.notify(reaper.due), every_s=_EVERY_S),
+            Periodic("probe", prober.step, every_s=_EVERY_S),
+            Periodic("drop", lambda: drop(ledger), every_s=_EVERY_S),
+            Periodic("sweep", sweeper.step, every_s=_EVERY_S),
+            Periodic("webhooks", webhooks.step, every_s=_EVERY_S),
+            Periodic("scrub", scrubber.step, every_s=_EVERY_S),
+            Periodic("migrate", migrator.step, every_s=_EVERY_S),
+            Periodic("count", recounter.step, every_s=_EVERY_S),
         ):
-            rounds.start()
-            stack.callback(rounds.stop, timeout_s=_STOP_S)
+            duty.start()
+            stack.callback(duty.stop, timeout_s=_STOP_S)
         yield
 
 

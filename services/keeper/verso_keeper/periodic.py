@@ -1,26 +1,35 @@
-"""A duty done again and again, on a thread of its own, whatever happens to the ledger."""
+"""Duties that run again and again, each in a thread of its own; and the two shortest of them."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 from verso_core.errors import Unavailable
+from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.result_files import SHARDS, ResultFiles
+from verso_ledger import Ledger, NewJob
 
+TENANT = "verso"
+_PROBE_TEXT = b"Is anybody there?"
+_PROBE_DEADLINE_S = 30.0
+_PROBE_KEEP_S = 60
 _log = logging.getLogger(__name__)
 
 
-class Rounds:
+class Periodic:
     """Calls ``duty`` every ``every_s`` seconds until stopped.
 
-    A part that is unavailable is said once for each outage, and the next round tries again.
+    An unavailable part is logged once for each outage, and the next round tries again.
 
     Args:
         name: what the duty is called in logs.
         duty: one round; raises Unavailable when it could not be done.
         every_s: from the end of one round to the next, seconds.
-        done: called after every round, also one that failed.
+        after_round: called after every round, also one that failed.
     """
 
     def __init__(
@@ -29,13 +38,13 @@ class Rounds:
         duty: Callable[[], object],
         *,
         every_s: float,
-        done: Callable[[], object] = lambda: None,
+        after_round: Callable[[], object] = lambda: None,
     ) -> None:
         self._name = name
         self._duty = duty
         self._every_s = every_s
-        self._done = done
-        self._over = threading.Event()
+        self._after_round = after_round
+        self._stop = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -45,11 +54,11 @@ class Rounds:
 
     def stop(self, *, timeout_s: float) -> None:
         """Start no further round, and wait for the one that runs."""
-        self._over.set()
+        self._stop.set()
         self._thread.join(timeout_s)
 
-    def once(self) -> None:
-        """Do one round."""
+    def run_once(self) -> None:
+        """Run one round."""
         try:
             self._duty()
         except Unavailable as error:
@@ -58,14 +67,84 @@ class Rounds:
             self._failing = True
         else:
             if self._failing:
-                _log.info("%s goes on", self._name)
+                _log.info("%s resumed", self._name)
             self._failing = False
-        self._done()
+        self._after_round()
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._stop.is_set():
             try:
-                self.once()
-            except Exception:  # noqa: BLE001 - if this duty ended, nobody would take work back
+                self.run_once()
+            except Exception:  # noqa: BLE001 - if this duty ended, its work would never be done
                 _log.exception("%s failed", self._name)
-            self._over.wait(self._every_s)
+            self._stop.wait(self._every_s)
+
+
+class Prober:
+    """Has one short text embedded when none was for ``after_s`` seconds.
+
+    So readiness rests on work that was done. The idempotency key names the span of time, so several
+    keepers send one probe between them. A probe that no worker claims before its deadline expires.
+
+    Args:
+        ledger: the truth about jobs.
+        after_s: how long without a real embed, seconds.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self, ledger: Ledger, *, after_s: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._ledger = ledger
+        self._after_s = after_s
+        self._clock = clock
+        self._probed_span = -1
+
+    def step(self) -> bool:
+        """Run one round; return whether a probe was accepted.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+            QueueFull: so much real work waits that a probe would show nothing.
+        """
+        age_s = self._ledger.liveness.health().last_embed_age_s
+        span = int(self._clock() // self._after_s)
+        if (age_s is not None and age_s < self._after_s) or span == self._probed_span:
+            return False
+        job = NewJob(
+            kind=Kind.EMBED,
+            queue=Queue.INTERACTIVE,
+            slices=list(cut(Kind.EMBED, {}, [Item({}, _PROBE_TEXT)])),
+            tenant=TENANT,
+            idempotency=(f"probe-{span}", "probe"),
+            deadline_s=_PROBE_DEADLINE_S,
+            keep_s=_PROBE_KEEP_S,
+        )
+        accepted = self._ledger.jobs.accept(job)
+        self._probed_span = span
+        return not accepted.replayed
+
+
+class ResultSweeper:
+    """Removes the files of large results whose jobs have expired.
+
+    One part of the folder is swept each round, and all of it in 256 rounds.
+
+    Args:
+        files: the folder.
+        known: returns those of some jobs that have not expired.
+    """
+
+    def __init__(self, files: ResultFiles, known: Callable[[Sequence[str]], set[str]]) -> None:
+        self._files = files
+        self._known = known
+        self._shards = itertools.cycle(SHARDS)
+
+    def step(self) -> int:
+        """Run one round; return the number of jobs whose files were removed.
+
+        Raises:
+            LedgerUnavailable: the ledger did not say which jobs it has; nothing is removed then.
+            ResultsUnavailable: the folder cannot be read.
+        """
+        return self._files.sweep(next(self._shards), self._known)

@@ -14,7 +14,7 @@ class KeeperSettings(ServiceSettings):
     """Every field is the environment variable ``VERSO_`` + its name in capitals."""
 
     lease_s: float = Field(
-        default=10.0, gt=0, description="the workers' lease; they beat three times in it"
+        default=10.0, gt=0, description="the workers' lease; they send three heartbeats in it"
     )
     probe_after_s: float = Field(
         default=10.0, gt=0, description="embed a short text when none was embedded for so long"

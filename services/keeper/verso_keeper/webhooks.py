@@ -1,25 +1,39 @@
-"""Tells webhooks of jobs' ends: takes messages from the outbox, sends them, reports.
+"""Webhook messages: taken from the ledger's outbox, sent, and reported on.
 
 Every message is sent at least once or given up after its attempts; its id is the same each time. A
-receiver that is slow or away holds up a few threads here and nobody else: each message's next
+receiver that is slow or away occupies a few threads here and delays no other: each message's next
 attempt has a time of its own.
+
+How a message is sent, to an address that a caller chose:
+
+1. The host's addresses are resolved once, and every one of them must be permitted.
+2. The connection goes to one of those very addresses: a name cannot lead elsewhere between the
+   check and the use. TLS is checked against the name all the same.
+3. A redirect is an answer like any other and is not followed. The answer's body is not read.
+4. All of it, however slowly the receiver answers, is over after ``timeout_s``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import ipaddress
 import json
 import logging
 import random
+import socket
+import ssl
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from verso_core import tracing, webhooks
 from verso_core.errors import RequestInvalid
-from verso_core.webhooks import DELAYS_S, Network
-from verso_keeper.webhook_delivery import NotSent, post
+from verso_core.webhooks import DELAYS_S, Address, Network, Target, permitted
 from verso_ledger import Message
 from verso_ledger.webhooks import WebhookMessages
 
@@ -55,19 +69,19 @@ class WebhookSender:
         self._clock = clock
         self._delays_s = tuple(delays_s)
         self._timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="herald")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="webhooks")
 
     def close(self) -> None:
         """Start no further attempt."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def step(self) -> int:
-        """Send what is due and give how many messages that was.
+        """Send what is due; return the number of messages.
 
         Raises:
             LedgerUnavailable: Redis did not answer; messages sent meanwhile are sent again.
         """
-        # no more than can be sent before the first of them would be due again
+        # No more than can be sent before the first of them would be due again
         due = self._outbox.take(_THREADS * 4, lease_s=LEASE_S)
         for message, reason in zip(due, self._pool.map(self._send, due), strict=True):
             if reason is None:
@@ -77,7 +91,7 @@ class WebhookSender:
         return len(due)
 
     def _send(self, message: Message) -> str | None:
-        """Make one attempt; gives why it failed."""
+        """Make one attempt; return why it failed, or None."""
         about: dict[str, tracing.Attribute] = {
             "verso.job": message.job_id,
             "verso.attempt": message.attempts,
@@ -106,14 +120,14 @@ class WebhookSender:
 
     def _delay_s(self, message: Message, reason: str) -> float | None:
         if message.attempts >= len(self._delays_s) or reason == f"status {_GONE}":
-            _log.warning("a webhook message is given up", extra={"reason": reason})
+            _log.warning("webhook message given up", extra={"reason": reason})
             return None
-        # up to a fifth more, so that what failed together does not come back together
+        # Up to a fifth more, so that what failed together does not come back together
         return self._delays_s[message.attempts] * random.uniform(1.0, 1.2)
 
 
 def body_of(message: Message) -> dict[str, Any]:
-    """Return a message's body: what became of the job, and never a text."""
+    """Return a message's body: how the job ended, and never a text."""
     return {
         "type": f"job.{message.status}",
         "timestamp": _moment(message.ended),
@@ -132,3 +146,86 @@ def body_of(message: Message) -> dict[str, Any]:
 
 def _moment(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
+
+
+class NotSent(Exception):
+    """Raised when a message did not get through; says why without any address."""
+
+
+def post(
+    target: Target,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    allowed: Sequence[Network],
+    timeout_s: float,
+) -> int:
+    """Send a message and return the status of the answer.
+
+    Raises:
+        NotSent: the address is not permitted, or nobody answered in time.
+    """
+    addresses = _addresses(target)
+    if not addresses or not all(permitted(one, target, allowed) for one in addresses):
+        raise NotSent("the address is not permitted")
+    try:
+        sock = _connect(addresses, target.port, timeout_s=timeout_s)
+    except OSError as exc:
+        raise NotSent(f"no connection: {type(exc).__name__}") from exc
+    with contextlib.closing(sock), _ended_after(sock, timeout_s):
+        try:
+            if target.tls:
+                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
+            return _exchange(sock, target, body, headers)
+        except (OSError, http.client.HTTPException) as exc:
+            raise NotSent(f"no answer: {type(exc).__name__}") from exc
+        finally:
+            sock.close()
+
+
+def _exchange(sock: socket.socket, target: Target, body: bytes, headers: Mapping[str, str]) -> int:
+    kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
+    connection = kind(target.host, target.port)
+    connection.sock = sock
+    connection.request("POST", target.path, body=body, headers=dict(headers))
+    return connection.getresponse().status
+
+
+def _addresses(target: Target) -> list[Address]:
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as exc:
+        raise NotSent("the host has no address") from exc
+    # a link-local address may name its interface after a percent sign
+    texts = dict.fromkeys(str(row[4][0]).partition("%")[0] for row in found)
+    return [ipaddress.ip_address(text) for text in texts]
+
+
+def _connect(addresses: Sequence[Address], port: int, *, timeout_s: float) -> socket.socket:
+    """Connect to the first address that takes us."""
+    *others, last = addresses[:4]
+    share_s = timeout_s / (len(others) + 1)
+    for address in others:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((str(address), port), timeout=share_s)
+    return socket.create_connection((str(last), port), timeout=share_s)
+
+
+@contextmanager
+def _ended_after(sock: socket.socket, timeout_s: float) -> Iterator[None]:
+    """Cut a connection after a time: its own timeout restarts with every byte."""
+    # a second descriptor: wrapping in TLS takes the first one away
+    copy = sock.dup()
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            copy.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(timeout_s, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        copy.close()

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import redis
+from verso_keeper.prober import TENANT
 
 from verso_core.jobs import Item, Kind, Queue, Status, cut
-from verso_keeper.prober import TENANT
 from verso_keeper.wakeup import WakeupSender
 from verso_ledger import Ledger, NewJob
 
@@ -35,7 +35,7 @@ def _job() -> NewJob:
     return NewJob(Kind.EMBED, Queue.BULK, parts)
 
 
-def _bells(broker_url: str, queue: Queue) -> list[Any]:
+def _messages(broker_url: str, queue: Queue) -> list[Any]:
     with redis.Redis.from_url(broker_url) as client:
         return [json.loads(row) for row in client.lrange(queue.celery_name, 0, -1)]
 
@@ -68,19 +68,19 @@ def keeper(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 def test_bells_name_the_queue_and_stop_when_nobody_hears_them(valkey_url: str) -> None:
     broker = valkey_url.replace("/0", "/1")
-    bells = WakeupSender(broker)
-    assert bells.ring({Queue.BULK: 3, Queue.SCRUB: 0}) == [Queue.BULK]
+    wakeups = WakeupSender(broker)
+    assert wakeups.notify({Queue.BULK: 3, Queue.SCRUB: 0}) == [Queue.BULK]
     for _ in range(10):
-        bells.ring({Queue.BULK: 3})
-    bells.close()
-    rung = _bells(broker, Queue.BULK)
-    assert 1 <= len(rung) <= 4
-    assert rung[0]["headers"]["task"] == "verso.work"
-    assert rung[0]["content-type"] == "application/json"
-    assert _bells(broker, Queue.SCRUB) == []
+        wakeups.notify({Queue.BULK: 3})
+    wakeups.close()
+    sent = _messages(broker, Queue.BULK)
+    assert 1 <= len(sent) <= 4
+    assert sent[0]["headers"]["task"] == "verso.work"
+    assert sent[0]["content-type"] == "application/json"
+    assert _messages(broker, Queue.SCRUB) == []
 
 
-def test_a_killed_workers_slice_is_due_again_and_rung_for(
+def test_a_killed_workers_slice_is_due_again_and_woken_for(
     valkey_url: str, keeper: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     ledger = Ledger.from_url(valkey_url)
@@ -88,7 +88,7 @@ def test_a_killed_workers_slice_is_due_again_and_rung_for(
     (lost,) = ledger.leases.claim(Queue.BULK, owner="killed", lease_s=1.0)
     keeper(valkey_url)
     _until(lambda: ledger.maintenance.depths()[Queue.BULK].queued == 1)
-    _until(lambda: len(_bells(valkey_url.replace("/0", "/1"), Queue.BULK)) > 0)
+    _until(lambda: len(_messages(valkey_url.replace("/0", "/1"), Queue.BULK)) > 0)
     (again,) = ledger.leases.claim(Queue.BULK, owner="other")
     assert (again.slice_id, again.fence) == (lost.slice_id, lost.fence + 1)
     ledger.close()
@@ -150,7 +150,7 @@ def test_the_keeper_outlives_a_restart_of_redis_and_says_so_once(
     ledger.close()
     assert process.poll() is None
     log = (tmp_path / "log").read_text()
-    assert log.count("reap waits") == log.count("reap goes on") == 1
+    assert log.count("reap waits") == log.count("reap resumed") == 1
 
 
 def test_the_keeper_waits_for_a_ledger_that_is_not_there_yet(

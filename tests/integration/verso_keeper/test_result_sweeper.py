@@ -10,7 +10,7 @@ import pytest
 from verso_core.errors import ResultLost
 from verso_core.jobs import Item, Kind, Queue, cut
 from verso_core.result_files import SHARDS, ResultFiles
-from verso_keeper.result_sweeper import ResultSweeper
+from verso_keeper.periodic import ResultSweeper
 from verso_ledger import Commit, Ledger, NewJob
 
 FRAME = b"\x56" + b"v" * 5000

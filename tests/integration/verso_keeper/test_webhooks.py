@@ -107,7 +107,7 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
 
 
 @pytest.fixture
-def herald(ledger: Ledger) -> Iterator[WebhookSender]:
+def sender(ledger: Ledger) -> Iterator[WebhookSender]:
     found = WebhookSender(ledger.webhooks, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0)
     yield found
     found.close()
@@ -128,13 +128,13 @@ def told(ledger: Ledger, status: str) -> int:
 
 
 async def test_the_end_of_a_job_is_told_once_and_signed(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     job = ended_job(ledger, hook.id)
     ended_job(ledger, None)
     assert ledger.maintenance.backlog().to_send == 1
-    assert (herald.step(), herald.step()) == (1, 0)
+    assert (sender.step(), sender.step()) == (1, 0)
     [(headers, body)] = receiver.seen
     message_id, stamp = headers["webhook-id"], int(headers["webhook-timestamp"])
     assert headers["webhook-signature"] == webhooks.sign(
@@ -150,30 +150,30 @@ async def test_the_end_of_a_job_is_told_once_and_signed(
 
 
 async def test_a_failed_attempt_is_made_again_with_the_same_id_then_given_up_then_replayed(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
     receiver.answers = [500, 302, 429]  # a redirect is not followed
     for _ in range(3):
-        assert herald.step() == 1
+        assert sender.step() == 1
         await asyncio.sleep(0.01)
-    assert herald.step() == 0
+    assert sender.step() == 0
     assert (told(ledger, "failed"), told(ledger, "dead")) == (3, 1)
     assert len(receiver.seen) == 3
     assert await front.webhooks.replay("default", hook.id) == 1
-    assert herald.step() == 1
+    assert sender.step() == 1
     assert len({headers["webhook-id"] for headers, _ in receiver.seen}) == 1
     assert told(ledger, "sent") == 1
 
 
 async def test_410_gives_a_message_up_at_once(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
     receiver.answers = [410]
-    herald.step()
+    sender.step()
     assert told(ledger, "dead") == 1
 
 
@@ -193,24 +193,24 @@ async def test_nothing_reaches_a_private_address_that_is_not_allowed(
 
 
 async def test_a_receiver_that_drips_is_cut_off(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
     receiver.pause_s = 0.2  # 23 bytes take 4.6 s, and an attempt may take one
-    herald.step()
+    sender.step()
     assert told(ledger, "failed") == 1
 
 
 async def test_a_new_secret_signs_beside_the_old_one(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     old = await front.webhooks.add("default", receiver.url)
     new = await front.webhooks.rotate("default", old.id)
     assert new.secret != old.secret
     assert new.secrets(new.old_until + 1) == [new.secret]
     ended_job(ledger, old.id)
-    herald.step()
+    sender.step()
     [(headers, body)] = receiver.seen
     about = {"message_id": headers["webhook-id"], "timestamp": int(headers["webhook-timestamp"])}
     assert headers["webhook-signature"].split(" ") == [
@@ -220,12 +220,12 @@ async def test_a_new_secret_signs_beside_the_old_one(
 
 
 async def test_what_was_to_be_told_goes_with_its_webhook(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
     await front.webhooks.remove("default", hook.id)
-    assert herald.step() == 0
+    assert sender.step() == 0
     assert ledger.maintenance.backlog().to_send == 0
     with pytest.raises(WebhookUnknown):
         ended_job(ledger, hook.id)
@@ -234,13 +234,13 @@ async def test_what_was_to_be_told_goes_with_its_webhook(
 
 
 async def test_a_message_that_was_being_sent_when_the_keeper_died_is_sent_again(
-    ledger: Ledger, front: AsyncLedger, herald: WebhookSender, receiver: Receiver
+    ledger: Ledger, front: AsyncLedger, sender: WebhookSender, receiver: Receiver
 ) -> None:
     hook = await front.webhooks.add("default", receiver.url)
     ended_job(ledger, hook.id)
     assert len(ledger.webhooks.take(lease_s=0.01)) == 1
     await asyncio.sleep(0.02)
-    assert herald.step() == 1
+    assert sender.step() == 1
     assert len(receiver.seen) == 1
 
 
@@ -261,16 +261,16 @@ async def test_over_tls_only_a_certificate_of_the_name_is_spoken_to(
     until = datetime.now(UTC) + timedelta(days=-1 if flaw == "expired" else 1)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issuer.issue_cert(name, not_after=until).configure_cert(tls)
-    herald = WebhookSender(
+    sender = WebhookSender(
         ledger.webhooks, allowed=networks("127.0.0.0/8, ::1"), delays_s=(), timeout_s=5.0
     )
     with receiving(None if flaw == "plain" else tls) as receiver:
         url = receiver.url.replace("http://127.0.0.1", "https://localhost")
         hook = await front.webhooks.add("default", url)
         ended_job(ledger, hook.id)
-        assert herald.step() == 1
+        assert sender.step() == 1
         seen = list(receiver.seen)
-    herald.close()
+    sender.close()
     if flaw is None:
         [(headers, body)] = seen
         assert headers["webhook-signature"] == webhooks.sign(

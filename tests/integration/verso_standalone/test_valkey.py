@@ -103,7 +103,7 @@ def test_a_halted_ledger_is_told_of_and_trusted_while_it_runs_and_while_it_does_
     assert ledger_state(data, trust=False)[1]
     said, halted = ledger_state(data, trust=True)
     assert not halted
-    assert said.startswith("goes on in a new epoch")
+    assert said.startswith("continues in a new epoch")
 
 
 def test_a_folder_without_a_platform_has_no_ledger(tmp_path: Path) -> None:

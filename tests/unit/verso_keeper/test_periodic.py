@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from verso_core.errors import LedgerUnavailable
-from verso_keeper.periodic import Rounds
+from verso_keeper.periodic import Periodic
 
 
 def test_an_outage_is_said_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,15 +19,15 @@ def test_an_outage_is_said_once_and_its_end_once(caplog: pytest.LogCaptureFixtur
         if away[0]:
             raise LedgerUnavailable("away")
 
-    rounds = Rounds("reap", duty, every_s=1.0, done=lambda: done.append(1))
+    periodic = Periodic("reap", duty, every_s=1.0, after_round=lambda: done.append(1))
     for _ in range(3):
-        rounds.once()
+        periodic.run_once()
     away[0] = False
     for _ in range(3):
-        rounds.once()
+        periodic.run_once()
     assert [record.getMessage() for record in caplog.records] == [
         "reap waits: away",
-        "reap goes on",
+        "reap resumed",
     ]
     assert len(done) == 6
 
@@ -39,8 +39,8 @@ def test_a_fault_of_ours_does_not_end_the_duty(caplog: pytest.LogCaptureFixture)
         turns.release()
         raise KeyError("a fault")
 
-    rounds = Rounds("reap", duty, every_s=0.001)
-    rounds.start()
+    periodic = Periodic("reap", duty, every_s=0.001)
+    periodic.start()
     assert all(turns.acquire(timeout=5) for _ in range(3))
-    rounds.stop(timeout_s=5)
+    periodic.stop(timeout_s=5)
     assert "reap failed" in caplog.text

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from verso_core.jobs import Kind, Queue, read_slice
-from verso_keeper.prober import Prober
+from verso_keeper.periodic import Prober
 from verso_ledger import Accepted, Health, Ledger, NewJob
 
 

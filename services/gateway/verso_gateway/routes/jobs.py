@@ -87,7 +87,7 @@ async def replay_all(
     for job_id in chosen:
         await context.ledger.replay(job_id)
     for queue in Queue:
-        context.desk.ring(queue)
+        context.desk.notify(queue)
     return responses.json_response({"jobs": list(chosen), "more": page.cursor is not None})
 
 
@@ -189,7 +189,7 @@ async def replay(request: Request, job_id: str) -> Response:
     await _own(request, job_id)
     await context.ledger.replay(job_id)
     for queue in (Queue.INTERACTIVE, Queue.BULK):
-        context.desk.ring(queue)
+        context.desk.notify(queue)
     record = await context.ledger.job(job_id)
     return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 

@@ -338,7 +338,7 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
         assert gate.wait(30)
         return commit(*given, **named)
 
-    monkeypatch.setattr(bench.ledger, "commit", held_up)
+    monkeypatch.setattr(bench.ledger.leases, "commit", held_up)
     slot = threading.Thread(target=lambda: bench.desk.run_queue(queue, wake_slot=lambda: None))
     slot.start()
     slices = list(cut(kind, {"collection": "default"}, [Item({"id": "d"}, b"one text")]))

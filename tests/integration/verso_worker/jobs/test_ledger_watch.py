@@ -133,7 +133,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
     assert machine.ledger.maintenance.backlog().read_only
 
 
-def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
+def test_a_read_only_ledger_that_is_accepted_continues_and_repeats_no_number(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.keep(tmp_path / "copy")
@@ -142,8 +142,8 @@ def test_a_halted_ledger_goes_on_when_it_is_trusted_and_repeats_no_number(
     lost = machine.guard.current().seq
     machine.put_back(tmp_path / "copy")
     assert not machine.mark.check()
-    assert describe(machine.guard, accept=False).startswith("halted")
-    assert describe(machine.guard, accept=True).startswith("goes on in a new epoch")
+    assert describe(machine.guard, accept=False).startswith("read-only")
+    assert describe(machine.guard, accept=True).startswith("continues in a new epoch")
     assert not machine.guard.accept_as_is()
     assert machine.mark.check()
     assert machine.guard.read_only() is None
@@ -190,7 +190,7 @@ def test_a_restored_backup_is_a_new_epoch_and_not_behind(machine: Machine, tmp_p
     assert machine.guard.read_only() is None
 
 
-def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
+def test_the_mark_advances_by_itself_and_a_broken_one_is_replaced(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine.bench.ingest({"a": b"a text"})
@@ -199,7 +199,7 @@ def test_the_mark_is_moved_on_by_itself_and_a_broken_one_is_written_anew(
     assert reached(machine) == EpochState(life.epoch, "", life.seq)
     (machine.folder / "ledger-mark.json").write_text("{")
     assert machine.mark.read() is None
-    assert "cannot be read" in caplog.text
+    assert "mark unreadable" in caplog.text
     assert machine.mark.check()
     assert reached(machine) == EpochState(life.epoch, "", life.seq)
 

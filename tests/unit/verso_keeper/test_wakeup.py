@@ -9,7 +9,7 @@ import pytest
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Queue
-from verso_keeper.reaper import Reaper
+from verso_keeper.wakeup import Reaper
 from verso_ledger import Depth, Ledger
 
 
