@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import redis
-from verso_keeper.prober import TENANT
 
 from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_keeper.periodic import TENANT
 from verso_keeper.wakeup import WakeupSender
 from verso_ledger import Ledger, NewJob
 
