@@ -132,7 +132,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             ledger=ledger,
             files=files,
             catalogue=CollectionsCache(ledger),
-            desk=JobService(
+            job_service=JobService(
                 ledger,
                 wakeups,
                 files=files,

@@ -24,7 +24,7 @@ class Context:
     ledger: AsyncLedger
     files: ResultFiles
     catalogue: CollectionsCache
-    desk: JobService
+    job_service: JobService
     metrics: Metrics
     gate: Gate
     closing: asyncio.Event

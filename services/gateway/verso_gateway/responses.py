@@ -115,7 +115,7 @@ async def respond(
         fields.update(_fields(placed, applied=preference.applied(wait_s)))
         fields.update(headers.rate_limit(order.queue, settings, placed))
 
-    outcome = await context.desk.submit_and_wait(order, wait_s=wait_s, on_accepted=accepted)
+    outcome = await context.job_service.submit_and_wait(order, wait_s=wait_s, on_accepted=accepted)
     if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
         return deferred(outcome.record, headers=fields)
     ended = job_service.ended(outcome)
@@ -136,7 +136,7 @@ async def finish(request: Request, order: Order) -> Ended:
     wait_s = max(wait_s, 1.0)
     if order.idempotency is None:  # else whoever asks again finds the job, however late it is begun
         order = replace(order, deadline_s=min(wait_s, order.deadline_s or math.inf))
-    return await context.desk.run(order, timeout_s=wait_s)
+    return await context.job_service.run(order, timeout_s=wait_s)
 
 
 def deferred(record: JobRecord, *, headers: Mapping[str, str]) -> Response:

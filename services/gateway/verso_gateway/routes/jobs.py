@@ -87,7 +87,7 @@ async def replay_all(
     for job_id in chosen:
         await context.ledger.replay(job_id)
     for queue in Queue:
-        context.desk.notify(queue)
+        context.job_service.notify(queue)
     return responses.json_response({"jobs": list(chosen), "more": page.cursor is not None})
 
 
@@ -113,7 +113,7 @@ async def get(
     preference = headers.preference_of(request)
     wait_s = preference.wait(0.0, max_s=context.settings.wait_max_s)
     await _own(request, job_id)
-    record = await context.desk.wait(job_id, wait_s)
+    record = await context.job_service.wait(job_id, wait_s)
     found = await context.ledger.results(job_id, first=cursor, count=limit)
     held = [data for data in takewhile(lambda data: data is not None, found) if data]
     rest = cursor + len(held)
@@ -189,7 +189,7 @@ async def replay(request: Request, job_id: str) -> Response:
     await _own(request, job_id)
     await context.ledger.replay(job_id)
     for queue in (Queue.INTERACTIVE, Queue.BULK):
-        context.desk.notify(queue)
+        context.job_service.notify(queue)
     record = await context.ledger.job(job_id)
     return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 

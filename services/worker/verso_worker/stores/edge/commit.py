@@ -149,7 +149,7 @@ class Committer:
             item = self._waiting.get_nowait()
         self._commit(group)
         if isinstance(item, _Alone):
-            _settle(item.done, _outcome(item.action))
+            _resolve(item.done, _outcome(item.action))
         return item is not None
 
     def _commit(self, group: Sequence[_Write]) -> None:
@@ -161,7 +161,7 @@ class Committer:
             except Exception as exc:  # noqa: BLE001 whatever it is, the state on disk is unknown
                 self._fatal(f"flush failed with {type(exc).__name__}: {exc}")
         for write, error in zip(group, outcomes, strict=True):
-            _settle(write.done, error)
+            _resolve(write.done, error)
 
     def _apply(self, write: _Write) -> VersoError | None:
         if write.size_bytes:
@@ -191,7 +191,7 @@ def _outcome(action: Callable[[], None]) -> VersoError | None:
     return None
 
 
-def _settle(done: Future[None], error: VersoError | None) -> None:
+def _resolve(done: Future[None], error: VersoError | None) -> None:
     if error is None:
         done.set_result(None)
     else:
