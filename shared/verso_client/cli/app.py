@@ -18,12 +18,11 @@ from typing import Annotated
 
 import typer
 
-from verso_client.cli import evaluation, heads, render, sources
-from verso_client.cli.collections import collections_app
-from verso_client.cli.jobs import jobs_app
+from verso_client.cli import admin, evaluation, heads, render, sources
+from verso_client.cli.admin import collections_app, jobs_app
 from verso_client.cli.models import models_app, train_app
 from verso_client.cli.sources import Format
-from verso_client.cli.terminal import AsJson, Target, bar, fail
+from verso_client.cli.terminal import AsJson, Collection, Target, bar, fail
 from verso_client.cli.terminal import client as _client
 from verso_client.cli.terminal import failures_reported as _failures_reported
 from verso_client.cli.terminal import out as _out
@@ -36,7 +35,6 @@ from verso_core.jobs.cluster import ClusterRequest, Method
 PLUGINS = "verso.commands"
 """Entry points that are commands of other packages."""
 _INGEST_PATIENCE_S = 600.0
-_LOOK_S = 1.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,22 +48,19 @@ eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data 
 app.add_typer(eval_app, name="eval")
 app.add_typer(train_app, name="train")
 app.add_typer(models_app, name="models")
-for command in (heads.classify, heads.answer, heads.score, heads.rerank, heads.heads):
-    app.command()(command)
 
-Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 Reranker = Annotated[
-    str | None, typer.Option("--rerank", help="Head that orders the first hits anew, as alike.")
+    str | None, typer.Option("--rerank", help="Head that reorders the first hits, such as alike.")
 ]
 Rerankers = Annotated[
     list[str] | None,
-    typer.Option("--rerank", help="Head that orders the first hits anew; as often as you like."),
+    typer.Option("--rerank", help="Head that reorders the first hits; may be given several times."),
 ]
 RerankFrom = Annotated[
-    int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it orders.")
+    int, typer.Option("--rerank-from", min=1, max=256, help="How many of them it reorders.")
 ]
 RerankShare = Annotated[
-    float, typer.Option("--rerank-share", min=0, max=1, help="What the head's score counts.")
+    float, typer.Option("--rerank-share", min=0, max=1, help="Weight of the head's score.")
 ]
 
 
@@ -270,58 +265,6 @@ def delete(
             client.delete(document, collection=collection)
 
 
-@app.command()
-def stats(
-    context: typer.Context, collection: Collection = "default", as_json: AsJson = False
-) -> None:
-    """Show what a collection holds and what it takes."""
-    with _client(context) as client:
-        found = client.stats(collection)
-    _print_json(found) if as_json else render.statistics(_out(), found)
-
-
-@app.command()
-def scrub(
-    context: typer.Context,
-    now: Annotated[bool, typer.Option("--now", help="Ask for a pass at once.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show what reading all stored records again has found; status 1 if any is damaged."""
-    with _client(context) as client:
-        found = client.scrub(now=now)
-    _print_json(found) if as_json else render.scrub(_out(), found)
-    if found.damaged:
-        raise typer.Exit(1)
-
-
-@app.command()
-def migrate(
-    context: typer.Context,
-    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
-    to: Annotated[
-        str, typer.Option("--to", help="current, a codec id, or an artifact id.")
-    ] = "current",
-    show: Annotated[bool, typer.Option("--show", help="Only tell where it stands.")] = False,
-    remove_old: Annotated[
-        bool, typer.Option("--remove-old", help="Remove the old side, or give up what is not done.")
-    ] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
-    as_json: AsJson = False,
-) -> None:
-    """Move a collection to another artifact while it is searched; status 1 if it is blocked."""
-    with _client(context) as client:
-        if remove_old:
-            client.end_migration(collection)
-            return
-        found = client.migration(collection) if show else client.migrate(collection, to=to)
-        while wait and not show and found.running:
-            time.sleep(_LOOK_S)
-            found = client.migration(collection)
-    _print_json(found) if as_json else render.migration(_out(), found)
-    if found.stage == "blocked":
-        raise typer.Exit(1)
-
-
 @eval_app.command("retrieval")
 def evaluate_retrieval(
     context: typer.Context,
@@ -357,6 +300,13 @@ def evaluate_retrieval(
             on_progress=lambda state: progress.update(task, completed=state.done),
         )
     _print_json(report) if as_json else render.retrieval(_out(), report)
+
+
+for command in (
+    *(admin.stats, admin.scrub, admin.migrate),
+    *(heads.classify, heads.answer, heads.score, heads.rerank, heads.heads),
+):
+    app.command()(command)
 
 
 def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:

@@ -13,13 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from verso_client.cli.render import excerpt
-from verso_client.cli.terminal import AsJson, out, print_json
+from verso_client.cli.terminal import AsJson, Collection, out, print_json
 from verso_client.cli.terminal import client as connected
 from verso_client.head_answers import Answered, Classified, HeadInfo
 from verso_core.heads import Portion
 from verso_core.registry import Channel
-
-Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 
 
 def classify(
@@ -34,8 +32,8 @@ def classify(
         list[str] | None, typer.Option("--id", help="Stored document or record instead of a text.")
     ] = None,
     collection: Collection = "default",
-    top: Annotated[int, typer.Option("--top", min=1, help="Labels to give.")] = 3,
-    signals: Annotated[bool, typer.Option(help="Give every confidence signal.")] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="Labels to show.")] = 3,
+    signals: Annotated[bool, typer.Option(help="Show every confidence signal.")] = False,
     accept_error: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Withhold labels: at most this share may be wrong."),
@@ -74,7 +72,7 @@ def answer(
     collection: Collection = "default",
     head: Annotated[str, typer.Option(help="Head that answers.")] = "qa",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Records read.")] = 5,
-    top: Annotated[int, typer.Option("--top", min=1, max=50, help="Answers to give.")] = 3,
+    top: Annotated[int, typer.Option("--top", min=1, max=50, help="Answers to show.")] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from texts or a collection; status 1 if there is no answer."""
@@ -109,7 +107,7 @@ def rerank(
     query: Annotated[str, typer.Argument(help="What the documents are ordered by.")],
     documents: Annotated[list[str], typer.Argument(help="Texts; - reads lines.")],
     head: Annotated[str, typer.Option(help="Head that scores pairs.")] = "pairs",
-    top: Annotated[int | None, typer.Option("--top", min=1, help="Documents to give.")] = None,
+    top: Annotated[int | None, typer.Option("--top", min=1, help="Documents to show.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Order texts by how well they fit a query, best first."""

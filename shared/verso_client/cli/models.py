@@ -97,11 +97,11 @@ def train_head(
 
 
 def _followed(verso: Client, job_id: str, *, quiet: bool) -> dict[str, object]:
-    """Show a training's progress until it ends, and give what came of it."""
+    """Show a training's progress until it ends, and return its result."""
     for event in verso.events(job_id):
-        told = event.data.get("progress")
-        if told and not quiet:
-            out().print(_line(told), highlight=False)
+        progress = event.data.get("progress")
+        if progress and not quiet:
+            out().print(_line(progress), highlight=False)
     job = verso.wait(job_id)
     if job.status is not Status.SUCCEEDED:
         raise job.exception()
@@ -182,9 +182,15 @@ def _questions(content: bytes | None) -> dict[str, Any]:
     return found
 
 
-def _line(told: dict[str, Any]) -> str:
-    figures = "  ".join(f"{name} {value:.4g}" for name, value in told.get("metrics", {}).items())
-    return f"{told.get('stage', ''):<8}{100 * float(told.get('share', 0)):5.1f} %  {figures}"[:160]
+def _line(progress: dict[str, Any]) -> str:
+    figures = "  ".join(
+        f"{name} {value:.4g}" for name, value in progress.get("metrics", {}).items()
+    )
+    return (
+        f"{progress.get('stage', ''):<8}{100 * float(progress.get('share', 0)):5.1f} %  {figures}"[
+            :160
+        ]
+    )
 
 
 def _show(state: RegistryState) -> None:

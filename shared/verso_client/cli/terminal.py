@@ -18,6 +18,7 @@ from verso_client.retries import Retries
 from verso_core.errors import VersoError
 
 PATIENCE_S = 10.0
+Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 

@@ -1,0 +1,181 @@
+"""Commands of an operator: collections, jobs, statistics, the scrub and migrations."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from verso_client.cli import render
+from verso_client.cli.terminal import AsJson, Collection, client, out, print_json
+from verso_core.jobs import Kind, Precision, SearchMode, Status, TextPolicy
+
+_LOOK_S = 1.0
+
+collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete collections.")
+jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")
+
+
+@collections_app.command("list")
+def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
+    """List all collections."""
+    with client(context) as platform:
+        found = platform.collections()
+    print_json(found) if as_json else render.collections(out(), found)
+
+
+@collections_app.command("create")
+def create_collection(
+    context: typer.Context,
+    name: str,
+    precision: Annotated[
+        Precision, typer.Option(help="How its vectors are stored.")
+    ] = Precision.FLOAT16,
+    text_policy: Annotated[
+        TextPolicy, typer.Option(help="patch drops the texts, both keeps them too.")
+    ] = TextPolicy.PATCH,
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="Keep words too, and search by both.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a collection."""
+    with client(context) as platform:
+        made = platform.create_collection(
+            name,
+            precision=precision,
+            text_policy=text_policy,
+            search=SearchMode.HYBRID if hybrid else SearchMode.DENSE,
+        )
+    print_json(made) if as_json else render.collections(out(), [made])
+
+
+@collections_app.command("delete")
+def delete_collection(
+    context: typer.Context,
+    name: str,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a collection and all its documents."""
+    if not yes:
+        typer.confirm(f"Delete the collection {name} and every document in it?", abort=True)
+    with client(context) as platform:
+        platform.delete_collection(name)
+
+
+@jobs_app.command("list")
+def list_jobs(
+    context: typer.Context,
+    status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, the newest first; `--status dead` shows what waits for a replay."""
+    with client(context) as platform:
+        found = platform.jobs(status=status, kind=kind, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    for job in found:
+        render.job(out(), job)
+
+
+@jobs_app.command("replay-dead")
+def replay_dead_jobs(context: typer.Context) -> None:
+    """Replay all dead jobs with a new budget of attempts, and list them."""
+    with client(context) as platform:
+        for job_id in platform.replay_dead():
+            typer.echo(job_id)
+
+
+@jobs_app.command("show")
+def show_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Show a job's state."""
+    with client(context) as platform:
+        job = platform.job(job_id)
+    print_json(job) if as_json else render.job(out(), job)
+
+
+@jobs_app.command("follow")
+def follow_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Follow a job until it ends; exit status 1 unless it succeeded."""
+    with client(context) as platform:
+        for event in platform.events(job_id):
+            if as_json:
+                typer.echo(json.dumps(event.model_dump(mode="json")))
+            else:
+                render.event(out(), event)
+        job = platform.job(job_id)
+    if not as_json:
+        render.job(out(), job)
+    if job.status is not Status.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+@jobs_app.command("cancel")
+def cancel_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Cancel a job: work that has not started never will."""
+    with client(context) as platform:
+        job = platform.cancel(job_id)
+    print_json(job) if as_json else render.job(out(), job)
+
+
+@jobs_app.command("replay")
+def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> None:
+    """Replay a dead job with a new budget of attempts."""
+    with client(context) as platform:
+        job = platform.replay(job_id)
+    print_json(job) if as_json else render.job(out(), job)
+
+
+def stats(
+    context: typer.Context, collection: Collection = "default", as_json: AsJson = False
+) -> None:
+    """Show what a collection holds and what it takes."""
+    with client(context) as platform:
+        found = platform.stats(collection)
+    print_json(found) if as_json else render.statistics(out(), found)
+
+
+def scrub(
+    context: typer.Context,
+    now: Annotated[bool, typer.Option("--now", help="Request a pass at once.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the newest scrub found; status 1 if a record is damaged."""
+    with client(context) as platform:
+        found = platform.scrub(now=now)
+    print_json(found) if as_json else render.scrub(out(), found)
+    if found.damaged:
+        raise typer.Exit(1)
+
+
+def migrate(
+    context: typer.Context,
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
+    to: Annotated[
+        str, typer.Option("--to", help="current, a codec id, or an artifact id.")
+    ] = "current",
+    show: Annotated[bool, typer.Option("--show", help="Only show its state.")] = False,
+    remove_old: Annotated[
+        bool,
+        typer.Option("--remove-old", help="Remove the old side, or abort an unfinished migration."),
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Move a collection to another artifact while it is searched; status 1 if it is blocked."""
+    with client(context) as platform:
+        if remove_old:
+            platform.end_migration(collection)
+            return
+        found = platform.migration(collection) if show else platform.migrate(collection, to=to)
+        while wait and not show and found.running:
+            time.sleep(_LOOK_S)
+            found = platform.migration(collection)
+    print_json(found) if as_json else render.migration(out(), found)
+    if found.stage == "blocked":
+        raise typer.Exit(1)
