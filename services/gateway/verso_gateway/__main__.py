@@ -1,7 +1,7 @@
 """Run the gateway: ``python -m verso_gateway``; ``--new-key NAME`` makes an API key instead.
 
-On SIGTERM or SIGINT it takes no new connections, answers waiting callers with 202, ends event
-streams so that their readers come back elsewhere, and finishes what is in hand.
+On SIGTERM or SIGINT it accepts no new connections, answers waiting callers with 202, ends event
+streams so that their readers reconnect elsewhere, and finishes the open requests.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from verso_gateway.settings import Settings
 
 
 class _Server(uvicorn.Server):
-    """Tells the application of a stop signal at once; uvicorn would when all callers are gone."""
+    """Signals a stop to the application at once; uvicorn would once all callers have left."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
 
     def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
-        """Take a stop signal."""
+        """Handle a stop signal."""
         context = getattr(self._app.state, "context", None)
         if context is not None:
             context.closing.set()
-        # not uvicorn's own: that raises the signal again at the end, and a stop in good order would
-        # look like a death by signal
+        # uvicorn's own raises the signal again at the end: an orderly stop would look like a death
+        # by signal
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
 
 def main() -> int:
-    """Serve until told to stop. Returns the exit code: 2 for wrong settings."""
+    """Serve until a stop signal; return the exit status, 2 for invalid settings."""
     parser = argparse.ArgumentParser(prog="verso_gateway", description="Verso's HTTP gateway")
     parser.add_argument("--new-key", metavar="NAME", help="print a new API key and its file line")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The application: routes, layers and the parts behind them, put together."""
+"""The application: its routes, middleware and parts."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ _GUARDED = (
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Make the application; connections open when it starts and close when it stops.
+    """Return the application; connections open when it starts and close when it stops.
 
     Raises:
-        ValueError: the API keys file is not one.
+        ValueError: the API keys file is invalid.
         OSError: the API keys file cannot be read.
     """
     metrics = Metrics()
@@ -86,7 +86,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Verso",
         version="1",
-        summary="Keeps a text's vector and a small patch, and gives every byte back.",
+        summary="Keeps a text's vector and a small patch, and returns every byte.",
         lifespan=_lifespan(settings, metrics, gate=gate),
         docs_url=None,  # the page would fetch its scripts from another host
         redoc_url=None,
@@ -160,13 +160,13 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
 
 
 async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:
-    """Let waiting callers go with a 202 once the gateway is told to stop."""
+    """Answer waiting callers with 202 once the gateway stops."""
     await closing.wait()
     ledger.release()
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    """Answer every error that a route or the framework raises."""
+    """Return the answer to an error of a route or of the framework."""
     match error:
         case VersoError():
             return problems.answer(request.scope, error)

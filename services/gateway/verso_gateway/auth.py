@@ -1,13 +1,13 @@
 """Who may call: API keys beyond loopback, and a guard against web pages on loopback.
 
 A key is ``vk_`` and 32 random bytes in base64url. The keys file holds one key a line, its name and
-the SHA-256 of the whole key in hex, so that the file gives no key away; ``#`` starts a comment:
+the SHA-256 of the whole key in hex, so that the file reveals no key; ``#`` starts a comment:
 
     laptop 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
-The file is looked at again every second while requests come, so keys come and go without a restart.
-A file that cannot be read then changes nothing: the keys read before stay good. Two lines of one
-name are two keys of one tenant, which is how a key is changed without a gap.
+While requests arrive, the file is checked every second, so that keys change without a restart. If
+it cannot be read, the keys read before stay valid. Two lines with one name are two keys of one
+tenant, which is how a key is replaced without a gap.
 
 A random key of 256 bits needs no slow hash: there is no dictionary to try.
 """
@@ -31,7 +31,7 @@ from verso_core.errors import Unauthorized
 
 TENANT_DEFAULT = "default"
 LOOK_S = 1.0
-"""Age at which what is known of the keys file is looked at again, seconds."""
+"""Seconds between two checks of the keys file."""
 _log = logging.getLogger(__name__)
 _LINE = re.compile(r"^(?P<name>[A-Za-z0-9_.-]{1,64})\s+(?P<digest>[0-9a-f]{64})$")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -46,16 +46,16 @@ class Key:
 
 
 def mint(name: str) -> tuple[str, str]:
-    """Make a key. Returns the key, shown once, and its line for the keys file."""
+    """Return a new key, shown once, and its line for the keys file."""
     key = "vk_" + secrets.token_urlsafe(32)
     return key, f"{name} {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """Read a keys file.
+    """Return the keys of a file.
 
     Raises:
-        ValueError: a line is no ``name sha256`` or the file names no key.
+        ValueError: a line is no ``name sha256``, or there is no line.
     """
     keys = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
@@ -72,15 +72,15 @@ def read_keys(path: Path) -> tuple[Key, ...]:
 
 
 class KeysFile:
-    """The keys of a file, as it is now.
+    """The current keys of a file.
 
     Args:
         path: the file.
-        clock: seconds that never go back.
+        clock: a monotonic clock, seconds.
 
     Raises:
-        ValueError: the file is no keys file, at the start.
-        OSError: it cannot be read, at the start.
+        ValueError: at the start, the file is no keys file.
+        OSError: at the start, the file cannot be read.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,10 +98,10 @@ class KeysFile:
                 stamp = _stamp(self._path)
                 if stamp != self._stamp:
                     self._stamp, self._keys = stamp, read_keys(self._path)
-                    _log.info("API keys are read again", extra={"count": len(self._keys)})
+                    _log.info("API keys reloaded", extra={"count": len(self._keys)})
             except (OSError, ValueError) as error:
-                # the message of a ValueError names a line and quotes none of it
-                _log.error("the API keys stay as they are: %s", error)
+                # the message of a ValueError names a line and quotes nothing
+                _log.error("API keys not reloaded: %s", error)
         return self._keys
 
 
@@ -116,16 +116,16 @@ def _no_keys() -> tuple[Key, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Decides who a caller is. Without keys only this machine's own programs may call."""
+    """Identifies callers. Without keys only programs of this machine may call."""
 
     known: Callable[[], tuple[Key, ...]] = _no_keys
 
     def tenant(self, connection: HTTPConnection) -> str:
-        """Name the caller's tenant.
+        """Return the caller's tenant.
 
         Raises:
-            Unauthorized: no known key came with the request, or, where no keys are in use, the
-                request looks like one that a web page of another site made a browser send.
+            Unauthorized: the request has no known key; or, without keys in use, it may come from a
+                web page of another site.
         """
         keys = self.known()
         if not keys:
@@ -136,7 +136,7 @@ class Gate:
             raise Unauthorized("expected an API key: 'Authorization: Bearer vk_...' or X-API-Key")
         digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
         found = None
-        for key in keys:  # no early end: the time must not tell which key is close
+        for key in keys:  # no early end: the time must not reveal which key is close
             if hmac.compare_digest(key.digest, digest):
                 found = key.name
         if found is None:

@@ -1,4 +1,4 @@
-"""What every route needs, made once when the gateway starts."""
+"""What every route needs, created once when the gateway starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def context_of(request: Request) -> Context:
 
 
 async def admit(request: Request) -> None:
-    """Let a known caller in and note its tenant.
+    """Check the caller and note its tenant.
 
     Raises:
         Unauthorized: the caller is not known.

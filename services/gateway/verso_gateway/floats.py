@@ -1,4 +1,4 @@
-"""Vectors as the opaque bytes that cross the gateway: float32, little endian."""
+"""Vectors as bytes: float32, little endian."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from verso_core.errors import VectorInvalid
 
 
 def pack(values: Sequence[float]) -> bytes:
-    """Write numbers as float32. Shape: (D,) -> 4 D bytes.
+    """Return numbers as float32. Shape: (D,) -> 4 D bytes.
 
     Raises:
-        VectorInvalid: a number is not finite or passes the range of float32.
+        VectorInvalid: a number is not finite, or outside the range of float32.
     """
     try:
         data = struct.pack(f"<{len(values)}f", *values)
@@ -25,5 +25,5 @@ def pack(values: Sequence[float]) -> bytes:
 
 
 def unpack(data: bytes) -> list[float]:
-    """Read float32 numbers. Shape: 4 D bytes -> (D,)."""
+    """Return the float32 numbers in bytes. Shape: 4 D bytes -> (D,)."""
     return list(struct.unpack(f"<{len(data) // 4}f", data))

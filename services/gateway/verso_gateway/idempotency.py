@@ -1,8 +1,8 @@
-"""The Idempotency-Key header: the same key and request give the same job.
+"""The Idempotency-Key header: the same key and request find the same job.
 
 draft-ietf-httpapi-idempotency-key-header-06 makes the key a structured-field string, that is,
-quoted (RFC 8941, section 3.3.3); most clients send it bare, so both are read. What stands for "the
-same request" is a hash of method, target, media type and body.
+quoted (RFC 8941, section 3.3.3); most clients send it bare, so both are accepted. Requests are the
+same if a hash of method, target, media type and body is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_CHARACTERS = 255
 
 
 def key_of(request: Request) -> str | None:
-    """Return a request's idempotency key, None where it has none.
+    """Return a request's idempotency key, None if it has none.
 
     Raises:
         RequestInvalid: the header holds no usable key.
@@ -48,7 +48,7 @@ class Fingerprint:
         self._hash = hashlib.blake2b(about.encode("utf-8", "surrogateescape"), digest_size=32)
 
     def update(self, data: bytes) -> None:
-        """Take more of the body."""
+        """Add more of the body."""
         self._hash.update(data)
 
     def hex(self) -> str:

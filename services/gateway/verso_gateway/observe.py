@@ -1,7 +1,7 @@
-"""The outermost layer: a request id, the counters, one log line, and an answer to every fault.
+"""The outermost middleware: request ids, metrics, a log line, and an answer to every exception.
 
-A fault nobody foresaw becomes a 500 that names its class and nothing else; the log gets the places
-it passed through, but not its message, which may quote a text.
+An unexpected exception becomes a 500 that names its class only. The log gets the lines of its
+traceback but not its message, which may quote a text.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Observe:
             await self._traced(scope, receive, noted)
         except Exception as error:  # the last place that can still answer
             _log_fault(error)
-            if status:  # half an answer is out: let the server cut the connection
+            if status:  # half an answer is sent: let the server cut the connection
                 raise
             await problems.answer(scope, error)(scope, receive, noted)
         finally:
-            # Once this turn of the loop is over: what was sent goes out at its end.
+            # After this iteration of the loop, at whose end the answer is sent.
             seconds = time.perf_counter() - started
             asyncio.get_running_loop().call_soon(self._note, scope, status, seconds)
 

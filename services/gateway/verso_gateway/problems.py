@@ -1,4 +1,4 @@
-"""Errors as HTTP: one table from code to status, and the two shapes that callers know.
+"""Errors as HTTP: the table from code to status, and the two shapes of answers.
 
 Every route answers errors as problem+json (RFC 9457) with ``code``, ``retryable`` and
 ``request_id``; routes that speak OpenAI's protocol answer in OpenAI's shape. ``type`` is a path of
@@ -81,7 +81,7 @@ _OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate
 
 
 def explanation(code: str) -> str | None:
-    """Say what an error code means, from its class; None where no such code exists."""
+    """Return what an error code means, from its class; None for an unknown code."""
     cls = CLASSES.get(code)
     if cls is None:
         return None
@@ -91,17 +91,17 @@ def explanation(code: str) -> str | None:
 
 
 def answer(scope: Scope, error: BaseException) -> Response:
-    """Turn an error into the response that the route of ``scope`` owes its caller.
+    """Return the response to an error, in the shape of the route of ``scope``.
 
     Args:
-        scope: ASGI scope of the request; whoever raised may have left in its state, as
-            ``pointer``, which part of the body is wrong (RFC 6901).
+        scope: ASGI scope of the request; ``pointer`` in its state, if set, names the part of the
+            body that is wrong (RFC 6901).
         error: a VersoError, or a foreign exception, of which only the class name is shown.
     """
     body = error_body(error)
     openai = scope["path"].startswith(_OPENAI_PATHS)
     status = STATUSES[body["code"]]
-    scope.setdefault("state", {})["code"] = body["code"]  # for whoever counts
+    scope.setdefault("state", {})["code"] = body["code"]  # for the metrics
     pointer = scope.get("state", {}).get("pointer")
     if openai and status == 422:
         status = 400  # the protocol knows no 422
@@ -156,7 +156,7 @@ def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str,
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
         headers["Retry-After-Ms"] = str(math.ceil(wait_s * 1000))
     else:
-        # the OpenAI SDK tries a 409 or 5xx again unless it is told not to
+        # the OpenAI SDK tries a 409 or 5xx again unless this header forbids it
         headers["X-Should-Retry"] = "false"
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="verso"'
@@ -164,24 +164,24 @@ def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str,
 
 
 def from_validation(exc: ValidationError) -> tuple[RequestInvalid, str]:
-    """Turn the first fault that pydantic found into an error and a JSON pointer to the part."""
+    """Return the first fault that pydantic found as an error, and a JSON pointer to the part."""
     fault = exc.errors(include_url=False, include_input=False, include_context=False)[0]
     return from_fault(fault["loc"], message=fault["msg"])
 
 
 def from_fault(loc: Sequence[int | str], *, message: str) -> tuple[RequestInvalid, str]:
-    """Turn one of pydantic's faults into an error and a JSON pointer (RFC 6901)."""
+    """Return one of pydantic's faults as an error, and a JSON pointer (RFC 6901)."""
     pointer = "".join("/" + escaped(str(part)) for part in loc)
     return RequestInvalid(f"{pointer or 'body'}: {message}"), pointer
 
 
 def escaped(part: str) -> str:
-    """Escape one part of a JSON pointer (RFC 6901, section 3)."""
+    """Return a part of a JSON pointer, escaped (RFC 6901, section 3)."""
     return part.replace("~", "~0").replace("/", "~1")
 
 
 def codes_in_openapi() -> Mapping[str, Any]:
-    """Describe the problem shape for the OpenAPI document."""
+    """Return the schema of problems for the OpenAPI document."""
     return {
         "type": "object",
         "required": ["type", "title", "status", "detail", "code", "retryable"],

@@ -1,4 +1,4 @@
-"""Examples of a training request: read and judged off the event loop, as they may be tens of MB.
+"""Examples of a training request: read and checked off the event loop, as they may be tens of MB.
 
 Examples come in the JSON body's ``source``, or are the body: NDJSON or CSV.
 """
@@ -25,25 +25,25 @@ _PAIR = ("text_1", "text_2", "score")
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Examples that passed the checks: how many, and as the trainer reads them."""
+    """Examples that passed the checks: their number, and their bytes for the trainer."""
 
     count: int
     packed: bytes
 
 
 async def from_body(request: Request) -> tuple[TrainRequest, Examples | None]:
-    """Read a JSON body: what is asked, and the examples where it holds some.
+    """Return the request in a JSON body, and its examples if it has some.
 
     Raises:
-        RequestInvalid: it is no such request.
-        TrainingDataInvalid: an example is none, or there are too few.
+        RequestInvalid: the body is no training request.
+        TrainingDataInvalid: an example is invalid, or there are too few.
     """
     value = await bodies.read_object(request)
     source = value.get("source")
     found = None
     if isinstance(source, dict):
-        # A bad example is named by its place; the model of the whole body would only say that one
-        # is bad. So the examples are judged here, and the model sees that there are some.
+        # The message names the position of an invalid example; the model of the whole body could
+        # not. So the examples are checked here, and the model sees only that there are some.
         size = len(await request.body())
         found, source = await bodies.off_loop(size, partial(_from_source, source))
         value = {**value, "source": source}
@@ -51,10 +51,10 @@ async def from_body(request: Request) -> tuple[TrainRequest, Examples | None]:
 
 
 async def from_rows(request: Request, columns: Columns, *, task: Task) -> Examples:
-    """Read a body of JSON lines or CSV.
+    """Return the examples in a body of JSON lines or CSV.
 
     Raises:
-        TrainingDataInvalid: a row is none, or there are too few.
+        TrainingDataInvalid: a row is invalid, or there are too few.
     """
     body, lines = await request.body(), bodies.media_type(request) == NDJSON
     return await bodies.off_loop(
@@ -63,7 +63,7 @@ async def from_rows(request: Request, columns: Columns, *, task: Task) -> Exampl
 
 
 def _from_source(source: dict[str, Any]) -> tuple[Examples | None, dict[str, Any]]:
-    """Take the examples out of a body's source; give them and what is left of it."""
+    """Return the examples in a body's source, and the source without them."""
     found, left = None, dict(source)
     if source.get("rows") is not None:
         columns = Columns()

@@ -1,7 +1,7 @@
 """Labelled rows and scored pairs as they come in: JSON, JSON lines or CSV, each judged where it is.
 
 Training on rows of which some were left out would be training on other data than was sent, so one
-row that cannot be read refuses the request, with its place.
+row that cannot be read refuses the request, with its position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CSV = "text/csv"
 _MAX_LABEL = 256
 _Row = TypeVar("_Row")
 Make = Callable[[dict[str, Any], str], _Row]
-"""Makes a row of an object; the string is its place, for whoever has to find it."""
+"""Makes a row of an object; the string is its position, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +30,38 @@ class Columns:
     text: str = "text"
     label: str = "label"
 
-    def row(self, value: dict[str, Any], place: str) -> Labelled:
+    def row(self, value: dict[str, Any], where: str) -> Labelled:
         """Make a labelled row.
 
         Raises:
             TrainingDataInvalid: the object is none.
         """
-        text = _string(value, self.text, place=place)
-        label = _string(value, self.label, place=place)
+        text = _string(value, self.text, where=where)
+        label = _string(value, self.label, where=where)
         if label.lower() == "nan":
-            raise TrainingDataInvalid(f"{place}: expected a label, got {label}")
+            raise TrainingDataInvalid(f"{where}: expected a label, got {label}")
         if len(label) > _MAX_LABEL:
             raise TrainingDataInvalid(
-                f"{place}: expected a label of <= {_MAX_LABEL} characters, got {len(label)}"
+                f"{where}: expected a label of <= {_MAX_LABEL} characters, got {len(label)}"
             )
-        return Labelled(text, label, _split(value, place=place))
+        return Labelled(text, label, _split(value, where=where))
 
 
-def pair(value: dict[str, Any], place: str) -> Scored:
+def pair(value: dict[str, Any], where: str) -> Scored:
     """Make a scored pair of ``text_1``, ``text_2`` and ``score``.
 
     Raises:
         TrainingDataInvalid: the object is none, or the score not in [0, 1].
     """
-    first, second = (_string(value, name, place=place) for name in ("text_1", "text_2"))
+    first, second = (_string(value, name, where=where) for name in ("text_1", "text_2"))
     score = value.get("score")
     try:
         number = float("nan") if score is None or isinstance(score, bool) else float(score)
     except (TypeError, ValueError):
         number = float("nan")
     if not 0 <= number <= 1:
-        raise TrainingDataInvalid(f"{place}: expected a 'score' in [0, 1], got {score!a}")
-    return Scored(first, second, number, _split(value, place=place))
+        raise TrainingDataInvalid(f"{where}: expected a 'score' in [0, 1], got {score!a}")
+    return Scored(first, second, number, _split(value, where=where))
 
 
 def from_lines(data: bytes, make: Make[_Row]) -> list[_Row]:
@@ -74,14 +74,14 @@ def from_lines(data: bytes, make: Make[_Row]) -> list[_Row]:
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
-        place = f"line {number}"
+        where = f"line {number}"
         try:
             value = bodies.parse(line)
         except RequestInvalid as error:
-            raise TrainingDataInvalid(f"{place}: {error.detail}") from error
+            raise TrainingDataInvalid(f"{where}: {error.detail}") from error
         if not isinstance(value, dict):
-            raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
-        rows.append(make(value, place))
+            raise TrainingDataInvalid(f"{where}: expected an object, got {type(value).__name__}")
+        rows.append(make(value, where))
     return rows
 
 
@@ -127,21 +127,21 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _split(value: dict[str, Any], *, place: str) -> str | None:
+def _split(value: dict[str, Any], *, where: str) -> str | None:
     split = value.get("split")
     if split is not None and split not in SPLITS:
-        raise TrainingDataInvalid(f"{place}: expected a split of {SPLITS}, got {split!a}")
+        raise TrainingDataInvalid(f"{where}: expected a split of {SPLITS}, got {split!a}")
     return split
 
 
-def _string(value: dict[str, Any], name: str, *, place: str) -> str:
+def _string(value: dict[str, Any], name: str, *, where: str) -> str:
     found = value.get(name)
     if isinstance(found, bool) or not isinstance(found, str | int):
         got = "nothing" if found is None else type(found).__name__
-        raise TrainingDataInvalid(f"{place}: expected a string as {name!r}, got {got}")
+        raise TrainingDataInvalid(f"{where}: expected a string as {name!r}, got {got}")
     text = str(found)
     if not text.strip() or not bodies.encodable(text):
-        raise TrainingDataInvalid(f"{place}: expected text that is not empty as {name!r}")
+        raise TrainingDataInvalid(f"{where}: expected text that is not empty as {name!r}")
     return text
 
 
@@ -155,11 +155,11 @@ def of_json(rows: Any, make: Make[_Row], *, name: str, keys: Sequence[str]) -> l
         raise TrainingDataInvalid(f"/source/{name}: expected an array, got {type(rows).__name__}")
     found = []
     for number, value in enumerate(rows):
-        place = f"row {number}"
+        where = f"row {number}"
         if not isinstance(value, dict):
-            raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
+            raise TrainingDataInvalid(f"{where}: expected an object, got {type(value).__name__}")
         if extra := value.keys() - {*keys, "split"}:
             known = ", ".join((*keys, "split"))
-            raise TrainingDataInvalid(f"{place}: expected {known}; got {min(extra)!a}")
-        found.append(make(value, place))
+            raise TrainingDataInvalid(f"{where}: expected {known}; got {min(extra)!a}")
+        found.append(make(value, where))
     return found

@@ -1,12 +1,12 @@
-"""How much of a request body is taken in, counted before anything is parsed.
+"""Limits of request bodies, checked before anything is parsed.
 
-1. A body whose Content-Length passes the limit is refused without a look at it.
-2. A chunked body is counted as it arrives and refused when it passes the limit.
-3. All bodies together hold at most ``held_limit_bytes``; beyond that the answer is 429.
-4. A body that stops arriving is given up.
+1. A body whose Content-Length exceeds the limit is refused unread.
+2. A chunked body is counted as it arrives, and refused when it exceeds the limit.
+3. All bodies in memory together have at most ``held_limit_bytes``; beyond that the answer is 429.
+4. A body that stops arriving is refused.
 
-A refused body is read to its end and thrown away where that is cheap: a client that still writes
-would otherwise see a broken connection instead of the answer.
+A refused body is read to its end and discarded if that is cheap: a client that still writes would
+otherwise see a broken connection instead of the answer.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class _Body:
         self.held = 0
 
     async def next(self) -> Message:
-        """Take the next message.
+        """Return the next message.
 
         Raises:
-            BodyTooLarge: the body passes its limit.
-            RequestInvalid: it stopped arriving.
+            BodyTooLarge: the body exceeds its limit.
+            RequestInvalid: the body stopped arriving.
         """
-        if self._complete:  # now the server tells only of a disconnect, which may take forever
+        if self._complete:  # the server now reports a disconnect only, which may take forever
             return await self._receive()
         message = await self._take()
         if self._taken > self.limit_bytes:
@@ -116,7 +116,7 @@ class _Body:
         return message
 
     async def discard(self) -> None:
-        """Read on and throw away, up to a bound."""
+        """Read and discard the rest, up to a bound."""
         start = self._taken
         try:
             while not self._complete and self._taken - start < _DISCARD_BYTES:

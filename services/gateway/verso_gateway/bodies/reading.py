@@ -1,8 +1,8 @@
 """Request bodies as Python values, read strictly (RFC 8259).
 
-What the standard parser would let pass is refused: NaN and infinities, a key that stands twice in
-an object, nesting without end. Lone surrogates do pass, so that the one text that holds them can be
-refused and its neighbours are not.
+What the standard parser would accept is refused: NaN and infinities, a key that occurs twice in an
+object, unlimited nesting. Lone surrogates are accepted, so that only the text that has them is
+refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def media_type(request: Request) -> str:
 
 
 def parse(data: bytes) -> Any:
-    """Read one JSON value from UTF-8 bytes.
+    """Return the JSON value in UTF-8 bytes.
 
     Raises:
         RequestInvalid: the bytes are not strict JSON.
@@ -54,19 +54,19 @@ def parse(data: bytes) -> Any:
 
 
 async def off_loop(size_bytes: int, work: Callable[[], Value]) -> Value:
-    """Do what takes time by the size of a body; a large one in a thread, where others do not wait.
+    """Run work whose time grows with a body; for a large one in a thread, so that none waits.
 
-    The interpreter gives the event loop its turn every few milliseconds meanwhile.
+    The interpreter lets the event loop run every few milliseconds meanwhile.
     """
     return work() if size_bytes <= LARGE_BYTES else await asyncio.to_thread(work)
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """Read the body as a JSON object.
+    """Return the body, a JSON object.
 
     Raises:
-        RequestInvalid: another media type, malformed JSON, or no object.
-        BodyTooLarge: it passes the limit.
+        RequestInvalid: the body has another media type, is malformed, or is no object.
+        BodyTooLarge: the body exceeds the limit.
     """
     if media_type(request) != JSON:
         raise RequestInvalid(f"expected Content-Type {JSON}, got '{media_type(request)}'")
@@ -78,7 +78,7 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 
 def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> Model:
-    """Check a body against its model.
+    """Return a body as its model.
 
     Raises:
         TextNotEncodable: a string holds a lone surrogate.
@@ -97,9 +97,9 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
 
 
 def _integral(value: dict[str, Any], *, depth: int = 2) -> dict[str, Any]:
-    """Return an object whose numbers such as 10.0 are integers, which JSON does not tell apart.
+    """Return an object whose numbers such as 10.0 are integers, as JSON has one type of number.
 
-    So deep are the models' own fields; metadata, whose values keep their types, lie deeper.
+    The models' own fields are at most ``depth`` deep; metadata, whose types are kept, are deeper.
     """
     return {
         name: int(one)
@@ -132,7 +132,7 @@ def encodable(text: str) -> bool:
 
 
 def find_surrogate(value: object) -> str | None:
-    """Return the pointer of a string (value or key) in ``value`` that names no bytes; else None."""
+    """Return the pointer of a string (value or key) with a lone surrogate, None without one."""
     open_values: list[tuple[str, object]] = [("", value)]
     while open_values:  # no recursion: the value may be nested as deep as the parser allows
         pointer, one = open_values.pop()
