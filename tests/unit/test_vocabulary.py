@@ -30,30 +30,37 @@ PACKAGES = (
     "training/verso_training",
 )
 RETIRED = {
+    "anew": "again",
     "bell": "wake-up",
     "bells": "wake-ups",
     "desk": "dispatcher, job service, trainer",
     "doorbell": "wake-up",
+    "follower": "registry watcher",
     "hand": "slot",
     "hands": "slots",
     "headshelf": "head store",
     "headstart": "removed with the speculative start",
     "heart": "lease renewal, heartbeat",
     "herald": "webhook sender",
+    "hooks": "webhooks",
+    "life": "epoch",
     "linger": "idle listen",
+    "news": "job events",
+    "nobody": "no progress; no one",
     "rang": "notified",
     "settle": "verify delay",
     "shelf": "store",
     "shelves": "stores",
     "upkeep": "maintenance",
     "voice": "connection",
+    "whoever": "who, the caller",
     "workplace": "context",
     "workshop": "executor",
 }
 """Retired word and what is said in its place."""
 LOGGERS = {"critical", "debug", "error", "exception", "info", "log", "warning"}
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_LUA_TEXT = re.compile(r"--\[\[.*?\]\]|--[^\n]*|\"[^\"\n]*\"|'[^'\n]*'", re.DOTALL)
+_LUA_TEXT = re.compile(r"\bK\.\w+|--\[\[.*?\]\]|--[^\n]*|\"[^\"\n]*\"|'[^'\n]*'", re.DOTALL)
 
 
 def words(text: str) -> set[str]:
