@@ -25,6 +25,8 @@ from tests.e2e.conftest import Platform, publish_heads
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 
+pytestmark = pytest.mark.timeout(300)  # the platform starts within the first test
+
 NDJSON, CSV = "application/x-ndjson", "text/csv"
 
 
