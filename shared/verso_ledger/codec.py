@@ -114,7 +114,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     word = text(reply[0])
     if word == "nohook":
         raise WebhookUnknown("expected the id of one of your webhooks")
-    if word == "halted":
+    if word == "read_only":
         raise LedgerBehind
     if word == "conflict":
         raise IdempotencyConflict("expected the same body as this key's first request, got another")
@@ -263,7 +263,7 @@ def own_name(name: str, razed: bytes) -> str:
 
     Args:
         name: what users call it.
-        razed: what the ledger knows of the last one of this name, deleted or begun; empty: nothing.
+        razed: what the ledger knows of the last one of this name; empty: nothing.
     """
     if not razed:
         return name
@@ -278,7 +278,7 @@ def stored_collection(stored: bytes, asked: Collection) -> Collection:
         LedgerBehind: none was stored, since the ledger is older than what it has acknowledged.
         CollectionExists: one of this name stands with other settings.
     """
-    if stored == b"halted":
+    if stored == b"read_only":
         raise LedgerBehind
     found = Collection.model_validate_json(stored)
     if (found.precision, found.text_policy) != (asked.precision, asked.text_policy):

@@ -19,7 +19,7 @@ from verso_core.errors import LedgerUnavailable
 
 _POOL_TURNS = 4
 """How many times the slowest answer a caller waits for a free connection. Once was not enough for
-256 callers on a busy machine: some were told that the ledger did not answer, though it did."""
+256 callers on a busy machine: some were refused, though the ledger did answer."""
 
 
 @contextmanager

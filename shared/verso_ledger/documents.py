@@ -23,7 +23,7 @@ from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
 from verso_ledger.scripts import Scripts
 
 ORPHANS_MAX = 100_000
-"""Most points that are noted as nobody's; more are noted when these are gone."""
+"""Most points that are noted as orphans; more are noted when these are gone."""
 
 _PAGE = 128
 _MOVED_TRIES = 5
@@ -120,10 +120,10 @@ class Documents:
     def collection_put(
         self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
     ) -> Collection:
-        """Create a collection, and give what is stored.
+        """Create a collection; return what is stored.
 
-        Where one of this name was deleted lately, or making one was begun, the new one gets an own
-        name that none had: somebody may still be about to drop the vectors of that one.
+        Where one of this name was deleted lately, or its creation was started, the new one gets an
+        own name that none had: a worker may still be about to drop the vectors of the old one.
 
         Args:
             collection: by the name that users know.
@@ -151,7 +151,7 @@ class Documents:
         raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
 
     def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
-        """Tell that room is about to be made for the vectors of a collection; give its token.
+        """Announce that room is about to be made for a collection's vectors; return its token.
 
         Unless the token comes with the collection in time, the room is garbage.
 
@@ -164,7 +164,7 @@ class Documents:
             LedgerBehind: the ledger is older than what it has acknowledged.
         """
         room = codec.text(self._run("collection_room", [own, name, razed]))
-        if room == "halted":
+        if room == "read_only":
             raise LedgerBehind
         return room
 
@@ -186,11 +186,11 @@ class Documents:
         """Make a collection and all its documents invisible at once; their keys go later.
 
         So does what a migration of it has made or left. All their vectors are garbage from then on,
-        see :meth:`Upkeep.gc_take`; whoever wants them gone at once drops them.
+        see :meth:`Maintenance.gc_take`; a caller may drop them at once.
 
         Args:
             name: own name.
-            by: sequence number of the slice that asks for it; 0 is nobody's.
+            by: sequence number of the slice that requests it; 0 for none.
 
         Returns:
             The own names whose vectors may go.
@@ -204,7 +204,7 @@ class Documents:
         reply = self._run("collection_delete", [name, uid, buckets, by])
         if reply == b"frozen":
             raise CollectionBusy("a backup is being taken; no collection can be deleted meanwhile")
-        if reply == b"halted":
+        if reply == b"read_only":
             raise LedgerBehind
         if reply == b"younger":
             raise CollectionUnknown("the collection that this was asked of is gone")
@@ -272,8 +272,8 @@ class Documents:
 
         Args:
             collection: own name.
-            scrubbed: number of the scrub's newest pass that has ended. All is counted anew once for
-                each; None counts only what was never counted.
+            scrubbed: number of the scrub's newest pass that has ended. Everything is counted
+                again once for each; None counts only what was never counted.
 
         Raises:
             CollectionUnknown: there is no collection of this name.
@@ -299,7 +299,7 @@ class Documents:
     def repair(
         self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
     ) -> bool:
-        """Put an entry in the place of ``old``, and tell whether ``old`` was still stored.
+        """Replace ``old`` by an entry; return whether ``old`` was still stored.
 
         The new entry keeps the old one's sequence number: it says the same text.
         """
@@ -310,7 +310,7 @@ class Documents:
         )
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
-        """Note points that no entry names, and give those among them that may be removed.
+        """Note points that no entry names; return those among them that may be removed.
 
         Args:
             collection: own name.
@@ -322,7 +322,7 @@ class Documents:
         return [UUID(hex=codec.text(point)) for point in self._run("orphans", args)]
 
     def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
-        """Forget that points were noted as nobody's: an entry names them, or they are gone."""
+        """Forget that points were noted as orphans: an entry names them, or they are gone."""
         with translated():
             if not points or not self._redis.zcard(key("orphans")):
                 return

@@ -5,7 +5,7 @@ moment as an RDB file, which ends in a checksum of its own. So the copy is consi
 access to the server's disk, and works the same from any machine. Sources: the replication part of
 redis.io's documentation, and ``redis-cli --rdb``, which does the same.
 
-    ->  REPLCONF capa eof        we can take a stream whose length nobody knows yet
+    ->  REPLCONF capa eof        this side takes a stream of unknown length
     ->  SYNC
     <-  newlines while it forks, then
         ``$EOF:`` 40 bytes of mark, the file, the mark again      (streamed from memory)
@@ -27,7 +27,7 @@ from redis.connection import parse_url
 from verso_core.errors import LedgerUnavailable
 
 MAGIC = (b"REDIS", b"VALKEY")
-"""What an RDB file begins with."""
+"""How an RDB file starts."""
 
 _MARK_BYTES = 40
 _PART = 1 << 16
@@ -35,7 +35,7 @@ _SILENCE_S = 60.0
 
 
 def dump(url: str, path: Path) -> int:
-    """Write the server's memory to a file, and give the file's bytes.
+    """Write the server's memory to a file; return the file's size in bytes.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, as for any client.

@@ -9,7 +9,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     result      {job}                hash: slice number -> result frame, or where it is
     events      {job}                stream of state and progress
     idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
-    claim       {token}              string: slices given out to one call of claim
+    claim       {token}              string: slices leased by one call of claim
     ready       {queue}              sorted set: slices that wait for their time, by that time
     lane        {queue}:{tenant}     sorted set: one tenant's due slices, by urgency and age
     turns       {queue}              sorted set: tenants with due slices, by when their turn starts
@@ -29,7 +29,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     hookitem    {token}              hash: one message: webhook, job, state, attempts
     hookdead    -                    sorted set: messages that were tried too often, by time
     totals      -                    hash: counters since the ledger was made
-    health      -                    hash: last real embed, last beat of each worker and trainer
+    health      -                    hash: last real embed, heartbeats of workers and trainers
     serving     -                    hash: worker -> what it serves, JSON
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events; with the end
@@ -53,7 +53,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     damaged     -                    list: documents that this pass found damaged, up to a bound
     orphans     -                    sorted set: {uid}:{point} that no entry named when it was
                                      looked at, by the newest sequence number then
-    epoch       -                    hash: the life this ledger is in, and the one before
+    epoch       -                    hash: the epoch this ledger is in, and the one before
     halted      -                    hash: what this ledger had reached once and does not hold any
                                      more; while it is there nothing is written
     aliases     -                    hash: name that users know -> own name, after a migration

@@ -27,15 +27,19 @@ class Maintenance:
     def reap(self, n: int = 1000) -> dict[Queue, int]:
         """Take back slices whose lease ran out, expire jobs past their deadline, tidy.
 
-        Gives the number of due slices of each queue. Any number of processes may call this.
+        Any number of processes may call this.
+
+        Returns:
+            The number of due slices of each queue.
         """
         counts = codec.pairs(self._run("reap", [n, *Queue]))
         return {Queue(name): count for name, count in counts.items()}
 
     def drop_due(self, n: int = 1000) -> int:
-        """Delete verified raw texts whose grace is over, and sweep deleted collections.
+        """Delete verified raw texts whose retention is over, and sweep deleted collections.
 
-        Gives the number of payloads deleted.
+        Returns:
+            The number of payloads deleted.
         """
         return int(self._run("drop", [n]))
 

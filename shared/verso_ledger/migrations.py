@@ -55,10 +55,10 @@ class Migrations:
         target: Collection | None,
         room: str = "",
     ) -> bool:
-        """Begin a migration, where the newest is still ``seen``; ``target`` is what it will fill.
+        """Start a migration, where the newest is still ``seen``; ``target`` is what it will fill.
 
         ``room`` is the token of the room made for the target's vectors.
-        False where another began one, or the source is not what it was.
+        False where another call started one, or the source is not what it was.
         """
         with translated():
             uid = cast("bytes | None", self._redis.hget(key("uids"), state.source))
@@ -69,7 +69,7 @@ class Migrations:
         return bool(self._run("migration_begin", args))
 
     def move(self, seen: Migration, state: Migration | None, *, also: str = "none") -> bool:
-        """Move a migration on from ``seen``, or forget it; tell whether it was this call that did.
+        """Move a migration on from ``seen``, or forget it; return whether this call did it.
 
         Args:
             seen: where the caller saw it.
@@ -130,7 +130,7 @@ class Migrations:
         refused = self._run("migration_drop", [name, buckets])
         if refused == b"frozen":
             raise CollectionBusy("a backup is being taken; nothing can be removed meanwhile")
-        if refused == b"halted":
+        if refused == b"read_only":
             raise LedgerBehind
 
 

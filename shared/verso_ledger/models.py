@@ -64,10 +64,10 @@ class NewJob:
     """A request, cut into slices, that asks to be accepted.
 
     ``idempotency`` is the caller's key and the hash of the body it came with. ``urgency`` is that
-    of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is told
-    of the job's end. ``job_id`` is chosen by the caller of :meth:`accept` when it wants the call
-    itself to be repeatable. ``trace`` is a ``traceparent`` that whoever does the work goes on from.
-    ``wait``: somebody waits for the end, and is told the result with it.
+    of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is
+    notified of the job's end. ``job_id`` is chosen by a caller of :meth:`accept` that wants the
+    call itself to be repeatable. ``trace`` is a ``traceparent`` that the work continues. ``wait``:
+    the caller waits for the end; its event carries the result.
     """
 
     kind: Kind
@@ -164,8 +164,8 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of a job: status, done, slices, items, ok, err, and what its worker told of its
-    ``progress``. ``id`` orders events."""
+    """One step of a job: status, done, slices, items, ok, err, and the ``progress`` that its
+    worker reported. ``id`` orders events."""
 
     id: str
     data: dict[str, Any]
@@ -199,7 +199,7 @@ class Lease:
     ``fence`` grows with every claim of the slice; only the newest can commit. ``seq`` orders writes
     to one document across jobs. ``not_after`` is the job's deadline in Unix seconds of the server's
     clock; ``waited_ms`` is how long the slice was due before it was claimed, ms; ``trace`` is
-    the job's. ``awaited`` is there where somebody waits for the job and it has no other slice.
+    the job's. ``awaited`` is set where a caller waits for the job and it has no other slice.
     """
 
     slice_id: str

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A page of a list, the newest first, and where the next one begins; None at the end.
+    """A page of a list, the newest first, and where the next one starts; None at the end.
 
     A page may be short, or even empty, before the list has ended: what a filter leaves out counts
     towards the work done for a page.

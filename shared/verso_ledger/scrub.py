@@ -75,8 +75,8 @@ class Scrub:
     ``number`` counts passes, 0 before the first. ``collection`` and ``bucket`` say what comes next;
     ``job_id`` is the scrub job under way. ``due`` is when the next job may be asked for, ``tries``
     how often this one has failed. ``recent`` is the walk that goes first, after an unclean start,
-    and ``of_recent`` tells whether the job is its. ``asked``: someone wants a pass as soon as this
-    one has ended.
+    and ``of_recent`` says whether the job is its. ``asked``: a pass was requested for when this one
+    has ended.
     """
 
     turn: int
@@ -97,7 +97,7 @@ class Scrub:
 
     @property
     def running(self) -> bool:
-        """Whether a pass has begun and not ended."""
+        """Whether a pass is under way."""
         return self.started is not None and self.ended is None
 
     @property
@@ -131,7 +131,7 @@ class Scrub:
 class Move:
     """A change of the scrub: ``set`` fields (None removes one), add to counters, list damage.
 
-    ``begin`` starts a pass: the counters and the list begin anew. The times ``started`` and
+    ``begin`` starts a pass: the counters and the list are reset. The times ``started`` and
     ``ended`` are the server's.
     """
 

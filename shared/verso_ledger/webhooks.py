@@ -1,7 +1,7 @@
-"""Webhooks in the ledger: who is told of a job's end, and the outbox of what is to be told.
+"""Webhooks in the ledger: addresses that receive the ends of jobs, and the outbox of messages.
 
-A message is written in the same step as the end it tells of, so none is lost and none is made up;
-it is sent by the keeper, again and again until somebody has taken it or its attempts are used up.
+A message is written in the same step as the end it reports, so none is lost and none is invented;
+the keeper sends it until a receiver has taken it or its attempts are used up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLD_SECRET_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that is told of jobs' ends.
+    """An address that receives the ends of jobs.
 
     ``old_secret`` signs as well until ``old_until``; times are Unix seconds.
     """
@@ -53,7 +53,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The news of one job's end. ``attempts``: made so far. Times are Unix seconds."""
+    """The message of one job's end. ``attempts``: made so far. Times are Unix seconds."""
 
     token: str
     webhook: Webhook
@@ -109,7 +109,7 @@ class Webhooks:
         return sorted((_webhook(row) for row in rows), key=lambda hook: (hook.created, hook.id))
 
     async def add(self, tenant: str, url: str) -> Webhook:
-        """Make a webhook.
+        """Create a webhook.
 
         Raises:
             QueueFull: the tenant has as many as it may.
@@ -120,7 +120,7 @@ class Webhooks:
         return hook
 
     async def rotate(self, tenant: str, hook_id: str) -> Webhook:
-        """Return a webhook a new secret; the old one signs as well for a day.
+        """Replace a webhook's secret; the old one signs as well for a day.
 
         Raises:
             WebhookUnknown: the tenant has none of this id.
@@ -138,7 +138,7 @@ class Webhooks:
                 return new
 
     async def remove(self, tenant: str, hook_id: str) -> None:
-        """Remove a webhook; what was to be told to it is dropped.
+        """Remove a webhook; its waiting messages are dropped.
 
         Raises:
             WebhookUnknown: the tenant has none of this id.
@@ -148,7 +148,7 @@ class Webhooks:
             await cast("Any", self._redis.hdel(key("webhooks", tenant), hook_id))
 
     async def replay(self, tenant: str, hook_id: str) -> int:
-        """Return messages that were given up new attempts; returns how many.
+        """Grant messages that were given up new attempts; return their number.
 
         Raises:
             WebhookUnknown: the tenant has none of this id.

@@ -1,7 +1,7 @@
 """The wake-up of an idle worker that still listens: one subscription of a process to a queue.
 
 A message through the Celery broker costs the gateway and the worker a millisecond each, and is
-needed only to wake a worker that no longer listens. Whoever accepts a slice also publishes on the
+needed only to wake a worker that no longer listens. The accept step also publishes on the
 queue's channel; a listening slot receives that message and claims the slice. The server reports how
 many subscribers received it, and the gateway sends a message through the broker only when none did.
 

@@ -77,7 +77,7 @@ def _backlog(backlog: Backlog) -> Iterator[Metric]:
     for name, meaning, value in (
         (
             "verso_ledger_behind",
-            "Whether the ledger is older than what it has acknowledged, and so halted",
+            "Whether the ledger is older than what it has acknowledged, and so read-only",
             backlog.read_only,
         ),
         ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
@@ -129,7 +129,9 @@ def _totals(totals: dict[str, int]) -> Iterator[Metric]:
 
 def _webhooks(totals: dict[str, int]) -> Iterator[Metric]:
     sent = CounterMetricFamily(
-        "verso_webhooks", "Attempts to tell webhooks, and messages given up", labels=["status"]
+        "verso_webhooks",
+        "Attempts to send webhook messages, and messages given up",
+        labels=["status"],
     )
     for status in ("sent", "failed", "dead"):
         sent.add_metric([status], totals.get(f"hooks:{status}", 0))
@@ -139,7 +141,7 @@ def _webhooks(totals: dict[str, int]) -> Iterator[Metric]:
 def _signs(health: Health) -> Iterator[Metric]:
     for name, meaning, age_s in (
         ("verso_last_embed_age_seconds", "Since the last real embed", health.last_embed_age_s),
-        ("verso_worker_beat_age_seconds", "Since any worker's beat", health.worker_beat_age_s),
+        ("verso_worker_beat_age_seconds", "Since any worker's heartbeat", health.worker_beat_age_s),
     ):
         if age_s is not None:
             yield GaugeMetricFamily(name, meaning, value=age_s)

@@ -1,9 +1,9 @@
-"""Counts anew what each collection holds, in slices: once for each pass of the scrub.
+"""Counts again what each collection holds, in parts: once for each pass of the scrub.
 
 The ledger's counts follow every write by themselves. What they cannot follow is rot in the store,
 and workers of an older version beside newer ones; and a ledger that an older version filled has
 none. So once a pass of the scrub has ended, and what it could mend is mended, all entries are
-counted again and the counts compared. A slice takes the ledger a few milliseconds; a round goes on
+counted again and the counts compared. A part takes the ledger a few milliseconds; a round goes on
 for no longer than a small part of its second, so that callers notice nothing.
 """
 
@@ -32,7 +32,7 @@ class Recounter:
         self._counted: dict[str, int] = {}
 
     def step(self) -> None:
-        """Do one round.
+        """Run one round.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -50,10 +50,10 @@ class Recounter:
 
     def _count(self, name: str, ended: int) -> None:
         try:
-            came_to = self._ledger.documents.count(name, scrubbed=ended)
+            counting = self._ledger.documents.count(name, scrubbed=ended)
         except CollectionUnknown:
-            came_to = Counting.MOVED
-        if came_to is Counting.MENDED:
-            _log.warning("the counts of a collection were wrong", extra={"collection": name})
-        if came_to is not Counting.MORE:
+            counting = Counting.MOVED
+        if counting is Counting.MENDED:
+            _log.warning("collection counts corrected", extra={"collection": name})
+        if counting is not Counting.MORE:
             self._counted[name] = ended

@@ -51,7 +51,7 @@ class Migrator:
         self._clock = clock
 
     def step(self) -> None:
-        """Do one round: for each migration ask for its next job, or take in what the last one did.
+        """Run one round: for each migration submit its next job, or record what the last one did.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -61,7 +61,7 @@ class Migrator:
             if not state.running:
                 continue
             if state.job is not None:
-                self._take_in(state, state.job)
+                self._record_end(state, state.job)
             elif state.bucket >= state.buckets:
                 self._end_pass(state)
             elif self._clock() >= state.due:
@@ -70,7 +70,7 @@ class Migrator:
     def _ask(self, state: Migration) -> None:
         header = {"first": state.bucket, "count": state.buckets, "spend_s": SPEND_S}
         params = {"collection": state.collection, "step": "work"}
-        # Whoever asks for the same step asks for the same job, before and after a restart.
+        # The same step is the same job for every keeper, before and after a restart.
         where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
         with tracing.span("migrate", about={"verso.stage": state.stage}):
             accepted = self._ledger.jobs.accept(
@@ -85,8 +85,8 @@ class Migrator:
             )
         self._move(state, job=accepted.job_id)
 
-    def _take_in(self, state: Migration, job_id: str) -> None:
-        """Move on behind a job that has ended; one that is gone or failed is asked for again."""
+    def _record_end(self, state: Migration, job_id: str) -> None:
+        """Move on behind a job that has ended; one that is gone or failed is submitted again."""
         try:
             record = self._ledger.jobs.get(job_id)
         except JobUnknown:

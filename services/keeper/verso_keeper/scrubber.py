@@ -1,18 +1,18 @@
-"""Has every stored record read again, a few buckets at a time, for ever.
+"""Has every stored record read again, a few buckets at a time, without end.
 
 A pass goes through all collections by name and through their buckets in order. Each step of it is
 a job like any other (ADR 0009): a worker scrubs buckets for a few seconds and says how far it came.
 The cursor is in the ledger, so a pass goes on where it was after any restart; every move of it is
 one step that only one of several keepers can make.
 
-When the next job is asked for:
+When the next job is submitted:
 
 1. One at a time, and after each a rest: the jobs take no more than ``share`` of one core.
 2. Only while nothing waits or runs, unless the pass is behind the pace that ends it within
    ``pass_s``. The budget holds even then: what it cannot buy shows in the pass's age.
 3. After an unclean start the documents of the hour before it come first, in a walk of its own that
    waits for no quiet: what was written last is what a crash may have harmed.
-4. A pass begins ``every_s`` after the last began, or as soon as someone asks for one.
+4. A pass starts ``every_s`` after the last started, or as soon as one is requested.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scrubber:
     Args:
         ledger: the truth about jobs and about the scrub.
         share: part of one core that scrub jobs may take, in (0, 1]; 0 asks for none.
-        every_s: from one pass's begin to the next one's, seconds.
+        every_s: from the start of one pass to the start of the next, seconds.
         pass_s: longest time a pass should take, seconds.
     """
 
@@ -53,7 +53,7 @@ class Scrubber:
         self._pass_s = pass_s
 
     def step(self) -> None:
-        """Do one round: begin a pass, ask for its next job, or take in what the last one found.
+        """Run one round: start a pass, submit its next job, or record what the last one found.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
@@ -63,7 +63,7 @@ class Scrubber:
             return
         state = self._ledger.scrub.state()
         if state.job_id is not None:
-            if not self._take_in(state, state.job_id):
+            if not self._record_end(state, state.job_id):
                 return
             state = self._ledger.scrub.state()  # the next job may be due at once
         if state.job_id is not None:
@@ -73,7 +73,7 @@ class Scrubber:
         elif state.running:
             self._ask(state)
         elif self._wanted(state) and self._ledger.scrub.move(state.turn, Move(begin=True)):
-            _log.info("scrub pass %d begins", state.number + 1)
+            _log.info("scrub pass %d started", state.number + 1)
 
     def _wanted(self, state: Scrub) -> bool:
         return state.asked or state.age_s is None or state.age_s >= self._every_s
@@ -92,7 +92,7 @@ class Scrubber:
         # After a failure one bucket alone, so that only the one to blame is ever left out.
         count = 1 if state.tries else collections[name].buckets - first
         header = {"first": first, "count": count, "spend_s": SPEND_S}
-        # Whoever asks for the same step asks for the same job, before and after a restart.
+        # The same step is the same job for every keeper, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
         job_id = self._accept(name, header, key=key)
         self._ledger.scrub.move(
@@ -139,10 +139,10 @@ class Scrubber:
     def _behind(self, state: Scrub, collections: Mapping[str, Collection]) -> bool:
         return (state.age_s or 0.0) / self._pass_s > state.progress(collections)
 
-    def _take_in(self, state: Scrub, job_id: str) -> bool:
-        """Move on behind a job that has ended, and tell whether it was this call that did.
+    def _record_end(self, state: Scrub, job_id: str) -> bool:
+        """Move on behind a job that has ended; return whether this call did it.
 
-        One that is gone is asked for again.
+        A job that is gone is submitted again.
         """
         try:
             record = self._ledger.jobs.get(job_id)
@@ -158,7 +158,7 @@ class Scrubber:
         [found] = Result.unpack(data).items
         rest_s = _duration_s(record) * (1 / self._share - 1)
         collection, bucket, field = _cursor(state)
-        # A recent document is counted by the pass that comes by it; but harm is told at once.
+        # A recent document is counted by the pass that reads it; but damage is recorded at once.
         counted = ("repaired", "damaged") if state.of_recent else _COUNTED
         read = int(found.get("documents", 0))
         moved = self._ledger.scrub.move(
@@ -204,14 +204,14 @@ def _ended(state: Scrub) -> dict[str, str | int | float | None]:
 
 
 def _recent_read(state: Scrub, documents: int) -> dict[str, int]:
-    """Return the change that tells how many recent documents have been read, if the job's were."""
+    """Return the change of the count of recent documents, if the job read such."""
     if not state.of_recent or state.recent is None:
         return {}
     return {"recent_documents": state.recent.documents + documents}
 
 
 def _cursor(state: Scrub) -> tuple[str, int, str]:
-    """Tell where the job's walk stands: collection, bucket, and the field of the bucket."""
+    """Return the cursor of the job's walk: collection, bucket, and the field of the bucket."""
     if state.of_recent and state.recent is not None:
         return state.recent.collection, state.recent.bucket, "recent_bucket"
     return state.collection, state.bucket, "bucket"

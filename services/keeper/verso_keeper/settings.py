@@ -23,7 +23,9 @@ class KeeperSettings(ServiceSettings):
         default=0.05, ge=0, le=1, description="part of one core that scrubbing may take; 0 for none"
     )
     scrub_every_s: float = Field(
-        default=86400.0, ge=0, description="from one scrub pass's begin to the next one's, seconds"
+        default=86400.0,
+        ge=0,
+        description="from the start of one scrub pass to the next one, seconds",
     )
     scrub_pass_s: float = Field(
         default=2592000.0,

@@ -1,16 +1,16 @@
--- Takes a job in: job, slices and idempotency key in one step.
+-- Accepts a job: job, slices and idempotency key in one step.
 -- ARGV: job, kind, queue, tenant, idempotency key ('' none), body hash, deadline in ms from now
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
 -- ('' none), traceparent ('' none), 1 if the caller waits; then for each slice: items, bytes, payload.
--- Gives: new, job, 1 if a bell is needed, slices the tenant may still bring, seconds until the queue
+-- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
 local FIRST = 20
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
-if WRITES[kind] and halted() then return { 'halted' } end
+if WRITES[kind] and read_only() then return { 'read_only' } end
 local idem = K.idem .. tenant .. ':' .. ARGV[5]
 if ARGV[5] ~= '' then
   local v = redis.call('HMGET', idem, 'job', 'hash')

@@ -1,5 +1,5 @@
--- Goes on with a halted ledger as it is, in a new epoch that follows on the one that was lost. ARGV: a
--- name for it; how far beyond the lost numbers the next ones begin. Gives 1 if it was halted.
+-- Lets a read-only ledger take writes as it is, in a new epoch that follows the one that was lost. ARGV: a
+-- name for it; how far beyond the lost numbers the next ones start. Returns 1 if it was read-only.
 local v = redis.call('HMGET', K.halted, 'epoch', 'seq')
 if not v[1] then return 0 end
 local seq = math.max(tonumber(redis.call('GET', K.seq)) or 0, tonumber(v[2]) + tonumber(ARGV[2]))

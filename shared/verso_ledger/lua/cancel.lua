@@ -1,5 +1,5 @@
--- Ends a job on its owner's word. ARGV: job. Slices already committed stay as they are, and are
--- still verified; a slice that runs finds its fence refused.
+-- Ends a job at its owner's request. ARGV: job. Slices already committed stay as they are, and are
+-- still verified; the commit of a running slice is refused.
 local id = ARGV[1]
 local v = redis.call('HMGET', K.job .. id, 'st', 'slices')
 if not v[1] then return 'unknown' end

@@ -38,11 +38,11 @@ local function take(sid)
     end
   end
   if redis.call('EXISTS', K.payload .. sid) == 0 then
-    bury(sid, s, 'ledger_unavailable', 'the payload is missing')
+    make_dead_letter(sid, s, 'ledger_unavailable', 'the payload is missing')
     return nil
   end
   if promised(s.kind) and not numbered(sid, s) then
-    bury(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
+    make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
     return nil
   end
   local fence = redis.call('HINCRBY', K.slice .. sid, 'att', 1)

@@ -1,9 +1,9 @@
 -- Makes a collection, all its documents and what a migration of it has made or left invisible at once;
 -- drop.lua sweeps their keys, and their vectors are garbage from now on.
--- ARGV: own name, uid that the caller means, buckets, number of the slice that asks (0 none). Gives the
+-- ARGV: own name, uid that the caller means, buckets, number of the slice that asks (0 none). Returns the
 -- own names whose vectors may go. Refused while a backup copies its points.
 if redis.call('EXISTS', K.frozen) == 1 then return 'frozen' end
-if halted() then return 'halted' end
+if read_only() then return 'read_only' end
 local own, uid, by = ARGV[1], ARGV[2], tonumber(ARGV[4])
 if redis.call('HGET', K.uids, own) ~= uid then return {} end
 if by > 0 and by < tonumber(uid) then return 'younger' end
@@ -20,6 +20,6 @@ if migration then
   redis.call('HDEL', K.migrations, name)
 end
 raze(own, ARGV[3])
--- Remembered for as long as somebody may still be about to drop vectors of this own name.
+-- Kept for as long as a worker may still be about to drop vectors of this own name.
 redis.call('SET', K.razed .. name, uid .. ' ' .. ARGV[4], 'EX', P.dead_keep_s)
 return gone

@@ -1,9 +1,9 @@
 -- Creates a collection, unless one has this name. ARGV: own name, JSON, name that users know, token of
--- the room made for its vectors ('' none was made). Gives what is stored.
+-- the room made for its vectors ('' none was made). Returns what is stored.
 local own, name = ARGV[1], ARGV[3]
 local stored = redis.call('HGET', K.collections, redis.call('HGET', K.aliases, name) or name)
 if stored then return stored end
-if halted() then return 'halted' end
+if read_only() then return 'read_only' end
 if redis.call('HEXISTS', K.collections, own) == 1 or not take_room(ARGV[4]) then return 'moved' end
 local uid = redis.call('INCR', K.seq)
 redis.call('HSET', K.uids, own, uid)

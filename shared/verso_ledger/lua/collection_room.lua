@@ -1,12 +1,12 @@
 -- Notes that a caller is about to make room for the vectors of a collection: they are garbage after a
 -- while, unless the collection comes before. ARGV: own name, name that users will know it by ('' none),
--- what the caller read under that name in razed. Gives a token for whoever makes the collection.
-if halted() then return 'halted' end
+-- what the caller read under that name in razed. Returns a token for the call that makes the collection.
+if read_only() then return 'read_only' end
 local own, name = ARGV[1], ARGV[2]
 if name ~= '' then
   local razed = redis.call('GET', K.razed .. name) or ''
   if razed ~= ARGV[3] then return 'moved' end
-  -- Who tries again gets another own name: what is left of this one may go at any time.
+  -- Another attempt gets another own name: what is left of this one may go at any time.
   local by = string.match(razed, ' (%d+)$') or '0'
   local attempt = 'room' .. redis.call('HINCRBY', K.totals, 'rooms', 1)
   redis.call('SET', K.razed .. name, attempt .. ' ' .. by, 'EX', P.dead_keep_s)

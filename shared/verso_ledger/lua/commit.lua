@@ -9,7 +9,7 @@ if not s or s.ph ~= 'work' then
   return 'stale'
 end
 local count = tonumber(ARGV[9])
-if count > 0 and halted() then return 'sealed' end -- to be done again, here or in a better ledger
+if count > 0 and read_only() then return 'sealed' end -- to be done again, here or in a better ledger
 local writes = read_writes(10, count)
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do
@@ -18,7 +18,7 @@ for _, w in ipairs(writes) do
   if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
 end
 if #writes > 0 and not numbered(sid, s) then
-  bury(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
+  make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
   return 'stale'
 end
 
@@ -31,7 +31,7 @@ keep_counts()
 redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
 redis.call('HSET', K.slice .. sid, 'cf', fence)
 redis.call('ZREM', K.leased .. s.q, sid)
-s.told = ARGV[8] == '1'
+s.notified = ARGV[8] == '1'
 end_work(sid, s, 'succeeded', tonumber(ARGV[4]), tonumber(ARGV[5]))
 if wrote then
   s.q = ARGV[7]

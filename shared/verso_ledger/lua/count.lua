@@ -1,7 +1,7 @@
 -- Counts a part of what a collection holds, from one bucket on, beside the counts that are kept. Changes
 -- of buckets that it was in are added to both, so at the last bucket what it has found is of that one
 -- moment, and takes the place of what was kept. ARGV: own name, uid, buckets, the scrub's pass that it is
--- done for ('' counts only where nothing is kept). Gives 'more', 'kept' where nothing is left to do, or
+-- done for ('' counts only where nothing is kept). Returns 'more', 'kept' where nothing is left to do, or
 -- 'mended' where what was kept was wrong.
 local uid, buckets, pass = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'moved' end

@@ -1,5 +1,5 @@
--- Counts each queue. ARGV: queues. Gives rows of queue, due, waiting in all, running, age in ms of
--- what has been due longest.
+-- Counts each queue. ARGV: queues. Returns rows of queue, due, waiting in all, running, age in ms of
+-- the slice that has been due longest.
 local rows = {}
 for i, queue in ipairs(ARGV) do
   local oldest = now

@@ -1,5 +1,5 @@
 -- Deletes verified raw texts whose grace is over, and sweeps deleted collections. ARGV: n.
-if halted() then return 0 end
+if read_only() then return 0 end
 local n = tonumber(ARGV[1])
 local dropped = 0
 for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.drop, '-inf', now, 'LIMIT', 0, n)) do

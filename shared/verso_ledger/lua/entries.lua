@@ -49,7 +49,7 @@ local function user_name(own)
 end
 
 -- Makes what stands under an own name invisible at once. drop.lua sweeps its keys; its vectors are
--- garbage of no document, so that they go even if who asked for this ends here.
+-- garbage of no document, so that they go even if the caller ends here.
 local function raze(own, buckets)
   local uid = redis.call('HGET', K.uids, own)
   if uid then
@@ -72,7 +72,7 @@ local function stored_entry(uid, bucket, document)
 end
 
 -- Reads writes of documents out of ARGV: op, collection, uid, bucket, document, short, long, keep,
--- text. Gives nil when a collection was made again meanwhile: the caller asks for its uid anew.
+-- text. Returns nil when a collection was made again meanwhile: the caller looks up its uid again.
 local function read_writes(at, count)
   local writes = {}
   for i = 0, count - 1 do
@@ -87,7 +87,7 @@ local function read_writes(at, count)
 end
 
 -- Counts. What a collection holds is kept in a hash of its own and changed in the step that changes the
--- entries, so that both are always of the same moment; count.lua counts anew. Fields: `full` is when all
+-- entries, so that both are always of the same moment; count.lua counts again. Fields: `full` is when all
 -- was counted last, `pass` the scrub's pass it was counted for, `at` the next bucket of a count that is
 -- under way, `new:` before a field what that count has found so far.
 local CODECS = 6 -- numbers of codecs are below it
@@ -158,7 +158,7 @@ local function count_entry(uid, bucket, entry, sign)
   local c = counts_of(uid)
   if not entry or not (c.full or c.at) then return end
   local sums = measured(entry)
-  -- Nobody knows what this one added when it could be read: all is to be counted anew.
+  -- It is not known what this entry added when it could be read: everything must be counted again.
   if sign < 0 and sums.unreadable then c.lost = true end
   count_change(uid, bucket, sums, sign)
 end

@@ -1,5 +1,5 @@
--- Gives the ledger's life: epoch, the epoch it was copied from, newest sequence number. ARGV: a name
--- for an epoch, and 1 to begin it in any case; otherwise only a ledger that has none takes it.
+-- Returns the ledger's epoch and epoch, the epoch it was copied from, newest sequence number. ARGV: a name
+-- for an epoch, and 1 to start it in any case; otherwise only a ledger that has none takes it.
 local epoch = redis.call('HGET', K.epoch, 'id')
 if not epoch or (ARGV[2] == '1' and epoch ~= ARGV[1]) then
   redis.call('HSET', K.epoch, 'id', ARGV[1], 'before', epoch or '', 'since', now)

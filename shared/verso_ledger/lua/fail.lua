@@ -8,7 +8,7 @@ if not s then
 end
 redis.call('HSET', K.slice .. sid, 'rf', fence)
 if s.ph == 'verify' or promised(s.kind) then
-  bury(sid, s, ARGV[3], ARGV[4])
+  make_dead_letter(sid, s, ARGV[3], ARGV[4])
 else
   redis.call('ZREM', K.leased .. s.q, sid)
   end_work(sid, s, 'failed', 0, s.items, ARGV[3], ARGV[4])

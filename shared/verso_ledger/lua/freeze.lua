@@ -1,5 +1,5 @@
--- Keeps points from being removed for a while, for one who copies them. ARGV: owner; ms, 0 to end it;
--- 1 to hold it only if it has not lapsed since. Gives 1 where that was done.
+-- Keeps points from being removed for a while, for a backup that copies them. ARGV: owner; ms, 0 to end it;
+-- 1 to hold it only if it has not lapsed since. Returns 1 where that was done.
 local holder = redis.call('GET', K.frozen)
 if holder and holder ~= ARGV[1] then return 0 end
 if not holder and ARGV[3] == '1' then return 0 end

@@ -1,7 +1,7 @@
--- Gives out entries whose points may be removed; those not reported done come again after a while.
--- ARGV: n, lease in ms. Gives rows of token, collection, document, entry.
+-- Takes entries whose points may be removed; those not reported done come again after a while.
+-- ARGV: n, lease in ms. Returns rows of token, collection, document, entry.
 if redis.call('EXISTS', K.frozen) == 1 then return {} end -- a backup copies what they may name
-if halted() then return {} end -- a newer ledger may name them
+if read_only() then return {} end -- a newer ledger may name them
 local rows = {}
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', K.gc, '-inf', now, 'LIMIT', 0, tonumber(ARGV[1]))) do
   local v = redis.call('HMGET', K.gcitem .. token, 'c', 'd', 'e')

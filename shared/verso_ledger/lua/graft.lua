@@ -1,7 +1,7 @@
 -- Brings a document of a migration's target to where its source is. ARGV: source, its uid, bucket,
 -- document, sequence number that the source must still have ('' for no such document), then one
 -- write or delete of the target (see read_writes).
-if halted() then return 'stale' end
+if read_only() then return 'stale' end
 local source, uid, bucket, document = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if redis.call('HGET', K.uids, source) ~= uid then return 'moved' end
 local writes = read_writes(6, 1)

@@ -1,4 +1,4 @@
--- Gives messages that were given up new attempts. ARGV: tenant, webhook. Gives how many.
+-- Grants messages that were given up new attempts. ARGV: tenant, webhook. Returns their number.
 local count = 0
 for _, token in ipairs(redis.call('ZRANGE', K.hookdead, 0, -1)) do
   local v = redis.call('HMGET', K.hookitem .. token, 'tenant', 'hook')

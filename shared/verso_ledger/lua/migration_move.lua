@@ -1,6 +1,6 @@
 -- Moves a migration on, if it still stands where the caller saw it. ARGV: collection, state seen, new
 -- state ('' forgets it); then what goes with it: 'none', 'seal', 'open' or 'switch', source, target.
--- Gives 1 if this call moved it.
+-- Returns 1 if this call moved it.
 if redis.call('HGET', K.migrations, ARGV[1]) ~= ARGV[2] then return 0 end
 local what, source, target = ARGV[4], ARGV[5], ARGV[6]
 local uid = redis.call('HGET', K.uids, source) or ''

@@ -1,3 +1,3 @@
--- Records a sign of life by the server's clock. ARGV: field.
+-- Records a heartbeat by the server's clock. ARGV: field.
 redis.call('HSET', K.health, ARGV[1], now)
 return 1

@@ -3,7 +3,7 @@
 -- number. It may go when every slice that could have put it had ended before the last whole pass
 -- began: that pass has struck off all that its entries name, and no other entry can name it any more.
 local uid = redis.call('HGET', K.uids, ARGV[1])
-if not uid or halted() or redis.call('EXISTS', K.frozen) == 1 then return {} end
+if not uid or read_only() or redis.call('EXISTS', K.frozen) == 1 then return {} end
 for _, text in ipairs(redis.call('HVALS', K.migrations)) do
   local one = cjson.decode(text)
   if one.stage ~= 'done' and (one.source == ARGV[1] or one.target == ARGV[1]) then return {} end

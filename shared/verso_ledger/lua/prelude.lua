@@ -8,23 +8,23 @@ local function terminal(st)
   return st ~= 'queued' and st ~= 'running'
 end
 
--- What a caller waits for, to be told with the news of the end; nil where it is long or in parts.
+-- The outcome that a caller waits for, published with the end of its job; nil where it is long or in parts.
 local function outcome(job, slices)
   if slices ~= '1' or redis.call('HSTRLEN', K.result .. job, '0') > P.published_bytes then return nil end
   return cjson.encode(redis.call('HGETALL', K.job .. job)) .. '\n'
     .. (redis.call('HGET', K.result .. job, '0') or '')
 end
 
--- Tells of a job's state; `said` is what a worker says of its progress, JSON. Of a job whose caller
--- waits for nothing but the end, only the end is news; `told` if the caller has the result already.
-local function emit(job, said, told)
+-- Adds an event to a job and publishes it; `progress` is a worker's report, JSON. Of a job whose caller
+-- waits for nothing but the end, only the end is published; `notified` if the caller has the result already.
+local function emit(job, progress, notified)
   local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait')
   redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
-    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(said and { 'progress', said } or {}))
+    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(progress and { 'progress', progress } or {}))
   if not v[7] then
     redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
   elseif terminal(v[1]) then
-    local all = not told and outcome(job, v[3])
+    local all = not notified and outcome(job, v[3])
     redis.call('PUBLISH', K.news, job .. ' ' .. v[1] .. (all and '\n' .. all or ''))
   end
 end
@@ -72,13 +72,13 @@ local function keep_job(job, seconds)
   end
 end
 
--- Whether work of this kind is kept for ever when it dies: it holds what a caller was promised.
+-- Whether a dead slice of this kind is kept for ever: its payload is what a caller was promised.
 local function promised(kind)
   return kind == 'ingest' or kind == 'delete'
 end
 
 -- Whether this ledger is known to be older than what it has acknowledged.
-local function halted()
+local function read_only()
   return redis.call('EXISTS', K.halted) == 1
 end
 
@@ -86,7 +86,7 @@ end
 local WRITES = { ingest = true, delete = true, collection_create = true, collection_delete = true,
   migrate = true, scrub = true }
 
--- The outbox of webhooks: written in the same step as what it tells of, sent by the keeper.
+-- The outbox of webhooks: written in the same step as the end of the job, sent by the keeper.
 local function announce(job, st, tenant, hook)
   local token = redis.call('HINCRBY', K.totals, 'hooks', 1)
   local v = redis.call('HMGET', K.job .. job, 'kind', 'items', 'ok', 'err', 'made', 'code', 'detail')
@@ -96,13 +96,13 @@ local function announce(job, st, tenant, hook)
   redis.call('ZADD', K.hooks, now, token)
 end
 
-local function end_job(job, st, told)
+local function end_job(job, st, notified)
   local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook')
   redis.call('HSET', K.job .. job, 'st', st, 'end', now)
   redis.call('ZREM', K.deadlines, job)
   redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
   if v[4] then announce(job, st, v[3], v[4]) end
-  emit(job, nil, told)
+  emit(job, nil, notified)
   if st ~= 'dead' then
     keep_job(job, v[2])
   elseif not promised(v[1]) then
@@ -119,7 +119,7 @@ local function verdict(job)
   return 'succeeded'
 end
 
--- Ends the work of one slice. s: {job, kind, queue, bytes, told}. The last slice ends the job.
+-- Ends the work of one slice. s: {job, kind, queue, bytes, notified}. The last slice ends the job.
 local function end_work(sid, s, st, ok, err, code, detail)
   local job = K.job .. s.job
   redis.call('HSET', K.slice .. sid, 'st', st, 'ok', ok, 'err', err)
@@ -135,13 +135,13 @@ local function end_work(sid, s, st, ok, err, code, detail)
   if st ~= 'dead' then redis.call('ZREM', K.pending, sid) end
   local done = redis.call('HINCRBY', job, 'done', 1)
   if done == tonumber(redis.call('HGET', job, 'slices')) then
-    end_job(s.job, verdict(s.job), s.told)
+    end_job(s.job, verdict(s.job), s.notified)
   else
     emit(s.job)
   end
 end
 
--- Lets a slice go whose text nobody needs any more.
+-- Drops the payload of a slice whose text is no longer needed.
 local function forget(sid)
   redis.call('UNLINK', K.payload .. sid)
   redis.call('EXPIRE', K.slice .. sid, P.keep_s)
@@ -161,7 +161,7 @@ end
 -- oldest. Whose turn it is follows start-time fair queueing (Goyal, Vin & Cheng 1996, section 2): a
 -- turn starts at the later of the queue's virtual time and the finish of the tenant's last turn,
 -- lasts as long as its work is large, and the earliest start goes next. So a tenant with a million
--- slices and one with ten take turns, and who was idle has saved up nothing.
+-- slices and one with ten take turns, and a tenant that was idle has saved up nothing.
 local URGENCY = 2 ^ 48 -- sequence numbers stay below it
 
 local function turn_start(queue, tenant)
@@ -194,7 +194,7 @@ local function turn_over(queue, tenant, start, size)
   end
 end
 
--- Lays slices whose time has come into their lanes.
+-- Moves slices whose time has come into their lanes.
 local function mature(queue, n)
   for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.ready .. queue, '-inf', now, 'LIMIT', 0, n)) do
     redis.call('ZREM', K.ready .. queue, sid)
@@ -237,7 +237,7 @@ local function make_ready(sid, s, delay_ms)
 end
 
 -- A dead letter: crashed or failed too often. It keeps its payload and can be replayed.
-local function bury(sid, s, code, detail)
+local function make_dead_letter(sid, s, code, detail)
   redis.call('ZREM', K.leased .. s.q, sid)
   unqueue(sid, s)
   redis.call('ZADD', K.dead, now, sid)
@@ -255,7 +255,7 @@ local function bury(sid, s, code, detail)
   end
 end
 
--- Whether a slice's number is known for certain. It decides which of two writes of a document stands,
+-- Whether a slice's number is known for certain. It decides which of two writes of a document takes precedence,
 -- so it is held in three places: in the slice, in its tenant's list of jobs, and in `pending` until the
 -- commit, in the slice once more from then on. One that differs is damage: two that agree are right.
 local function numbered(sid, s)

@@ -1,4 +1,4 @@
--- Takes back what ran out, and tidies. ARGV: n, then the queues. Gives queue, due slices, ...
+-- Takes back slices whose lease ran out, expires jobs, and tidies. ARGV: n, then the queues. Returns queue, due slices, ...
 local n = tonumber(ARGV[1])
 local counts = {}
 for i = 2, #ARGV do
@@ -10,7 +10,7 @@ for i = 2, #ARGV do
       local crashes = redis.call('HINCRBY', K.slice .. sid, 'crash', 1)
       redis.call('HINCRBY', K.totals, 'crashes', 1)
       if crashes >= P.max_crashes then
-        bury(sid, s, 'attempts_exhausted', 'the lease ran out ' .. crashes .. ' times')
+        make_dead_letter(sid, s, 'attempts_exhausted', 'the lease ran out ' .. crashes .. ' times')
       else
         make_ready(sid, s, P.backoff_ms[math.min(crashes, #P.backoff_ms)])
       end
@@ -51,7 +51,7 @@ end
 
 redis.call('ZREMRANGEBYSCORE', K.hookdead, '-inf', now - P.dead_keep_s * 1000)
 
--- A worker that was killed said no farewell; its last beat goes after an hour.
+-- A worker that was killed did not sign off; its last heartbeat is removed after an hour.
 local signs = redis.call('HGETALL', K.health)
 for i = 1, #signs, 2 do
   if string.sub(signs[i], 1, 5) == 'beat:' and tonumber(signs[i + 1]) < now - 3600000 then

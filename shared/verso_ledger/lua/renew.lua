@@ -1,4 +1,4 @@
--- Extends leases. ARGV: lease in ms, then pairs of slice and fence. Gives the slices that are lost.
+-- Extends leases. ARGV: lease in ms, then pairs of slice and fence. Returns the slices that are lost.
 local lost = {}
 for i = 2, #ARGV, 2 do
   local s = held(ARGV[i], ARGV[i + 1])

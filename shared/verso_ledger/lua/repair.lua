@@ -1,7 +1,7 @@
 -- Replaces a document's entry, and the text kept beside it, if the entry is still the one the caller
 -- judged. ARGV: that entry, then one write (see read_writes). The sequence number stays, so a repair
 -- never stands in the way of a write that was accepted later.
-if halted() then return 'stale' end
+if read_only() then return 'stale' end
 local writes = read_writes(2, 1)
 if not writes then return 'moved' end
 local w, judged = writes[1], ARGV[1]

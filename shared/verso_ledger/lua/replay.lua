@@ -1,4 +1,4 @@
--- Gives the dead slices of a job a new budget of attempts. ARGV: job. Same job, same sequence
+-- Grants the dead slices of a job a new budget of attempts. ARGV: job. Same job, same sequence
 -- numbers: what was written later keeps its precedence.
 local id = ARGV[1]
 local v = redis.call('HMGET', K.job .. id, 'st', 'slices', 'n_unverified')

@@ -1,5 +1,5 @@
--- Gives a slice back after an error that may pass. ARGV: slice, fence, delay in ms, code, detail,
--- 1 to count it: a worker that shuts down gives its slices back uncounted.
+-- Returns a slice to its queue after an error that may pass. ARGV: slice, fence, delay in ms, code, detail,
+-- 1 to count it: a worker that shuts down returns its slices uncounted.
 local sid, fence = ARGV[1], ARGV[2]
 local s = held(sid, fence)
 if not s then
@@ -10,7 +10,7 @@ redis.call('HSET', K.slice .. sid, 'rf', fence, 'code', ARGV[4], 'detail', ARGV[
 local errs = 0
 if ARGV[6] == '1' then errs = redis.call('HINCRBY', K.slice .. sid, 'errs', 1) end
 if errs >= P.max_errors then
-  bury(sid, s, ARGV[4], ARGV[5])
+  make_dead_letter(sid, s, ARGV[4], ARGV[5])
 else
   -- Doubled each time: what a slice needs may take a minute to come back, and the errors are few.
   make_ready(sid, s, math.min(tonumber(ARGV[3]) * 2 ^ math.max(0, errs - 1), P.max_delay_ms))

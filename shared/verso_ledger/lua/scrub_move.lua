@@ -1,6 +1,6 @@
 -- Moves the scrub on, if it still stands where the caller saw it. ARGV: turn, 1 to begin a pass, 1 to
 -- end it, most damaged listed; then four counted lists: fields and values to set, counters and what
--- to add, fields to remove, damaged documents. Gives 1 if this call moved it.
+-- to add, fields to remove, damaged documents. Returns 1 if this call moved it.
 local turn = tonumber(redis.call('HGET', K.scrub, 'turn')) or 0
 if turn ~= tonumber(ARGV[1]) then return 0 end
 

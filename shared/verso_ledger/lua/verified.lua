@@ -1,7 +1,7 @@
--- Ends one verify pass. ARGV: slice, fence, grace in ms, settle in ms, count of entries read back
+-- Ends one verify pass. ARGV: slice, fence, retention of the raw texts in ms, delay of the next verify in ms, count of entries read back
 -- right, count of rewrites; then for each entry: collection, uid, bucket, document; then the writes, and
 -- for each the stored entry that proved to be this slice's own, '' none.
--- With nothing rewritten the raw texts go after the grace; otherwise the new bytes are verified too,
+-- With nothing rewritten the raw texts are dropped after the retention; otherwise the new bytes are verified too,
 -- ever later, and at last the slice is a dead letter, which keeps the raw texts.
 local sid, fence, grace = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local right, rewrites = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -29,7 +29,7 @@ end
 for i, w in ipairs(writes) do
   local whole, head = stored_entry(w.uid, w.bucket, w.document)
   -- Its own entry, or damage: where this write was committed no earlier one stands. One that seems
-  -- later is its own where the caller has proved so, and nobody has written it since.
+  -- later is its own where the caller has proved so, and it was not written since.
   if head and (entry_seq(head) <= s.seq or whole == ARGV[6 + right * 4 + rewrites * 9 + i]) then
     put_document(w, whole)
   end
@@ -40,7 +40,7 @@ if rewrites > 0 then
   redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0)
   local again = redis.call('HINCRBY', K.slice .. sid, 'again', 1)
   if again >= P.max_errors then
-    bury(sid, s, 'record_corrupt', 'a document did not read back, however often it was written')
+    make_dead_letter(sid, s, 'record_corrupt', 'a document did not read back, however often it was written')
   else
     make_ready(sid, s, math.min(tonumber(ARGV[4]) * 2 ^ (again - 1), P.max_delay_ms))
   end

@@ -1,6 +1,6 @@
 """A slice that fails whole is halved, again and again, until the item to blame stands alone.
 
-1. A slice of several items failed as a whole, so nobody knows which item is to blame.
+1. A slice of several items failed as a whole, so it is not known which item is to blame.
 2. Each half is run for itself; one that fails is halved again. A slice of 64 items with one bad one
    costs at most 12 runs more.
 3. An item that fails alone, for a reason that trying again does not help, gets the error in its
@@ -55,7 +55,7 @@ def worth_bisecting(work: Slice, error: Exception, *, attempt: int) -> bool:
 
 
 def bisect_failures(run: Run, work: Slice, *, attempt: int) -> SliceOutcome:
-    """Run a slice in parts and give what came of all of them, in order.
+    """Run a slice in parts; return the outcomes of all of them as one, in order.
 
     Raises:
         VersoError: the slice should be tried again, or fails for a reason of no item's own.
@@ -65,14 +65,15 @@ def bisect_failures(run: Run, work: Slice, *, attempt: int) -> SliceOutcome:
     if found.suspects and not (attempt >= CONDEMN_AFTER and found.succeeded):
         raise found.suspects[0]
     _log.error(
-        "items failed a slice", extra={"count": found.blamed + len(found.suspects), "of": work.kind}
+        "slice bisected: items failed",
+        extra={"count": found.blamed + len(found.suspects), "of": work.kind},
     )
     return found.joined()
 
 
 @dataclass
 class _Parts:
-    """What the parts came to, in order. ``suspects``: errors that should have passed."""
+    """The outcomes of the parts, in order. ``suspects``: errors that should have passed."""
 
     run: Run
     outcomes: list[SliceOutcome] = field(default_factory=list)

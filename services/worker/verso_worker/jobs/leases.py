@@ -1,4 +1,4 @@
-"""What a worker tells the ledger about the slices it holds: lease renewals and progress.
+"""What a worker reports about the slices it holds: lease renewals and progress.
 
 A lease only saves work: it keeps other workers from running the same slice. What a worker may
 commit is decided at the commit, by the fence. A renewal that comes late therefore costs a repeated
