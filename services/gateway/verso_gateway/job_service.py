@@ -177,7 +177,7 @@ class JobService:
 
     def notify(self, queue: Queue) -> None:
         """Send a wake-up for a queue, if its workers take any."""
-        if queue.rung:
+        if queue.takes_wakeups:
             self._wakeups.notify(queue)
 
     async def _with_files(self, outcome: JobOutcome) -> JobOutcome:

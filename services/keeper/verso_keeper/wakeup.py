@@ -102,7 +102,7 @@ class WakeupSender:
         Raises:
             Unavailable: the broker did not take a message.
         """
-        waiting = [queue for queue, count in due.items() if count and queue.rung]
+        waiting = [queue for queue, count in due.items() if count and queue.takes_wakeups]
         try:
             return [queue for queue in waiting if self._send(queue)]
         except (OperationalError, RedisError, OSError) as exc:

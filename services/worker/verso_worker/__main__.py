@@ -51,7 +51,7 @@ from verso_worker.stores.edge.client import EdgeVectors, shard_child
 from verso_worker.stores.qdrant.store import QdrantVectors
 
 _IDLE_POLL_S = 5.0
-_QUEUES = tuple(queue for queue in Queue if queue.rung)
+_QUEUES = tuple(queue for queue in Queue if queue.takes_wakeups)
 _log = logging.getLogger("verso_worker")
 
 

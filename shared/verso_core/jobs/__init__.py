@@ -27,7 +27,7 @@ from verso_core.errors import (
 from verso_core.texts import Scalar
 
 TASK_WORK = "verso.work"
-"""The one Celery task: a door-bell that names a queue and no job."""
+"""The one Celery task: a wake-up that names a queue and no job."""
 
 SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
@@ -68,13 +68,13 @@ class Queue(StrEnum):
     TRAIN = "train"
 
     @property
-    def rung(self) -> bool:
-        """Whether door-bells are rung for it; a trainer looks for its work by itself."""
+    def takes_wakeups(self) -> bool:
+        """Whether wake-ups are sent for it; a trainer polls its queue instead."""
         return self is not Queue.TRAIN
 
     @property
     def celery_name(self) -> str:
-        """Return the name of the Celery queue that carries this queue's door-bells."""
+        """Return the name of the Celery queue that carries this queue's wake-ups."""
         return f"verso.{self.value}"
 
 
