@@ -56,7 +56,7 @@ class QuietLedger:
 
 
 class QuietWorker:
-    """A desk and a shelf with one engine, at rest."""
+    """A dispatcher and a store with one engine, at rest."""
 
     def slots(self) -> dict[Queue, tuple[int, int]]:
         return dict.fromkeys(Queue, (0, 1))

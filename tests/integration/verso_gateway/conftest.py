@@ -1,7 +1,7 @@
-"""A real gateway on a real Valkey, and a hand that works the ledger with made-up results.
+"""A real gateway on a real Valkey, and a fake worker that commits made-up results.
 
-The hand is no worker: it claims and commits by the ledger's own protocol, but what it commits is
-computed from the request in a line or two. What a real worker answers is tested end to end.
+The fake worker claims and commits by the ledger's own protocol, but what it commits is computed
+from the request in a line or two. What a real worker answers is tested end to end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def vector(text: bytes) -> bytes:
 
 
 @dataclass
-class Hand:
+class FakeWorker:
     """Works the ledger in a thread until it is closed; ``gate`` cleared makes it pause."""
 
     ledger: Ledger
@@ -103,7 +103,7 @@ class Hand:
     def _round(self) -> bool:
         busy = False
         for queue in (Queue.INTERACTIVE, Queue.BULK):
-            for lease in self.ledger.leases.claim(queue, owner="hand", n=4):
+            for lease in self.ledger.leases.claim(queue, owner="worker", n=4):
                 busy = True
                 work = read_slice(lease.payload)
                 self.seen.append(work)
@@ -197,19 +197,19 @@ class Hand:
 
 
 @pytest.fixture
-def hand(valkey_url: str) -> Iterator[Hand]:
-    """A hand at work on the shared Valkey, in which the default collection exists."""
+def worker(valkey_url: str) -> Iterator[FakeWorker]:
+    """A worker at work on the shared Valkey, in which the default collection exists."""
     with _at_work(valkey_url) as working:
         yield working
 
 
 @contextmanager
-def _at_work(url: str) -> Iterator[Hand]:
+def _at_work(url: str) -> Iterator[FakeWorker]:
     ledger = Ledger.from_url(url)
     ledger.documents.collection_put(collection())
-    working = Hand(ledger)
+    working = FakeWorker(ledger)
     working.gate.set()
-    thread = threading.Thread(target=working.run, name="hand")
+    thread = threading.Thread(target=working.run, name="worker")
     thread.start()
     try:
         yield working
@@ -265,8 +265,8 @@ def start_gateway() -> Iterator[Callable[..., Gateway]]:
 
 
 @pytest.fixture
-def gateway(valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]) -> Gateway:
-    """A gateway whose jobs the hand does."""
+def gateway(valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]) -> Gateway:
+    """A gateway whose jobs the worker does."""
     return start_gateway(valkey_url)
 
 

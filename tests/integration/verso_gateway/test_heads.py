@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Hand, post
+from tests.integration.verso_gateway.conftest import FakeWorker, post
 
 from verso_core.jobs import Kind
 
@@ -20,28 +20,30 @@ def test_every_text_has_its_classes_or_its_error(client: httpx2.Client) -> None:
     assert items[0]["heads"][0]["label"] == "a"
 
 
-def test_several_heads_and_ids_reach_the_worker(client: httpx2.Client, hand: Hand) -> None:
+def test_several_heads_and_ids_reach_the_worker(client: httpx2.Client, worker: FakeWorker) -> None:
     body = {"head": ["one", "two"], "ids": ["a", "b#3"], "accept_error": 0.1, "signals": True}
     body["chunk"] = "last"
     assert client.post("/v1/classify", json=body).status_code == 200
-    [work] = [work for work in hand.seen if work.kind is Kind.CLASSIFY]
+    [work] = [work for work in worker.seen if work.kind is Kind.CLASSIFY]
     assert work.params["heads"] == ["one", "two"]
     assert work.params["accept_error"] == 0.1
     assert work.params["chunk"] == "last"
     assert [item.header for item in work.items] == [{"id": "a"}, {"id": "b", "chunk": 3}]
 
 
-def test_many_texts_are_bulk_work_in_slices(client: httpx2.Client, hand: Hand) -> None:
+def test_many_texts_are_bulk_work_in_slices(client: httpx2.Client, worker: FakeWorker) -> None:
     body = {"head": "kinds", "texts": ["text"] * 600}
     assert len(client.post("/v1/classify", json=body).json()["results"]) == 600
-    assert len([work for work in hand.seen if work.kind is Kind.CLASSIFY]) == 3
+    assert len([work for work in worker.seen if work.kind is Kind.CLASSIFY]) == 3
 
 
-def test_question_and_contexts_travel_as_they_are(client: httpx2.Client, hand: Hand) -> None:
+def test_question_and_contexts_travel_as_they_are(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
     body = {"question": "é?", "contexts": ["one", "two €"]}
     found = client.post("/v1/answer", json=body).json()
     assert found["answers"] == [{"context": 0, "text": "o"}]
-    [work] = [work for work in hand.seen if work.kind is Kind.ANSWER]
+    [work] = [work for work in worker.seen if work.kind is Kind.ANSWER]
     assert work.items[0].header["split"] == [3, 3, 7]
     assert work.items[0].blob == "é?onetwo €".encode()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Gateway, Hand, post
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 from verso_core.errors import VectorsUnavailable, VersoError
 from verso_gateway.auth import mint
@@ -55,9 +55,9 @@ def test_vectors_of_a_job_may_be_read_as_base64(client: httpx2.Client) -> None:
 
 
 def test_a_waiting_job_shows_no_results_and_where_to_go_on(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    hand.pause()
+    worker.pause()
     job = client.get(f"/v1/jobs/{_submit(client)}").json()
     assert (job["status"], job["results"], job["next_cursor"]) == ("queued", [], "0")
     assert job["started"] is None
@@ -73,11 +73,11 @@ def test_an_unknown_job_is_a_404(client: httpx2.Client, method: str) -> None:
 
 
 def test_events_tell_of_states_and_progress_until_the_end(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    hand.pause()
+    worker.pause()
     job_id = _submit(client)
-    hand.gate.set()
+    worker.gate.set()
     events = _events(client, job_id)
     assert events[-1]["event"] == "end"
     assert events[-2]["data"]["status"] == "succeeded"
@@ -96,31 +96,31 @@ def test_a_reader_that_comes_back_goes_on_where_it_stopped(client: httpx2.Client
     assert bad.status_code == 422
 
 
-def test_a_reader_that_goes_away_cancels_nothing(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_a_reader_that_goes_away_cancels_nothing(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.pause()
     job_id = _submit(client)
     with client.stream("GET", f"/v1/jobs/{job_id}/events"):
         pass
-    hand.gate.set()
+    worker.gate.set()
     assert client.get(f"/v1/jobs/{job_id}", headers=WAIT).json()["status"] == "succeeded"
 
 
 def test_a_quiet_stream_is_kept_open_by_comments(
-    client: httpx2.Client, hand: Hand, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)  # FastAPI names it for tests
-    hand.pause()
+    worker.pause()
     job_id = _submit(client)
     with client.stream("GET", f"/v1/jobs/{job_id}/events") as answer:
         lines = answer.iter_lines()
         assert ": ping" in (next(lines) for _ in range(20))
 
 
-def test_a_cancelled_job_never_runs(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_a_cancelled_job_never_runs(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.pause()
     job_id = _submit(client)
     assert client.delete(f"/v1/jobs/{job_id}").json()["status"] == "cancelled"
-    hand.gate.set()
+    worker.gate.set()
     _submit(client, 1)
     job = client.get(f"/v1/jobs/{job_id}").json()
     assert (job["status"], job["error"]["code"]) == ("cancelled", "cancelled")
@@ -133,20 +133,20 @@ def test_cancelling_a_job_that_ended_changes_nothing(client: httpx2.Client) -> N
     assert client.delete(f"/v1/jobs/{job_id}").json()["status"] == "succeeded"
 
 
-def test_a_dead_job_can_be_replayed(client: httpx2.Client, hand: Hand) -> None:
-    hand.fail = VectorsUnavailable("gone")
+def test_a_dead_job_can_be_replayed(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.fail = VectorsUnavailable("gone")
     answer = client.post("/v1/ingest", json={"documents": [{"id": "r", "text": "x"}]}, headers=WAIT)
     assert answer.status_code == 503  # the error that killed it
     job_id = answer.json()["job_id"]
     assert client.get(f"/v1/jobs/{job_id}").json()["status"] == "dead"
-    hand.fail = None
+    worker.fail = None
     replay = client.post(f"/v1/jobs/{job_id}/replay")
     assert replay.status_code == 202
     assert client.get(f"/v1/jobs/{job_id}", headers=WAIT).json()["status"] == "succeeded"
 
 
-def test_open_streams_are_counted(gateway: Gateway, hand: Hand) -> None:
-    hand.pause()
+def test_open_streams_are_counted(gateway: Gateway, worker: FakeWorker) -> None:
+    worker.pause()
     job_id = _submit(gateway.client)
     with gateway.client.stream("GET", f"/v1/jobs/{job_id}/events"):
         until = time.monotonic() + 5
@@ -174,7 +174,7 @@ def test_a_list_shows_the_callers_jobs_by_state_and_kind(client: httpx2.Client) 
 
 
 def test_another_tenants_job_is_unknown(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway], tmp_path: Path
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway], tmp_path: Path
 ) -> None:
     keys = dict(mint(name) for name in ("ann", "bob"))
     path = tmp_path / "keys"
@@ -190,8 +190,8 @@ def test_another_tenants_job_is_unknown(
     assert len(served.client.get("/v1/jobs", headers=ann).json()["jobs"]) == 1
 
 
-def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, hand: Hand) -> None:
-    hand.fail = VersoError("no")
+def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.fail = VersoError("no")
     post(client, "/v1/ingest", {"documents": [{"text": "kept"}]}, Prefer="wait=5")
     post(client, "/v1/ingest", {"documents": [{"text": "kept too"}]}, Prefer="wait=5")
     page = client.get("/v1/dead-letters?limit=1").json()
@@ -200,7 +200,7 @@ def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, hand: Hand
     assert "kept" not in str(letter)
     rest = client.get("/v1/dead-letters", params={"cursor": page["next_cursor"]}).json()
     assert [row["job_id"] for row in rest["dead_letters"]] != [letter["job_id"]]
-    hand.fail = None
+    worker.fail = None
     assert client.post("/v1/dead-letters/replay?kind=embed").json()["jobs"] == []
     again = client.post("/v1/dead-letters/replay?code=internal").json()
     assert len(again["jobs"]) == 2
@@ -211,10 +211,10 @@ def test_dead_letters_are_listed_and_run_again(client: httpx2.Client, hand: Hand
 
 
 def test_an_answer_says_how_much_more_may_come(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
     served = start_gateway(valkey_url, queue_limit_slices=3)
-    hand.pause()
+    worker.pause()
     documents = {"documents": [{"text": "a"}]}
     first = served.client.post("/v1/ingest", json=documents)
     assert first.headers["RateLimit-Policy"] == '"bulk";q=3;qu="slices"'
@@ -226,8 +226,10 @@ def test_an_answer_says_how_much_more_may_come(
     assert int(full.headers["Retry-After"]) >= 1
 
 
-def test_a_job_past_its_callers_deadline_is_never_run(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_a_job_past_its_callers_deadline_is_never_run(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
     placed = post(
         client, "/v1/ingest", {"documents": [{"text": "late"}]}, Verso_Deadline="0.05",
         Priority="u=1",
@@ -235,7 +237,7 @@ def test_a_job_past_its_callers_deadline_is_never_run(client: httpx2.Client, han
     assert placed["urgency"] == 1
     assert placed["deadline"] is not None
     time.sleep(0.1)
-    hand.gate.set()
+    worker.gate.set()
     answer = client.get(f"/v1/jobs/{placed['id']}", headers={"Prefer": "wait=5"}).json()
     assert (answer["status"], answer["error"]["code"]) == ("expired", "deadline_expired")
     assert post(client, "/v1/embed", {"texts": ["a"]}, Verso_Deadline="x").status_code == 422

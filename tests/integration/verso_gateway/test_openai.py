@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx2
 import openai
 import pytest
-from tests.integration.verso_gateway.conftest import Gateway, Hand, post, vector
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post, vector
 
 
 @pytest.fixture
@@ -80,8 +80,10 @@ def test_models_are_listed(sdk: openai.OpenAI) -> None:
         sdk.models.retrieve("gpt")
 
 
-def test_a_worker_that_does_not_answer_is_a_server_error(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_a_worker_that_does_not_answer_is_a_server_error(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
     answer = client.post("/v1/embeddings", json={"input": "a"}, headers={"Prefer": "wait=1"})
     assert answer.status_code == 503
     assert answer.json()["error"]["type"] == "server_error"

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 import redis
-from tests.integration.verso_gateway.conftest import Gateway, Hand, collection
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, collection
 
 from verso_gateway.auth import mint
 from verso_gateway.settings import Settings
@@ -26,23 +26,23 @@ from verso_ledger import Damage, Ledger, Move
 EMBED = {"texts": ["a"]}
 
 
-def test_alive_is_not_ready(client: httpx2.Client, hand: Hand) -> None:
+def test_alive_is_not_ready(client: httpx2.Client, worker: FakeWorker) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     before = client.get("/readyz")
     assert (before.status_code, before.json()["code"]) == (503, "not_ready")
-    hand.ledger.liveness.note_embed()
+    worker.ledger.liveness.note_embed()
     unheard = client.get("/readyz")
     assert (unheard.status_code, unheard.json()["code"]) == (503, "not_ready")
     assert "beat" in unheard.json()["detail"]
-    hand.ledger.liveness.note_worker("w")
+    worker.ledger.liveness.note_worker("w")
     assert client.get("/readyz").json()["ready"] is True
 
 
 def test_an_old_embed_is_not_enough(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
-    hand.ledger.liveness.note_worker("w")
-    hand.ledger.liveness.note_embed()
+    worker.ledger.liveness.note_worker("w")
+    worker.ledger.liveness.note_embed()
     time.sleep(0.1)
     assert start_gateway(valkey_url).client.get("/readyz").status_code == 200
     strict = start_gateway(valkey_url, ready_embed_age_s=0.05).client
@@ -57,7 +57,7 @@ def test_the_default_collection_is_awaited_not_unknown(
 
 
 def test_keys_are_needed_where_keys_are_set(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway], tmp_path: Path
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway], tmp_path: Path
 ) -> None:
     key, line = mint("ops")
     (tmp_path / "keys").write_text(line)
@@ -115,7 +115,7 @@ def test_a_bell_names_the_task_the_queue_and_no_job(client: httpx2.Client, valke
     assert "interactive" in message["headers"]["argsrepr"]
 
 
-def test_a_lost_broker_delays_no_answer(valkey_url: str, hand: Hand) -> None:
+def test_a_lost_broker_delays_no_answer(valkey_url: str, worker: FakeWorker) -> None:
     gateway = Gateway(Settings(redis_url=valkey_url, broker_url="redis://127.0.0.1:1/0"))
     try:
         start = time.monotonic()
@@ -190,9 +190,9 @@ def test_the_process_makes_keys() -> None:
 
 @pytest.mark.slow
 def test_a_stop_signal_answers_who_waits_and_ends_the_process(
-    valkey_url: str, hand: Hand, unused_tcp_port: int
+    valkey_url: str, worker: FakeWorker, unused_tcp_port: int
 ) -> None:
-    hand.pause()
+    worker.pause()
     process = _run(
         VERSO_REDIS_URL=valkey_url,
         VERSO_BROKER_URL=valkey_url.removesuffix("/0") + "/1",
@@ -226,30 +226,30 @@ def test_a_stop_signal_answers_who_waits_and_ends_the_process(
     assert all("texts" not in line["message"] for line in lines)
 
 
-def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, hand: Hand) -> None:
+def test_the_scrub_is_shown_and_asked_for(client: httpx2.Client, worker: FakeWorker) -> None:
     first = client.get("/v1/scrub").json()
     assert (first["number"], first["running"], first["started"]) == (0, False, None)
     asked = client.post("/v1/scrub")
     assert (asked.status_code, asked.json()["asked"]) == (202, True)
-    hand.ledger.scrub.move(0, Move(begin=True))
+    worker.ledger.scrub.move(0, Move(begin=True))
     found = Move(
         set={"collection": "default", "bucket": 4},
         add={"documents": 3, "sound": 2, "damaged": 1},
         damaged=[Damage("default", "\u00fc")],
     )
-    hand.ledger.scrub.move(1, found)
+    worker.ledger.scrub.move(1, found)
     state = client.get("/v1/scrub").json()
     assert (state["number"], state["running"], state["asked"]) == (1, True, False)
     assert (state["sound"], state["damaged"], state["ended"]) == (2, 1, None)
     assert 0 < state["progress"] < 1
     assert state["damaged_documents"] == [{"collection": "default", "id": "\u00fc"}]
     assert (state["state"], state["recent"]) == ("running", None)
-    hand.ledger.scrub.request_recent(0)  # an unclean start
+    worker.ledger.scrub.request_recent(0)  # an unclean start
     where: dict[str, str | int | float | None] = {
         "recent_collection": "default",
         "recent_bucket": 4,
     }
-    hand.ledger.scrub.move(3, Move(set=where | {"recent_documents": 7}))
+    worker.ledger.scrub.move(3, Move(set=where | {"recent_documents": 7}))
     state = client.get("/v1/scrub").json()
     assert (state["state"], state["running"]) == ("recent", True)
     assert state["recent"].pop("progress") == pytest.approx(4 / state["recent"]["buckets"], 1e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Hand
+from tests.integration.verso_gateway.conftest import FakeWorker
 
 WAIT = {"Prefer": "wait=10"}
 
@@ -15,7 +15,7 @@ def _stored(client: httpx2.Client) -> None:
     client.post("/v1/ingest", json={"documents": documents}, headers=WAIT)
 
 
-def test_search_by_text_gives_records(client: httpx2.Client, hand: Hand) -> None:
+def test_search_by_text_gives_records(client: httpx2.Client, worker: FakeWorker) -> None:
     where = {"metadata": {"k": [1, 2]}, "time_gte": 5.0}
     body = client.post("/v1/search", json={"query": "q", "limit": 1, "filter": where}).json()
     assert body["hits"] == [
@@ -29,16 +29,16 @@ def test_search_by_text_gives_records(client: httpx2.Client, hand: Hand) -> None
             "text": "first",
         }
     ]
-    asked = hand.seen[-1].params
+    asked = worker.seen[-1].params
     assert asked["filter"] == {"metadata": {"k": [1, 2]}, "time_gte": 5.0, "time_lt": None}
-    assert hand.seen[-1].items[0].blob == b"q"
+    assert worker.seen[-1].items[0].blob == b"q"
 
 
-def test_search_by_vector_and_by_record(client: httpx2.Client, hand: Hand) -> None:
+def test_search_by_vector_and_by_record(client: httpx2.Client, worker: FakeWorker) -> None:
     assert client.post("/v1/search", json={"vector": [1, 0, 0, 0]}).status_code == 200
-    assert hand.seen[-1].items[0].blob == bytes.fromhex("0000803f") + bytes(12)
+    assert worker.seen[-1].items[0].blob == bytes.fromhex("0000803f") + bytes(12)
     assert client.post("/v1/search", json={"id": "a#0"}).status_code == 200
-    assert hand.seen[-1].items[0].header == {"id": "a", "chunk": 0}
+    assert worker.seen[-1].items[0].header == {"id": "a", "chunk": 0}
 
 
 def test_reconstruct_by_ids_answers_for_each(client: httpx2.Client) -> None:
@@ -51,7 +51,7 @@ def test_reconstruct_by_ids_answers_for_each(client: httpx2.Client) -> None:
 
 
 def test_reconstruct_from_a_bare_vector_is_marked_as_a_guess(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
     body = {"vectors": [[1, 0, 0, 0]], "beam": 4, "max_tokens": 9}
     [guess] = client.post("/v1/reconstruct", json=body).json()["results"]
@@ -61,7 +61,12 @@ def test_reconstruct_from_a_bare_vector_is_marked_as_a_guess(
         "log_probability": -1.25,
         "text": "a guess",
     }
-    assert hand.seen[-1].items[0].header == {"vector": True, "beam": 4, "max_tokens": 9, "blob": 0}
+    assert worker.seen[-1].items[0].header == {
+        "vector": True,
+        "beam": 4,
+        "max_tokens": 9,
+        "blob": 0,
+    }
 
 
 def test_damaged_bytes_are_an_error_and_never_another_text(client: httpx2.Client) -> None:
@@ -84,30 +89,30 @@ def test_documents_are_read_and_deleted(client: httpx2.Client) -> None:
 
 
 def test_a_read_that_nobody_answers_is_503_and_leaves_no_work(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    hand.pause()
+    worker.pause()
     answer = client.get("/v1/documents/a", headers={"Prefer": "wait=1"})
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-    seen = len(hand.seen)
-    hand.gate.set()
+    seen = len(worker.seen)
+    worker.gate.set()
     assert client.post("/v1/embed", json={"texts": ["a"]}).status_code == 200
-    assert len(hand.seen) == seen + 1
+    assert len(worker.seen) == seen + 1
 
 
 def test_what_nobody_answered_in_time_is_found_again_by_its_key(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
     def ask() -> httpx2.Response:
         headers = {"Prefer": "wait=1", "Idempotency-Key": "late"}
         return client.post("/v1/embeddings", json={"input": "a", "model": "m"}, headers=headers)
 
-    hand.pause()
-    seen = len(hand.seen)
+    worker.pause()
+    seen = len(worker.seen)
     assert ask().status_code == 503
-    hand.gate.set()
+    worker.gate.set()
     assert ask().status_code == 200
-    assert len(hand.seen) == seen + 1
+    assert len(worker.seen) == seen + 1
 
 
 def test_collections_are_made_listed_described_and_deleted(client: httpx2.Client) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Gateway, Hand, post
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 from verso_core.errors import CollectionUnknown
 
@@ -39,19 +39,21 @@ def test_many_texts_keep_their_order_over_slices(client: httpx2.Client) -> None:
     assert many["results"][599] == one["results"][0]
 
 
-def test_respond_async_is_answered_at_once(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_respond_async_is_answered_at_once(client: httpx2.Client, worker: FakeWorker) -> None:
+    worker.pause()
     answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "respond-async"})
     assert answer.status_code == 202
     assert answer.headers["preference-applied"] == "respond-async"
     assert answer.json()["status"] == "queued"
-    hand.gate.set()
+    worker.gate.set()
     job = client.get(answer.headers["location"], headers={"Prefer": "wait=5"}).json()
     assert job["status"] == "succeeded"
 
 
-def test_the_wait_ends_in_202_when_the_work_takes_longer(client: httpx2.Client, hand: Hand) -> None:
-    hand.pause()
+def test_the_wait_ends_in_202_when_the_work_takes_longer(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
     start = time.monotonic()
     answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "wait=1"})
     assert answer.status_code == 202
@@ -76,9 +78,9 @@ def test_the_same_key_with_another_body_is_refused(client: httpx2.Client) -> Non
 
 
 def test_a_job_that_fails_whole_is_a_problem_that_names_it(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    hand.fail = CollectionUnknown("no collection 'default'")
+    worker.fail = CollectionUnknown("no collection 'default'")
     answer = client.post("/v1/embed", json=EMBED)
     assert (answer.status_code, answer.json()["code"]) == (404, "collection_unknown")
     job = client.get(f"/v1/jobs/{answer.json()['job_id']}").json()
@@ -87,9 +89,9 @@ def test_a_job_that_fails_whole_is_a_problem_that_names_it(
 
 
 def test_more_work_than_may_wait_is_429_with_a_time_to_come_back(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
-    hand.pause()
+    worker.pause()
     client = start_gateway(valkey_url, queue_limit_slices=3).client
     for _ in range(3):
         answer = client.post("/v1/embed", json=EMBED, headers={"Prefer": "respond-async"})
@@ -98,7 +100,7 @@ def test_more_work_than_may_wait_is_429_with_a_time_to_come_back(
     assert (full.status_code, full.json()["code"]) == (429, "queue_full")
     assert full.json()["retryable"] is True
     assert int(full.headers["retry-after"]) >= 1
-    hand.gate.set()
+    worker.gate.set()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_a_wrong_path_method_or_query_is_a_problem_too(client: httpx2.Client) ->
 
 
 def test_a_body_over_the_limit_is_413(
-    valkey_url: str, hand: Hand, start_gateway: Callable[..., Gateway]
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
     client = start_gateway(valkey_url, body_limit_bytes=100_000).client
     body = {"texts": ["x" * 200_000]}

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests import made_up
-from tests.integration.verso_gateway.conftest import Hand
+from tests.integration.verso_gateway.conftest import FakeWorker
 
 from verso_core import questions
 from verso_core.jobs import Kind, Queue, read_slice
@@ -23,21 +23,21 @@ ASKED_TWICE = {"data": made_up.squad()["data"] + made_up.squad(1)["data"]}
 
 
 @pytest.fixture
-def trainer(hand: Hand) -> Ledger:
+def trainer(worker: FakeWorker) -> Ledger:
     """A ledger in which a trainer has just beaten."""
-    hand.ledger.liveness.note_trainer("t")
-    return hand.ledger
+    worker.ledger.liveness.note_trainer("t")
+    return worker.ledger
 
 
 def _code(answer: httpx2.Response) -> str:
     return str(answer.json()["code"])
 
 
-def test_without_a_trainer_nothing_is_accepted(client: httpx2.Client, hand: Hand) -> None:
+def test_without_a_trainer_nothing_is_accepted(client: httpx2.Client, worker: FakeWorker) -> None:
     answer = client.post("/v1/train", json=BODY)
     assert (answer.status_code, _code(answer)) == (503, "trainer_unavailable")
     assert answer.json()["retryable"] is True
-    assert hand.ledger.maintenance.depths()[Queue.TRAIN].queued == 0
+    assert worker.ledger.maintenance.depths()[Queue.TRAIN].queued == 0
 
 
 def test_rows_of_a_body_become_one_slice(client: httpx2.Client, trainer: Ledger) -> None:
@@ -142,8 +142,8 @@ def test_what_cannot_be_trained_on_is_refused_at_once(
 
 
 def test_what_workers_serve_is_part_of_the_list_of_models(
-    client: httpx2.Client, hand: Hand
+    client: httpx2.Client, worker: FakeWorker
 ) -> None:
-    hand.ledger.liveness.note_serving("w", {"engines": 1})
-    hand.ledger.liveness.note_worker("w")
+    worker.ledger.liveness.note_serving("w", {"engines": 1})
+    worker.ledger.liveness.note_worker("w")
     assert client.get("/v1/models").json()["serving"] == {"w": {"engines": 1}}

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import Gateway, Hand, post
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 URL = "https://example.org/hook"
 
 
-def test_a_webhook_is_made_listed_rotated_and_removed(client: httpx2.Client, hand: Hand) -> None:
+def test_a_webhook_is_made_listed_rotated_and_removed(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
     made = post(client, "/v1/webhooks", {"url": URL})
     assert made.status_code == 201
     hook = made.json()
@@ -22,7 +24,7 @@ def test_a_webhook_is_made_listed_rotated_and_removed(client: httpx2.Client, han
     assert rotated["secret"] not in ("", hook["secret"])
     placed = post(client, "/v1/embed", {"texts": ["a"]}, Verso_Webhook=hook["id"])
     assert placed.status_code == 200
-    assert hand.ledger.maintenance.backlog().to_send == 1
+    assert worker.ledger.maintenance.backlog().to_send == 1
     assert client.post(f"/v1/webhooks/{hook['id']}/replay").json() == {"messages": 0}
     assert client.delete(f"/v1/webhooks/{hook['id']}").status_code == 204
     gone = client.post(f"/v1/webhooks/{hook['id']}/rotate")

@@ -24,7 +24,7 @@ BUCKETS = 6
 STRIDE = 2
 
 
-class Hand:
+class FakeWorker:
     """Does what a worker would: it scrubs two buckets a job, and remembers which."""
 
     def __init__(self, url: str, *, takes_s: float = 0.0) -> None:
@@ -35,7 +35,7 @@ class Hand:
 
     def work(self) -> bool:
         """Do one job, if there is one; never are there two."""
-        leases = self.ledger.leases.claim(Queue.SCRUB, owner="hand", n=10)
+        leases = self.ledger.leases.claim(Queue.SCRUB, owner="worker", n=10)
         assert len(leases) <= 1
         for lease in leases:
             work = read_slice(lease.payload)
@@ -104,17 +104,17 @@ EVERY = [(name, first) for name in "ab" for first in range(0, BUCKETS, STRIDE)]
 
 def _clear_probe(ledger: Ledger) -> None:
     """Take the first probe out of the way: a job that waits is no quiet."""
-    for lease in ledger.leases.claim(Queue.INTERACTIVE, owner="hand", n=10):
+    for lease in ledger.leases.claim(Queue.INTERACTIVE, owner="worker", n=10):
         ledger.liveness.note_embed()
         ledger.leases.commit(lease, b"r", ok=1, errors=0)
 
 
-def _until(fact: Callable[[], bool], hand: Hand, *, timeout_s: float = 60.0) -> None:
+def _until(fact: Callable[[], bool], worker: FakeWorker, *, timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while not fact():
         assert time.monotonic() < end, "it did not come true in time"
-        _clear_probe(hand.ledger)
-        hand.work()
+        _clear_probe(worker.ledger)
+        worker.work()
         time.sleep(0.05)
 
 
@@ -125,29 +125,29 @@ def test_a_pass_goes_on_where_it_was_when_its_keeper_was_killed(
     keeper: Callable[[], subprocess.Popen[bytes]],
     idle: bool,
 ) -> None:
-    hand = Hand(valkey_url, takes_s=0.3 if idle else 0.0)
+    worker = FakeWorker(valkey_url, takes_s=0.3 if idle else 0.0)
     first = keeper()
-    _until(lambda: len(hand.seen) == 3, hand)
+    _until(lambda: len(worker.seen) == 3, worker)
     if idle:
-        _until(lambda: ledger.scrub.state().job_id is None, hand)
+        _until(lambda: ledger.scrub.state().job_id is None, worker)
     first.kill()
     first.wait()
     middle = ledger.scrub.state()
     assert 0 < middle.progress(ledger.documents.collections()) < 1
     keeper()
-    _until(lambda: ledger.scrub.state().ended is not None, hand)
+    _until(lambda: ledger.scrub.state().ended is not None, worker)
     after = ledger.scrub.state()
-    assert hand.seen == EVERY
+    assert worker.seen == EVERY
     assert (after.number, after.counts["documents"], after.counts["damaged"]) == (1, 18, 6)
     assert [(one.collection, one.document) for one in after.damaged] == [
         (name, f"d{place}") for name, place in EVERY
     ]
     assert ledger.maintenance.backlog().totals["jobs:scrub:succeeded"] == len(EVERY)
-    hand.ledger.close()
+    worker.ledger.close()
 
 
 def test_several_keepers_keep_the_pace_of_one(ledger: Ledger, valkey_url: str) -> None:
-    hand = Hand(valkey_url, takes_s=0.1)
+    worker = FakeWorker(valkey_url, takes_s=0.1)
     over = threading.Event()
 
     def keep() -> None:
@@ -158,52 +158,52 @@ def test_several_keepers_keep_the_pace_of_one(ledger: Ledger, valkey_url: str) -
 
     with ThreadPoolExecutor(4) as pool:
         keepers = [pool.submit(keep) for _ in range(4)]
-        _until(lambda: ledger.scrub.state().ended is not None, hand)
+        _until(lambda: ledger.scrub.state().ended is not None, worker)
         over.set()
         for keeping in keepers:
             keeping.result()
-    assert hand.seen == EVERY
+    assert worker.seen == EVERY
     state = ledger.scrub.state()
     assert (state.number, state.counts["documents"], state.counts["sound"]) == (1, 18, 12)
-    records = [ledger.jobs.get(lease.job_id) for lease in hand.leases]
+    records = [ledger.jobs.get(lease.job_id) for lease in worker.leases]
     for before, after in pairwise(records):
         assert before.started is not None
         assert before.finished is not None
         # at a quarter of a core a job is followed by three times its own length of rest
         rest = 3 * (before.finished - before.started)
         assert after.created >= before.finished + rest - 0.01
-    hand.ledger.close()
+    worker.ledger.close()
 
 
 def test_a_pass_asked_for_begins_at_once_and_once(ledger: Ledger, valkey_url: str) -> None:
-    hand = Hand(valkey_url)
+    worker = FakeWorker(valkey_url)
     scrubber = Scrubber(ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
 
     def run() -> None:
         for _ in range(40):
             scrubber.step()
-            hand.work()
+            worker.work()
 
     run()
-    assert (ledger.scrub.state().number, hand.seen) == (1, EVERY)
+    assert (ledger.scrub.state().number, worker.seen) == (1, EVERY)
     ledger.scrub.request()
     run()
-    assert (ledger.scrub.state().number, hand.seen) == (2, EVERY + EVERY)
+    assert (ledger.scrub.state().number, worker.seen) == (2, EVERY + EVERY)
     assert ledger.scrub.state().counts["documents"] == 18
     assert ledger.maintenance.backlog().totals["scrub:documents"] == 36
-    hand.ledger.close()
+    worker.ledger.close()
 
 
 def test_a_collection_deleted_in_mid_pass_is_passed_over(ledger: Ledger, valkey_url: str) -> None:
-    hand = Hand(valkey_url)
+    worker = FakeWorker(valkey_url)
     scrubber = Scrubber(ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
-    while len(hand.seen) < 1:
+    while len(worker.seen) < 1:
         scrubber.step()
-        hand.work()
+        worker.work()
     ledger.documents.collection_delete("a")
     for _ in range(40):
         scrubber.step()
-        hand.work()
-    assert hand.seen == [("a", 0), ("b", 0), ("b", 2), ("b", 4)]
+        worker.work()
+    assert worker.seen == [("a", 0), ("b", 0), ("b", 2), ("b", 4)]
     assert ledger.scrub.state().ended is not None
-    hand.ledger.close()
+    worker.ledger.close()

@@ -45,7 +45,7 @@ def vectors(_vectors: EdgeVectors) -> EdgeVectors:
 
 @pytest.fixture
 def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
-    """A desk with a collection of each kind."""
+    """A dispatcher with a collection of each kind."""
     with closing(Ledger(connect(valkey_url))) as ledger:
         pipeline = Pipeline(
             shelf,

@@ -34,7 +34,7 @@ def accept(stores: Stores, texts: dict[str, bytes]) -> str:
 def store(stores: Stores, texts: dict[str, bytes]) -> str:
     """Take texts in and leave them unverified; gives their only slice."""
     slice_id = accept(stores, texts)
-    stores.desk.run_queue(Queue.BULK)
+    stores.dispatcher.run_queue(Queue.BULK)
     return slice_id
 
 
@@ -50,7 +50,7 @@ def alter_head(stores: Stores, name: str, bit: int) -> None:
 
 def ended(stores: Stores, dead: int = 0) -> bool:
     """Verify what waits, and tell whether only dead letters are left."""
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     stores.ledger.maintenance.drop_due()
     backlog = stores.ledger.maintenance.backlog()
     return (backlog.unverified, backlog.dead) == (dead, dead)
@@ -88,10 +88,10 @@ def test_a_damaged_entry_of_a_later_write_is_left_to_that_ones_slice(stores: Sto
     store(stores, {"a": b"the later text"})
     alter_head(stores, "a", 8 * 12)
     assert stores.stored("a").damaged
-    stores.desk._executor._verify_delay_s = (
+    stores.dispatcher._executor._verify_delay_s = (
         0.05  # so that the older slice, which is first, does not come again at once
     )
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     assert not stores.stored("a").damaged
     time.sleep(0.05)
     assert ended(stores)
@@ -104,7 +104,7 @@ def test_a_slice_whose_document_cannot_be_settled_is_a_dead_letter(stores: Store
     [lease] = stores.ledger.leases.claim(Queue.SCRUB, owner="one that ends")
     assert lease.slice_id == older
     store(stores, {"a": b"the later text"})
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     stores.ledger.maintenance.drop_due()
     alter_head(stores, "a", 8 * 12)
     damaged = stores.ledger.documents.entry("default", ["a"])
@@ -131,14 +131,14 @@ def test_a_slice_whose_number_is_damaged_gets_it_back(
     slice_id = accept(stores, {"a": b"the older text", "b": b"its neighbour"})
     stored = when == "stored"
     if stored:
-        stores.desk.run_queue(Queue.BULK)
+        stores.dispatcher.run_queue(Queue.BULK)
     later = accept(stores, {"a": b"the later text"})
     if stored:
-        stores.desk.run_queue(Queue.BULK)
+        stores.dispatcher.run_queue(Queue.BULK)
     right = stores.redis.hget(f"verso:slice:{slice_id}", "seq")
     assert isinstance(right, bytes)
     stores.redis.hset(f"verso:slice:{slice_id}", "seq", change(int(right)))
-    stores.desk.run_queue(Queue.BULK)
+    stores.dispatcher.run_queue(Queue.BULK)
     assert ended(stores)
     assert stores.redis.hget(f"verso:slice:{slice_id}", "seq") == right
     assert stores.stored("b").seq == int(right)

@@ -85,8 +85,8 @@ def flipped(data: bytes, bit: int) -> bytes:
 def fill(stores: Stores, names: list[str], text: bytes = TEXT) -> None:
     items = [Item({"id": name, "metadata": ABOUT, "time": 1.7e9}, text) for name in names]
     assert stores.do(Kind.INGEST, {"collection": "default"}, items)[0] is Status.SUCCEEDED
-    for queue in stores.desk.slots():
-        stores.desk.run_queue(queue)
+    for queue in stores.dispatcher.slots():
+        stores.dispatcher.run_queue(queue)
 
 
 def read(stores: Stores, names: list[str]) -> list[bytes | str]:

@@ -100,7 +100,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
+def dispatcher(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
     with ExitStack() as stack:
         ledger = stack.enter_context(closing(Ledger(connect(valkey_url))))
         shelf = ArtifactStore(tmp_path / "artifacts", tmp_path, threads=1, device="cpu")
@@ -117,9 +117,9 @@ def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         yield Dispatcher(
             ledger,
             pipeline,
-            LeaseRenewer(ledger, owner="desk", lease_s=10.0),
+            LeaseRenewer(ledger, owner="worker", lease_s=10.0),
             Metrics(CollectorRegistry()),
-            owner="desk",
+            owner="worker",
             slots=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
             lease_s=10.0,
             verify_delay_s=0.0,
@@ -127,8 +127,8 @@ def desk(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         )
 
 
-async def _ask(url: str, desk: Dispatcher, path: str, *bodies: object) -> None:
-    """Post all bodies at once, and let the desk work when the ledger has them."""
+async def _ask(url: str, dispatcher: Dispatcher, path: str, *bodies: object) -> None:
+    """Post all bodies at once, and let the dispatcher work when the ledger has them."""
     app = create_app(Settings(redis_url=url, broker_url=url.removesuffix("/0") + "/1"))
     headers = {"traceparent": f"00-{TRACE}-{CALLER}-01"}
     async with app.router.lifespan_context(app):
@@ -141,7 +141,7 @@ async def _ask(url: str, desk: Dispatcher, path: str, *bodies: object) -> None:
             while not all(one.done() for one in asked):
                 await asyncio.sleep(0.3)
                 for queue in (Queue.INTERACTIVE, Queue.BULK):
-                    await asyncio.to_thread(desk.run_queue, queue)
+                    await asyncio.to_thread(dispatcher.run_queue, queue)
             assert {one.result().status_code for one in asked} <= {200, 201, 202}
 
 
@@ -157,12 +157,12 @@ def _below(span: ReadableSpan, spans: dict[int, ReadableSpan]) -> list[str]:
 
 
 def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
-    desk: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
+    dispatcher: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
 ) -> None:
     body = {"documents": [{"id": "one", "text": SECRET}]}
-    asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
-    desk.run_queue(Queue.BULK)
-    desk.run_queue(Queue.SCRUB)
+    asyncio.run(_ask(valkey_url, dispatcher, "/v1/ingest", body))
+    dispatcher.run_queue(Queue.BULK)
+    dispatcher.run_queue(Queue.SCRUB)
     made = exporter.get_finished_spans()
     spans = {one.context.span_id: one for one in made if one.context is not None}
     assert {f"{one.context.trace_id:032x}" for one in made if one.context is not None} == {TRACE}
@@ -176,11 +176,11 @@ def test_a_callers_trace_goes_on_in_the_worker_and_quotes_nothing(
 
 
 def test_a_trace_goes_on_inside_the_engine_and_the_vector_store(
-    collector: Collector, exporter: InMemorySpanExporter, desk: Dispatcher, valkey_url: str
+    collector: Collector, exporter: InMemorySpanExporter, dispatcher: Dispatcher, valkey_url: str
 ) -> None:
     """They are processes of their own, and send their spans themselves."""
     body = {"documents": [{"id": "one", "text": SECRET}]}
-    asyncio.run(_ask(valkey_url, desk, "/v1/ingest", body))
+    asyncio.run(_ask(valkey_url, dispatcher, "/v1/ingest", body))
     wanted = {
         ("verso-engine", "encode", TRACE),
         ("verso-engine", "tokenize", TRACE),
@@ -195,10 +195,10 @@ def test_a_trace_goes_on_inside_the_engine_and_the_vector_store(
 
 
 def test_embeds_that_run_together_are_told_in_each_ones_trace(
-    desk: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
+    dispatcher: Dispatcher, exporter: InMemorySpanExporter, valkey_url: str
 ) -> None:
     bodies = [{"texts": [SECRET, str(n)]} for n in range(3)]
-    asyncio.run(_ask(valkey_url, desk, "/v1/embed", *bodies))
+    asyncio.run(_ask(valkey_url, dispatcher, "/v1/embed", *bodies))
     made = exporter.get_finished_spans()
     spans = {one.context.span_id: one for one in made if one.context is not None}
     paths = [_below(one, spans) for one in made]

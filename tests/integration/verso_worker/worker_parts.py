@@ -1,4 +1,4 @@
-"""A worker's desk with real stores and a real (tiny) model, and ways to damage what they hold."""
+"""A dispatcher with real stores and a real (tiny) model, and ways to damage what they hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUCKETS = 16
 
 
 class Bench:
-    """The desk, and what a gateway would do around it."""
+    """The dispatcher, and what a gateway would do around it."""
 
     def __init__(self, ledger: Ledger, pipeline: Pipeline, vectors: EdgeVectors) -> None:
         self.ledger = ledger
@@ -42,13 +42,13 @@ class Bench:
         self.subscribers = {
             queue: WorkSubscriber(ledger._redis, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
         }
-        leases = LeaseRenewer(ledger, owner="desk", lease_s=10.0)
-        self.desk = Dispatcher(
+        leases = LeaseRenewer(ledger, owner="worker", lease_s=10.0)
+        self.dispatcher = Dispatcher(
             ledger,
             pipeline,
             leases,
             Metrics(CollectorRegistry()),
-            owner="desk",
+            owner="worker",
             slots={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
             lease_s=10.0,
             verify_delay_s=0.0,
@@ -68,7 +68,7 @@ class Bench:
         """Accept a job, drain its queue, and give its state and results."""
         slices = list(cut(kind, params, items))
         accepted = self.ledger.jobs.accept(NewJob(kind=kind, queue=queue, slices=slices))
-        self.desk.run_queue(queue)
+        self.dispatcher.run_queue(queue)
         raw = (self.ledger.jobs.result(accepted.job_id, n) for n in range(len(slices)))
         results = [Result.unpack(frame) for frame in raw if frame is not None]
         return self.ledger.jobs.get(accepted.job_id).status, results
@@ -91,7 +91,7 @@ class Bench:
 
 
 class Stores(Bench):
-    """A desk with two collections, ``default`` and ``both``, and ways to damage what they hold."""
+    """A dispatcher with the collections ``default`` and ``both``, and ways to damage what they hold."""
 
     @property
     def redis(self) -> redis.Redis:
@@ -100,7 +100,7 @@ class Stores(Bench):
     def fill(self, texts: dict[str, bytes], collection: str = "default") -> None:
         """Take texts in, and verify them."""
         assert self.ingest(texts, collection) is Status.SUCCEEDED
-        self.desk.run_queue(Queue.SCRUB)
+        self.dispatcher.run_queue(Queue.SCRUB)
 
     def scrub(self, collection: str = "default", **limits: float) -> dict[str, Any]:
         """Scrub a collection in one job, and give what was found."""

@@ -1,4 +1,4 @@
-"""A desk with the real ledger, the real vector engine and a real (tiny) model, but no Celery.
+"""A dispatcher with the real ledger, the real vector engine and a real (tiny) model, but no Celery.
 
 What is stored reads back; nothing is dropped before an independent verify; what fails is given
 back.
@@ -52,7 +52,7 @@ def test_every_text_reads_back_before_and_after_the_raw_text_is_dropped(bench: B
     assert bench.ingest(TEXTS) is Status.SUCCEEDED
     assert bench.read(*TEXTS) == list(TEXTS.values())
     assert bench.ledger.maintenance.backlog().unverified == 1
-    bench.desk.run_queue(Queue.SCRUB)
+    bench.dispatcher.run_queue(Queue.SCRUB)
     bench.ledger.maintenance.drop_due()
     backlog = bench.ledger.maintenance.backlog()
     assert (backlog.unverified, backlog.to_drop, backlog.dead) == (0, 0, 0)
@@ -110,7 +110,7 @@ def test_a_verify_that_finds_a_damaged_record_writes_it_anew(bench: Bench) -> No
     """The raw text is still held, so damage between commit and verify costs nothing."""
     bench.ingest({"a": b"a text that is stored with care"})
     _flip_payload(bench, "a")
-    bench.desk.run_queue(Queue.SCRUB)
+    bench.dispatcher.run_queue(Queue.SCRUB)
     assert bench.read("a") == [b"a text that is stored with care"]
     bench.ledger.maintenance.drop_due()
     assert bench.ledger.maintenance.backlog().unverified == 0
@@ -200,7 +200,7 @@ def _collect(bench: Bench) -> None:
     client: redis.Redis = bench.ledger._redis
     for token, _ in client.zscan_iter("verso:gc"):
         client.zadd("verso:gc", {token: 0})
-    bench.desk.run_queue(Queue.SCRUB)
+    bench.dispatcher.run_queue(Queue.SCRUB)
 
 
 def _grouped(bench: Bench, **asked: Any) -> tuple[dict[str, Any], list[list[bytes]]]:
@@ -261,7 +261,7 @@ def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
     slices = list(cut(Kind.CLUSTER, ClusterRequest().model_dump(mode="json"), [Item({})]))
     job = NewJob(kind=Kind.CLUSTER, queue=Queue.BULK, slices=slices)
     job_id = bench.ledger.jobs.accept(job).job_id
-    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="desk")
+    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="worker")
     report = ProgressReporter(bench.ledger, lease, every_s=0.0)
     report("neighbours", 1, 4)
 
@@ -285,7 +285,7 @@ def _sizes(item: dict[str, Any]) -> tuple[int, list[int]]:
 def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_stored(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pipeline stands behind the desk as in life, but one text breaks it."""
+    """The pipeline stands behind the dispatcher as in life, but one text breaks it."""
     whole = bench.pipeline.run
 
     def breaks(work: Slice, *, seq: int, tell: OnProgress) -> SliceOutcome:
@@ -312,10 +312,10 @@ def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refuse
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
     job = NewJob(kind=Kind.EMBED, queue=Queue.BULK, slices=slices)
     job_id = bench.ledger.jobs.accept(job).job_id
-    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="desk")
-    bench.desk._leases.hold(lease)
-    bench.desk.close()
-    assert bench.desk.release_all() == 1
+    [lease] = bench.ledger.leases.claim(Queue.BULK, owner="worker")
+    bench.dispatcher._leases.hold(lease)
+    bench.dispatcher.close()
+    assert bench.dispatcher.release_all() == 1
     assert bench.ledger.leases.commit(lease, b"late", ok=1, errors=0) is Commit.STALE
     [again] = bench.ledger.leases.claim(Queue.BULK, owner="another")
     assert again.fence > lease.fence
@@ -339,7 +339,9 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
         return commit(*given, **named)
 
     monkeypatch.setattr(bench.ledger.leases, "commit", held_up)
-    slot = threading.Thread(target=lambda: bench.desk.run_queue(queue, wake_slot=lambda: None))
+    slot = threading.Thread(
+        target=lambda: bench.dispatcher.run_queue(queue, wake_slot=lambda: None)
+    )
     slot.start()
     slices = list(cut(kind, {"collection": "default"}, [Item({"id": "d"}, b"one text")]))
     job = NewJob(kind=kind, queue=queue, slices=slices, job_id="cd" * 16, wait=True)
@@ -353,7 +355,7 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
         assert (await front.job("cd" * 16)).status is Status.RUNNING
         gate.set()
         late = await watch.end("cd" * 16, timeout_s=10.0, slices=1)
-    bench.desk.close()
+    bench.dispatcher.close()
     await asyncio.to_thread(slot.join, 10)
     await front.close()
     assert early.record.status is (Status.SUCCEEDED if kind is Kind.EMBED else Status.RUNNING)

@@ -30,7 +30,7 @@ from verso_worker.stores.edge.client import EdgeVectors
 
 
 class Machine:
-    """A server, a worker's desk on it, and the worker's mark."""
+    """A server, a worker's dispatcher on it, and the worker's mark."""
 
     def __init__(
         self, server: ValkeyServer, shelf: ArtifactStore, vectors: EdgeVectors, folder: Path
@@ -101,7 +101,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
     assert machine.bench.ingest({"old": b"stored before the copy, again"}) is Status.SUCCEEDED
     waiting = machine.ledger.jobs.accept(write(Kind.INGEST))
     machine.keep(tmp_path / "copy")
-    machine.bench.desk.run_queue(Queue.BULK)
+    machine.bench.dispatcher.run_queue(Queue.BULK)
     machine.bench.ingest({"new": b"acknowledged after the copy"})
     assert machine.mark.check()
     points = machine.bench.vectors.count("default")
@@ -123,7 +123,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
         b"stored before the copy, again",
         "document_unknown",
     ]
-    machine.bench.desk.run_queue(Queue.BULK)
+    machine.bench.dispatcher.run_queue(Queue.BULK)
     assert not machine.ledger.jobs.get(waiting.job_id).status.terminal
     for token, _ in machine.ledger._redis.zscan_iter("verso:gc"):
         machine.ledger._redis.zadd("verso:gc", {token: 0})
@@ -242,10 +242,10 @@ def test_an_unclean_end_is_told_with_the_number_of_an_hour_before(machine: Machi
 
 def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Machine) -> None:
     machine.bench.ingest({f"old{n}": b"an old text %d" % n for n in range(30)})
-    machine.bench.desk.run_queue(Queue.SCRUB)
+    machine.bench.dispatcher.run_queue(Queue.SCRUB)
     since = machine.guard.current().seq
     machine.bench.ingest({"new": b"a text of the last hour", "newer": b"another"})
-    machine.bench.desk.run_queue(Queue.SCRUB)
+    machine.bench.dispatcher.run_queue(Queue.SCRUB)
     client = machine.ledger._redis
     uid = cast("bytes", client.hget("verso:uids", "default")).decode()
     name = f"verso:docs:{uid}:{bucket_of('new', buckets=16)}"
@@ -260,7 +260,7 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     machine.ledger.jobs.accept(write(Kind.INGEST))  # a pass would wait for quiet; this does not
     for _ in range(20):
         scrubber.step()
-        machine.bench.desk.run_queue(Queue.SCRUB)
+        machine.bench.dispatcher.run_queue(Queue.SCRUB)
         if machine.ledger.scrub.state().recent is None:
             break
     state = machine.ledger.scrub.state()
@@ -268,11 +268,11 @@ def test_after_an_unclean_start_what_was_written_last_is_read_first(machine: Mac
     assert state.running
     assert (state.collection, state.bucket, state.counts["documents"]) == ("", 0, 0)
     assert [one.document for one in state.damaged] == ["new"]
-    machine.bench.desk.run_queue(Queue.BULK)
-    machine.bench.desk.run_queue(Queue.SCRUB)
+    machine.bench.dispatcher.run_queue(Queue.BULK)
+    machine.bench.dispatcher.run_queue(Queue.SCRUB)
     for _ in range(20):
         scrubber.step()
-        machine.bench.desk.run_queue(Queue.SCRUB)
+        machine.bench.dispatcher.run_queue(Queue.SCRUB)
     state = machine.ledger.scrub.state()
     assert not state.running
     assert state.counts["documents"] == 33

@@ -1,7 +1,7 @@
 """Collections deleted by workers that end in the midst of it, and made again by others.
 
-Real ledger, real vector engine, real (tiny) model, real desk. What a worker that ends between the
-two stores has done is the ledger's own step, taken here under the slice's own number.
+Real ledger, real vector engine, real (tiny) model, real dispatcher. What a worker that ends between
+the two stores has done is the ledger's own step, taken here under the slice's own number.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterato
 def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) -> None:
     job = made.delete_and_end()
     assert made.vectors.names() == ["default"]
-    made.desk.run_queue(Queue.BULK)
+    made.dispatcher.run_queue(Queue.BULK)
     assert made.ledger.jobs.get(job).status is Status.SUCCEEDED
-    made.desk.run_queue(Queue.SCRUB)
+    made.dispatcher.run_queue(Queue.SCRUB)
     assert made.vectors.names() == []
     assert made.ledger.maintenance.backlog().to_collect == 0
     assert made.delete() is Status.FAILED  # there is none any more
@@ -79,7 +79,7 @@ def test_a_deletion_that_comes_again_spares_what_was_made_since(made: Made) -> N
     assert made.ingest(TEXTS) is Status.SUCCEEDED  # the lost deletion is done before it
     assert made.ledger.jobs.get(job).status is Status.SUCCEEDED
     made.vectors.drop("default")  # as would one that was held up after the ledger's part
-    made.desk.run_queue(Queue.SCRUB)
+    made.dispatcher.run_queue(Queue.SCRUB)
     assert made.read(*TEXTS) == list(TEXTS.values())
     assert made.vectors.names() == [made.ledger.documents.collections()["default"].name]
 
@@ -90,7 +90,7 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert made.delete() is Status.SUCCEEDED
     made.pipeline.create_collection({"name": "default"})
     made.ingest(TEXTS)
-    made.desk.run_queue(Queue.SCRUB)
+    made.dispatcher.run_queue(Queue.SCRUB)
     ended = made.ledger.jobs.get(late.job_id)
     assert ended.status is Status.FAILED
     assert ended.error is not None

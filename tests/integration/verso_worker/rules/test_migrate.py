@@ -1,7 +1,7 @@
 """Collections moved to another artifact while they are written, searched and shot at.
 
-Real ledger, real vector engine, real (tiny) model, real desk and migrator, in one process. The
-other artifacts are the tiny one with another profile (another codec), and for another space with
+Real ledger, real vector engine, real (tiny) model, real dispatcher and migrator, in one process.
+The other artifacts are the tiny one with another profile (another codec), and for another space with
 another int8 scale.
 """
 
@@ -110,7 +110,7 @@ class Moving(Stores):
             if not state.running or state.stage is until:
                 return state
             self.migrator.step()
-            self.desk.run_queue(Queue.BULK)
+            self.dispatcher.run_queue(Queue.BULK)
             assert self.hits(b"open failed", "coded")[0]["score"] > 0.5
         raise AssertionError(self.state)
 
@@ -120,7 +120,7 @@ class Moving(Stores):
             assert self.read(*texts, collection="coded") == list(texts.values())
         collection = self.ledger.documents.collections()["coded"]
         assert dict(self.ledger.documents.entries(collection.name)).keys() == texts.keys()
-        self.desk.run_queue(Queue.SCRUB)
+        self.dispatcher.run_queue(Queue.SCRUB)
         found = self.scrub("coded")
         assert (found["sound"], found["damaged"]) == (len(texts), 0)
 
@@ -174,7 +174,7 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
     assert moving.begin(others["space"]) is Status.SUCCEEDED  # finds the one under way
     assert moving.begin(others["codec"]) is Status.FAILED
     moving.migrator.step()
-    moving.desk.run_queue(Queue.BULK)
+    moving.dispatcher.run_queue(Queue.BULK)
     moving.fill({"late": b"came while it was copied", "n3": b"written again"}, "coded")
     moving.do(Kind.DELETE, {"collection": "coded"}, [Item({"id": "n4"})])
     texts |= {"late": b"came while it was copied", "n3": b"written again"}
@@ -228,8 +228,8 @@ def test_work_done_before_the_switch_is_done_again_after_it(
     assert moving.remove() is Status.SUCCEEDED
     assert commit() is Commit.SEALED
     assert moving.ledger.leases.release(lease) is Commit.DONE
-    moving.desk.run_queue(Queue.BULK)
-    moving.desk.run_queue(Queue.INTERACTIVE)
+    moving.dispatcher.run_queue(Queue.BULK)
+    moving.dispatcher.run_queue(Queue.INTERACTIVE)
     for job in (first, second):
         assert moving.ledger.jobs.get(job.job_id).status is Status.SUCCEEDED
     moving.holds({**TEXTS, "slow": b"slow one", "wait": b"waited"})
@@ -280,7 +280,7 @@ def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
         except Killed:
             killed += 1
         fate.left = None
-        moving.desk.run_queue(Queue.BULK)
+        moving.dispatcher.run_queue(Queue.BULK)
         if not moving.state.running:
             break
     assert killed > 3
@@ -326,11 +326,11 @@ def test_room_for_a_migration_that_did_not_come_to_begin_goes(
     )
     target, _ = pipeline._migrate._target(source, model)  # and then its worker ends
     assert moving.vectors.names() == ["coded", target.name]
-    moving.desk.run_queue(Queue.SCRUB)
+    moving.dispatcher.run_queue(Queue.SCRUB)
     assert moving.vectors.names() == ["coded", target.name]
     for room, _ in moving.redis.zscan_iter("verso:gc"):
         moving.redis.zadd("verso:gc", {room: 0})
-    moving.desk.run_queue(Queue.SCRUB)
+    moving.dispatcher.run_queue(Queue.SCRUB)
     assert moving.vectors.names() == ["coded"]
     moving.holds(TEXTS)
 
@@ -361,7 +361,7 @@ def test_a_migration_to_what_it_is_or_to_nothing_is_refused(moving: Moving) -> N
                 slices=list(cut(Kind.MIGRATE, params, [Item({"artifact": artifact})])),
             )
         )
-        moving.desk.run_queue(Queue.BULK)
+        moving.dispatcher.run_queue(Queue.BULK)
         error = moving.ledger.jobs.get(accepted.job_id).error
         assert error is not None
         assert error["code"] == code

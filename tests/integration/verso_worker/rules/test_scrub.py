@@ -96,7 +96,7 @@ def test_a_damaged_document_can_be_written_again(stores: Stores) -> None:
     assert stores.read("a", "b") == [b"second", b"its neighbour"]
     for token, _ in stores.redis.zscan_iter("verso:gc"):
         stores.redis.zadd("verso:gc", {token: 0})
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     assert stores.ledger.maintenance.backlog().to_collect == 0
     assert counts(stores.scrub()) == (2, 0, 0)
 
@@ -174,7 +174,7 @@ def test_points_of_a_document_without_metadata_come_back_whole(stores: Stores) -
     """Its entry says that there was none, so none is lost."""
     item = Item({"id": "a"}, b"open failed")
     assert stores.do(Kind.INGEST, {"collection": "default"}, [item])[0] is Status.SUCCEEDED
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     stores.vectors.remove("default", stores.points("a"))
     assert counts(stores.scrub()) == (0, 1, 0)
     assert counts(stores.scrub()) == (1, 0, 0)
@@ -274,7 +274,7 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
     assert stores.stored("a").flags & Flag.VERIFIED
     for token, _ in stores.redis.zscan_iter("verso:gc"):
         stores.redis.zadd("verso:gc", {token: 0})
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     assert stores.vectors.get("default", [middle]) == {}
     assert counts(stores.scrub()) == (2, 0, 0)
 
@@ -346,7 +346,7 @@ def test_a_document_that_waits_for_its_verify_is_not_mended_by_the_scrub(stores:
     )
     assert counts(found) == (0, 0, 1)
     assert stores.ledger.documents.entry("both", ["a"]) == before
-    stores.desk.run_queue(Queue.SCRUB)
+    stores.dispatcher.run_queue(Queue.SCRUB)
     assert counts(stores.scrub("both")) == (1, 0, 0)
 
 
@@ -385,7 +385,7 @@ def test_a_pass_over_all_collections_adds_up_in_the_metrics(stores: Stores) -> N
     scrubber = Scrubber(stores.ledger, share=1.0, every_s=1000.0, pass_s=1000.0)
     for _ in range(100):
         scrubber.step()
-        stores.desk.run_queue(Queue.SCRUB)
+        stores.dispatcher.run_queue(Queue.SCRUB)
         if stores.ledger.scrub.state().ended is not None:
             break
     state = stores.ledger.scrub.state()
