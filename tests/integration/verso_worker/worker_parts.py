@@ -91,7 +91,7 @@ class Bench:
 
 
 class Stores(Bench):
-    """A dispatcher with the collections ``default`` and ``both``, and ways to damage what they hold."""
+    """A dispatcher with the collections ``default`` and ``both``, and ways to damage them."""
 
     @property
     def redis(self) -> redis.Redis:

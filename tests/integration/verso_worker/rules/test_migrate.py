@@ -1,8 +1,8 @@
 """Collections moved to another artifact while they are written, searched and shot at.
 
 Real ledger, real vector engine, real (tiny) model, real dispatcher and migrator, in one process.
-The other artifacts are the tiny one with another profile (another codec), and for another space with
-another int8 scale.
+The other artifacts are the tiny one with another profile (another codec), and for another space
+with another int8 scale.
 """
 
 from __future__ import annotations
