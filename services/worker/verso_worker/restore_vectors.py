@@ -7,22 +7,19 @@ failure. On one machine ``verso restore`` does all of it.
 
 from __future__ import annotations
 
-import logging
 import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from verso_core import telemetry
 from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
-from verso_core.errors import BackupInvalid, VersoError
+from verso_core.errors import BackupInvalid
 from verso_ledger.epoch import Epoch
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores import points_file
+from verso_worker.stores.backup import run_command
 from verso_worker.stores.qdrant.store import QdrantVectors
-
-_log = logging.getLogger(__name__)
 
 
 def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) -> Backup:
@@ -64,25 +61,16 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Restore to the stores that this worker's settings name."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if len(given) != 1:
-        print("usage: python -m verso_worker.restore_vectors DIR", file=sys.stderr)  # noqa: T201
-        return 2
-    settings = WorkerSettings()
-    telemetry.configure("restore", level=settings.log_level)
-    try:
-        if settings.qdrant_url is None:
-            raise BackupInvalid("expected VERSO_QDRANT_URL; on one machine use verso restore")
-        store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
-        with closing(store):
-            made = fill(
-                Path(given[0]), redis_url=settings.redis_url, vectors=store, data=settings.data
-            )
-    except VersoError as error:
-        _log.error("restore failed: %s", error.detail, extra={"code": error.code})
-        return 1
-    _log.info("restored", extra={"count": len(made.collections)})
-    return 0
+    return run_command("restore", _restore, arguments)
+
+
+def _restore(folder: Path, settings: WorkerSettings) -> int:
+    if settings.qdrant_url is None:
+        raise BackupInvalid("expected VERSO_QDRANT_URL; on one machine use verso restore")
+    store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+    with closing(store):
+        made = fill(folder, redis_url=settings.redis_url, vectors=store, data=settings.data)
+    return len(made.collections)
 
 
 if __name__ == "__main__":

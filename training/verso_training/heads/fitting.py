@@ -20,7 +20,6 @@ import errno
 import io
 import json
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from verso_core import files
 from verso_core.errors import Cancelled, DiskFull
 from verso_training import device
 from verso_training.heads import backbone
@@ -199,8 +199,8 @@ class AdapterRun(Generic[_E]):
             self.folder.mkdir(parents=True, exist_ok=True)
             # Killed between the two, a run goes on with weights that are some steps ahead of
             # their place: those steps are done again, and nothing is lost.
-            _write(self.folder / _WEIGHTS, save(backbone.state(self.module)))
-            _write(self.folder / _STATE, held.getvalue())
+            files.replace(self.folder / _WEIGHTS, save(backbone.state(self.module)))
+            files.replace(self.folder / _STATE, held.getvalue())
 
     def _restore(self, folder: Path) -> None:
         backbone.restore(self.module, load_file(folder / _WEIGHTS))
@@ -225,7 +225,7 @@ class AdapterRun(Generic[_E]):
             if self.folder is not None:
                 with _room():
                     self.folder.mkdir(parents=True, exist_ok=True)
-                    _write(self.folder / _BEST, save(self._best))
+                    files.replace(self.folder / _BEST, save(self._best))
 
     @torch.no_grad()
     def _held_out_loss(self) -> float:
@@ -320,13 +320,3 @@ def _room() -> Iterator[None]:
         if exc.errno in NO_ROOM:
             raise DiskFull(f"no room for a checkpoint: {exc.strerror}") from exc
         raise
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, also where the machine stops."""
-    draft = path.with_name(f".{path.name}")
-    with draft.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(path)

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verso_core import heads, manifest
+from verso_core import files, heads, manifest
 from verso_core.errors import DiskFull, HeadInvalid
 from verso_core.heads import Calibration, Head, Lineage, Reads, Task
 from verso_training.heads import graph
@@ -214,9 +214,9 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
             # The same rows, recipe and machine give the same files: the head is already there.
             return folder
         for path in (*draft.iterdir(), draft):
-            _sync(path)
+            files.sync(path)
         draft.rename(folder)
-        _sync(parent)
+        files.sync(parent)
     except OSError as exc:
         if exc.errno in NO_ROOM:
             raise DiskFull(f"no room for head {trained.recipe.name}: {exc.strerror}") from exc
@@ -282,7 +282,7 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
     created = datetime.now(UTC).replace(microsecond=0)
     (draft / "CARD.md").write_text(_card(trained, created), encoding="utf-8")
     base = manifest.load(artifact)
-    files = {path.name: manifest.describe(path) for path in sorted(draft.iterdir())}
+    described = {path.name: manifest.describe(path) for path in sorted(draft.iterdir())}
     head = heads.named(
         Head(
             name=recipe.name,
@@ -308,7 +308,7 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
                 created=created,
             ),
             base_weights={name: source.weight() for name, source in written.base.items()},
-            files=files,
+            files=described,
         )
     )
     heads.write(head, draft)
@@ -351,11 +351,3 @@ A head that {task[recipe.task]}, reading `{recipe.reads}`.
 
 {trained.card.strip()}
 """
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

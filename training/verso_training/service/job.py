@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verso_core import heads, manifest, questions, registry, telemetry
+from verso_core import files, heads, manifest, questions, registry, telemetry
 from verso_core.errors import (
     LabelsChanged,
     RequestInvalid,
@@ -71,9 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stack = "".join(traceback.format_tb(error.__traceback__))
         _log.error("the training failed: %s\n%s", type(error).__name__, stack)
         return 1
-    draft = folder / f".{RESULT_NAME}"
-    draft.write_text(json.dumps(result), encoding="utf-8")
-    draft.replace(folder / RESULT_NAME)
+    files.replace(folder / RESULT_NAME, json.dumps(result).encode())
     return 0
 
 

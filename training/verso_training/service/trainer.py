@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import shutil
 import threading
 import time
@@ -27,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from verso_core import registry, telemetry, tracing
+from verso_core import files, registry, telemetry, tracing
 from verso_core.errors import (
     CollectionUnknown,
     DiskFull,
@@ -192,11 +191,11 @@ class Trainer:
             "models": str(self._models.resolve()),
             "threads": self._threads,
         }
-        _write(folder / "request.json", json.dumps(request).encode())
+        files.replace(folder / "request.json", json.dumps(request).encode())
         [item] = work.items
         source = work.params["source"]
         if item.blob is not None:
-            _write(folder / "rows.jsonl", item.blob)
+            files.replace(folder / "rows.jsonl", item.blob)
             return
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
@@ -228,11 +227,11 @@ class Trainer:
                 "got none"
             )
         if texts:
-            _write(folder / "rows.jsonl", bytes(found.data))
+            files.replace(folder / "rows.jsonl", bytes(found.data))
             return
-        _write(folder / "rows.f32", bytes(found.data))
+        files.replace(folder / "rows.f32", bytes(found.data))
         about = {"labels": found.labels, "documents": found.documents, "dim": collection.dim}
-        _write(folder / "rows.json", json.dumps(about).encode())
+        files.replace(folder / "rows.json", json.dumps(about).encode())
 
     def _sweep(self, head: str) -> None:
         """Remove what a training that was killed left in the models folder."""
@@ -285,13 +284,6 @@ def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
     table = recipe.get("classify")
     value = table.get("chunk") if isinstance(table, dict) else None
     return Portion(value) if value in list(Portion) else None
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    draft.replace(path)
 
 
 def described(params: Mapping[str, Any]) -> str:

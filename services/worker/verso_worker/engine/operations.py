@@ -129,6 +129,8 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
 class EngineClient(HeadCalls):
     """The engine as the worker sees it; any number of threads may call.
 
+    Its signatures repeat those of the service in the engine's process.
+
     Raises in every method:
         EngineUnavailable: the engine is away, died in the call or is too slow; try again.
     """

@@ -71,15 +71,23 @@ TERM_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a collection has in a vector store: points, and bytes of their vectors and terms.
+    """Size of a collection in a vector store: points, and bytes of their vectors and terms.
 
-    Without what the store keeps beside them: its index, its log. Of many points the terms are
-    reckoned from a thousand; ids are hashes, so the first in their order are a fair sample.
+    The store's own data (index, log) is not included.
     """
 
     points: int
     vectors: int
     terms: int
+
+    @classmethod
+    def estimate(cls, points: int, *, vector_bytes: int, sample: Sequence[Terms]) -> Sizes:
+        """Return the size of many points, with their terms estimated from some points' terms.
+
+        Ids are hashes, so the first points in their order are a fair sample.
+        """
+        mean = sum(len(terms.ids) for terms in sample) / max(1, len(sample))
+        return cls(points, points * vector_bytes, round(TERM_BYTES * points * mean))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

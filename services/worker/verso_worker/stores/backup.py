@@ -20,7 +20,7 @@ import secrets
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -147,24 +147,42 @@ def _frozen(epoch: Epoch) -> Iterator[Freeze]:
         freeze.end()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Take a backup of the platform that this worker's settings name."""
+def run_command(
+    name: str,
+    action: Callable[[Path, WorkerSettings], int],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run a command whose only argument is a folder, and return its exit status.
+
+    Args:
+        name: its name in logs.
+        action: does the work and returns how many parts were copied.
+        arguments: of the command line; by default those of this process.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     if len(given) != 1:
-        print("usage: python -m verso_worker.stores.backup DIR", file=sys.stderr)  # noqa: T201
+        print(f"{name}: expected one argument, DIR", file=sys.stderr)  # noqa: T201
         return 2
     settings = WorkerSettings()
-    telemetry.configure("backup", level=settings.log_level)
+    telemetry.configure(name, level=settings.log_level)
     try:
-        with closing(_store(settings)) as vectors:
-            made = take(
-                Path(given[0]), redis_url=settings.redis_url, vectors=vectors, data=settings.data
-            )
+        count = action(Path(given[0]), settings)
     except VersoError as error:
-        _log.error("backup failed: %s", error.detail, extra={"code": error.code})
+        _log.error("%s failed: %s", name, error.detail, extra={"code": error.code})
         return 1
-    _log.info("backup taken", extra={"count": len(made.files)})
+    _log.info("%s done", name, extra={"count": count})
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take a backup of the platform that this worker's settings name."""
+    return run_command("backup", _take, arguments)
+
+
+def _take(target: Path, settings: WorkerSettings) -> int:
+    with closing(_store(settings)) as vectors:
+        made = take(target, redis_url=settings.redis_url, vectors=vectors, data=settings.data)
+    return len(made.files)
 
 
 def _store(settings: WorkerSettings) -> EdgeVectors | QdrantVectors:

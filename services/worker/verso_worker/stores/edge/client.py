@@ -69,6 +69,8 @@ def shard_child(
 class EdgeVectors:
     """A client of the store's process; any number of threads may share it.
 
+    Its signatures repeat those of the protocol that it implements.
+
     Args:
         socket_path: where the process listens.
         timeout_s: longest wait for a call, seconds.

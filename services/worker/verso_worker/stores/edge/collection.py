@@ -31,7 +31,6 @@ from verso_worker.records.points import (
     BATCH,
     DENSE,
     NO_TERMS,
-    TERM_BYTES,
     TERMS,
     Condition,
     Hit,
@@ -271,12 +270,8 @@ class EdgeCollection:
             points = edge.info().points_count
             if self.settings.terms:
                 records, _ = edge.scroll(request)
-        terms = sum(len(_terms(record.vector).ids) for record in records)
-        return Sizes(
-            points,
-            vectors=points * self.space.size_bytes,
-            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
-        )
+        sample = [_terms(record.vector) for record in records]
+        return Sizes.estimate(points, vector_bytes=self.space.size_bytes, sample=sample)
 
     def copy(self, folder: Path) -> int:
         """Copy the files, and give the points in them.

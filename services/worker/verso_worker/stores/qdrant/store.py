@@ -31,7 +31,6 @@ from verso_worker.records.points import (
     BATCH,
     DENSE,
     NO_TERMS,
-    TERM_BYTES,
     TERMS,
     Hit,
     Point,
@@ -73,12 +72,14 @@ _CONFLICT = 409
 
 
 class QdrantVectors:
-    """The adapter; any number of threads may share it.
+    """A client of a Qdrant server; any number of threads may share it.
+
+    Its signatures repeat those of the protocol that it implements.
 
     Args:
         client: the library's client, closed by :meth:`close`.
-        local: the client is in local mode, which bears one call at a time.
-        prefix: put before every collection's name.
+        local: the client is in local mode, which supports one call at a time.
+        prefix: prefix of every collection's name in the server.
     """
 
     def __init__(self, client: QdrantClient, *, local: bool = False, prefix: str = PREFIX) -> None:
@@ -382,12 +383,8 @@ class QdrantVectors:
                 records, _ = self._client.scroll(
                     self._prefix + name, limit=_SAMPLE, with_payload=False, with_vectors=[TERMS]
                 )
-        terms = sum(len(terms_of(record.vector).ids) for record in records)
-        return Sizes(
-            points,
-            vectors=points * settings.space.size_bytes,
-            terms=round(TERM_BYTES * terms * points / max(1, len(records))),
-        )
+        sample = [terms_of(record.vector) for record in records]
+        return Sizes.estimate(points, vector_bytes=settings.space.size_bytes, sample=sample)
 
     def _space(self, name: str) -> Space:
         return self._settings(name).space
