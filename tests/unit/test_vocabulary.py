@@ -36,6 +36,8 @@ RETIRED = {
     "desk": "dispatcher, job service, trainer",
     "doorbell": "wake-up",
     "follower": "registry watcher",
+    "halt": "make read-only",
+    "halted": "read-only",
     "hand": "slot",
     "hands": "slots",
     "headshelf": "head store",
