@@ -144,7 +144,7 @@ def killed(folder: Path) -> dict[str, Any]:
 
     def saved(run: AdapterRun[Any]) -> None:
         save(run)
-        if run._place.step >= KILLED_AT:
+        if run._position.step >= KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
     AdapterRun.save = saved  # type: ignore[assignment, method-assign]

@@ -34,7 +34,7 @@ from verso_training.decoder import train
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 if it succeeded, 1 with a message if not."""
+    """Run one command; 0 if it succeeded, 1 after printing an error."""
     options = _parser().parse_args(argv)
     try:
         options.command(options)
@@ -138,12 +138,12 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     _decoder_commands(command)
-    command("serve", _serve, "the training service: do train jobs until told to stop")
+    command("serve", _serve, "the training service: run train jobs until SIGTERM")
     return parser
 
 
 def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
-    prepare = command("prepare", _prepare, "texts to tokens and vectors, once per recipe")
+    prepare = command("prepare", _prepare, "turn texts into tokens and vectors, once per recipe")
     prepare.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
     prepare.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
     prepare.add_argument("--out", type=Path, required=True)
@@ -152,31 +152,33 @@ def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     fit.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
     fit.add_argument("--prepared", type=Path, required=True, help="folder written by prepare")
     fit.add_argument("--run", type=Path, required=True)
-    fit.add_argument("--minutes", type=float, help="another budget than the recipe's")
-    fit.add_argument("--resume", action="store_true", help="go on from the run's last checkpoint")
+    fit.add_argument("--minutes", type=float, help="budget instead of the recipe's")
+    fit.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
 
-    count = command("tables", _tables, "n-gram tables and zstd dictionary; needs no decoder")
+    count = command("tables", _tables, "n-gram tables and the zstd dictionary; needs no decoder")
     count.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
     count.add_argument("--data", type=Path, required=True)
     count.add_argument("--out", type=Path, required=True)
 
-    ship = command("publish", _publish, "export, fit tables, write the artifact folder")
+    ship = command("publish", _publish, "export graphs, fit tables, write the artifact folder")
     ship.add_argument("--prepared", type=Path, required=True)
     ship.add_argument("--run", type=Path, required=True)
     ship.add_argument("--tables", type=Path, required=True, help="folder written by tables")
     ship.add_argument("--data", type=Path, required=True)
     ship.add_argument("--out", type=Path, required=True)
 
-    measure = command("evaluate", _evaluate, "bits per byte of an artifact on held-out texts")
+    measure = command(
+        "evaluate", _evaluate, "measure an artifact's bits per byte on held-out texts"
+    )
     measure.add_argument("--run", type=Path, required=True)
     measure.add_argument("--data", type=Path, required=True)
     measure.add_argument("--artifact", type=Path, required=True)
 
-    adapt = command("fit", _fit, "an artifact's codec to one collection's texts")
+    adapt = command("fit", _fit, "fit an artifact's codec to one collection's texts")
     adapt.add_argument("--artifact", type=Path, required=True, help="the artifact to start from")
     adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
     adapt.add_argument("--out", type=Path, required=True)
-    adapt.add_argument("--minutes", type=float, help="train the decoder too, for so long")
+    adapt.add_argument("--minutes", type=float, help="train the decoder too, minutes")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class RecipeInvalid(VersoError):
 
 
 class Storage(StrEnum):
-    """How large weights are stored in a graph."""
+    """How weights are stored in a graph."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -43,18 +43,18 @@ class Conditioning(StrEnum):
     MEMORY = "memory"
     """The vector becomes several key/value slots that every layer can attend to."""
     CROSS = "cross"
-    """Cross-attention over the single vector, as in the Decodable Sentence-BERT paper."""
+    """Cross-attention over the single vector, as in Vaswani et al. 2017, with one key and value."""
 
 
 class Precision(StrEnum):
-    """How a decoder meets the vectors it is trained on."""
+    """Precision of the vectors that a decoder is trained on."""
 
     MIXED = "mixed"
     """Half of the rows as float16, half as int8: one decoder for both kinds of store."""
     FLOAT16 = "float16"
     INT8 = "int8"
     BIT = "bit"
-    """One sign a dimension. No store of Verso keeps such vectors: for comparison."""
+    """One sign per dimension, for comparison only: no store of Verso keeps such vectors."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class DataConfig:
             "factbook": 0.05,
         }
     )
-    """Share of ``total_bytes`` per family. A family with less text gives all it has."""
+    """Share of ``total_bytes`` per family. A family with less text contributes all of it."""
     validation_chunks: int = 600
     """Most held-out chunks kept per family."""
     seed: int = 20
@@ -151,11 +151,11 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Budget:
-    """Time to train a decoder further in, where everything else is settled.
+    """Time to train an existing decoder further.
 
-    minutes: by the clock
-    threads: that it may use
-    clock: gives seconds; see `Run`
+    minutes: measured by ``clock``
+    threads: cores it may use
+    clock: returns seconds; see `Run`
     """
 
     minutes: float
@@ -165,14 +165,14 @@ class Budget:
 
 @dataclass(frozen=True)
 class PublishConfig:
-    """What becomes of a trained decoder: storage of weights, tables, samples."""
+    """Publication of a trained decoder: storage of weights, tables, samples."""
 
     encoder_storage: Storage = Storage.INT8
     decoder_storage: Storage = Storage.INT8
     table_bytes: int = 80_000_000
     """Bytes of training text counted for the n-gram tables, in the mixture of ``data.shares``."""
     ngram_width: int = 20
-    """log2 of the lines that any n-gram context may keep: bounds ngram.npz."""
+    """log2 of the most lines of an n-gram context: bounds the size of ngram.npz."""
     counting_width: int = 23
     dictionary_bytes: int = 112_640
     """Size of the zstd dictionary; 110 KiB is zstd's own default."""
@@ -184,7 +184,7 @@ class PublishConfig:
     """Other held-out chunks per source from which the figures come."""
     golden: int = 96
     epsilon: float = 0.004
-    """Margin of a logit decision, nats. The model card tells the noise it must exceed."""
+    """Margin of a logit decision, nats. It must exceed the noise that the model card states."""
     confidence_epsilon: float = 0.004
 
 

@@ -1,6 +1,6 @@
-"""Where a head is trained: on a GPU where PyTorch finds one, else on the processor.
+"""The device of a training: a GPU if PyTorch finds one, else the CPU.
 
-What is measured and written afterwards is computed on the processor, as it is served.
+Figures and files are computed on the CPU afterwards, as a worker serves on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROCESSOR = torch.device("cpu")
 
 
 def fastest() -> torch.device:
-    """What PyTorch computes on beside the processor, if anything.
+    """Return the accelerator that PyTorch finds, else the CPU.
 
     ``CUDA_VISIBLE_DEVICES=`` hides every GPU of that kind.
     """
@@ -25,18 +25,18 @@ def fastest() -> torch.device:
 
 
 def of(module: nn.Module) -> torch.device:
-    """Where a module's weights are."""
+    """Return the device of a module's weights."""
     return next(module.parameters()).device
 
 
 def beside(module: nn.Module, tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors where the module's weights are, in their order."""
-    place = of(module)
-    return [tensor.to(place) for tensor in tensors]
+    """Return the tensors on the device of the module's weights, in their order."""
+    device = of(module)
+    return [tensor.to(device) for tensor in tensors]
 
 
 def batch_beside(module: nn.Module, batch: _B) -> _B:
-    """A dataclass of tensors where the module's weights are."""
+    """Return a dataclass of tensors on the device of the module's weights."""
     names = [field.name for field in fields(batch)]  # type: ignore[arg-type]
     moved = beside(module, (getattr(batch, name) for name in names))
     return type(batch)(*moved)

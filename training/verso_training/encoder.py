@@ -26,7 +26,7 @@ MAX_TOKENS = 256
 
 
 class Progress(Protocol):
-    """What ``encode`` reports to: called with the number of texts done since the last call."""
+    """Callback of ``encode``: called with the number of texts encoded since the last call."""
 
     def __call__(self, done: int) -> object: ...
 
@@ -35,14 +35,14 @@ class SentenceEncoder(nn.Module):
     """BERT, mean pooling over the mask, L2 normalisation."""
 
     def __init__(self, bert: BertModel, projection: nn.Linear | None = None) -> None:
-        """Take a BERT; ``projection`` widens the states of a small one to the space's dim."""
+        """Wrap a BERT; ``projection`` widens the states of a small one to the space's dim."""
         super().__init__()
         self.bert = bert
         self.projection = nn.Identity() if projection is None else projection
         self.dim = bert.config.hidden_size if projection is None else projection.out_features
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Sentence vectors.
+        """Return sentence vectors.
 
         Args:
             input_ids: WordPiece ids. Shape: (batch, tokens), int64.
@@ -65,7 +65,7 @@ def shipped_folder() -> Path:
 
 
 def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
-    """The encoder and its tokenizer (no truncation, no padding) from a transformers folder."""
+    """Load the encoder and its tokenizer (no truncation, no padding) from a transformers folder."""
     bert = BertModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
@@ -76,10 +76,10 @@ def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
 def untrained(
     texts: Iterable[str], *, dim: int = 384, width: int = 64, seed: int = 0
 ) -> tuple[SentenceEncoder, Tokenizer]:
-    """A small encoder with random weights, the same for the same seed, and its WordPiece.
+    """Build a small encoder with random weights, the same for the same seed, and its WordPiece.
 
     It stands in for the real encoder in tests: texts that share words have similar vectors, which
-    is all that a random mean of random embeddings can give.
+    follows from means of random embeddings.
     """
     tokenizer = _wordpiece(texts)
     with torch.random.fork_rng(devices=[]):
@@ -93,7 +93,7 @@ def untrained(
             max_position_embeddings=MAX_TOKENS,
         )
         bert = BertModel(config, add_pooling_layer=False)
-        # Words must outweigh places, or all texts of one length look alike.
+        # Words must outweigh positions, or all texts of one length look alike.
         nn.init.normal_(bert.embeddings.word_embeddings.weight, std=1.0)
         projection = nn.Linear(width, dim, bias=False)
         nn.init.orthogonal_(projection.weight)
@@ -117,7 +117,7 @@ def _wordpiece(texts: Iterable[str], vocab: int = 800) -> Tokenizer:
 
 
 def token_ids(ids: list[int]) -> list[int]:
-    """A text's WordPiece ids as the encoder takes them: at most MAX_TOKENS, [SEP] at the end."""
+    """Return a text's WordPiece ids for the encoder: at most MAX_TOKENS, [SEP] at the end."""
     return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]]
 
 
@@ -132,10 +132,10 @@ def encode(
     bfloat16: bool = False,
     progress: Progress | None = None,
 ) -> NDArray[np.float16]:
-    """Vectors of ``texts`` in their order.
+    """Return the vectors of ``texts`` in their order.
 
-    Texts of like length share a batch, so padding stays below a few percent. The encoder is on the
-    processor again afterwards.
+    Texts of similar length share a batch, so padding stays below a few percent. Afterwards the
+    encoder is on the CPU again.
 
     Returns:
         Unit vectors rounded to float16. Shape: (texts, dim), float16.

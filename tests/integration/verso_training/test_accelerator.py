@@ -94,7 +94,7 @@ def test_a_checkpoint_from_there_is_gone_on_from_where_there_is_none(folder: Pat
         losses=module.losses,
         folder=folder / "killed" / "job" / "run",
     )
-    assert run._place.step == accelerated.KILLED_AT
+    assert run._position.step == accelerated.KILLED_AT
     moments = [state["exp_avg"] for state in run._optimiser.state.values()]
     assert {one.device for one in moments} == {torch.device("cpu")}
     assert any(one.any() for one in moments)

@@ -4,10 +4,10 @@ The encoder and the tokenizers stay as they are, and with them the space: vector
 already go on being right. What is fitted are the tables that need no decoder:
 
 1. the last texts are held out; on the others a mixture (`verso_codecs.mixture`) is fitted, and a
-   Zstandard dictionary of the size and kind that do best on the held-out ones;
+   Zstandard dictionary of the size and kind that are best on the held-out ones;
 2. the held-out texts tell what the fitted codecs take, and what the artifact's own ones took;
 3. both are fitted again, to all texts, and written with everything else into a new folder, whose
-   codec has an id of its own. Records written with the old one go on being read with the old one.
+   codec has an id of its own. Records written with the old codec are still read with it.
 
 If minutes are given, the decoder is trained on the first part as well (`tuning`), and takes its
 predecessor's place where the smallest payload of the held-out texts gets clearly smaller by it.
@@ -39,16 +39,17 @@ from verso_core.manifest import Artifact, Manifest
 from verso_training.config import Budget
 
 DICTIONARY_BYTES = (0, 4 << 10, 16 << 10, 64 << 10, 110 << 10, 200 << 10, 400 << 10)
-"""Sizes of dictionary that are tried, trained and plain; 0 keeps the artifact's own."""
+"""Sizes of dictionaries to try, trained and plain; 0 keeps the artifact's own."""
 
 FEWEST_TEXTS = 20
-"""Fewer texts cannot tell what works on the next ones."""
+"""With fewer texts no choice carries over to the next ones."""
 
 HELD_OUT = 0.15
-"""Share of the chunks, the last ones, that choices are made on and reported from."""
+"""Share of the chunks, the last ones, for choices and the report."""
 
 WORTH = 0.01
-"""A trained decoder stays if the smallest payloads get smaller by this share: it reads slowly."""
+"""A trained decoder is kept if the smallest payloads shrink by this share, since it reads
+slowly."""
 
 DECODER_FILES = ("memory.onnx", "decoder.onnx", "ranks.npz")
 
@@ -61,14 +62,14 @@ Encode = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Training:
-    """What training the decoder came to, in bytes a chunk of those held-out ones it is measured on.
+    """Result of training the decoder, in bytes per held-out chunk that it is measured on.
 
     minutes, steps: of the training
     measured: chunks
-    neural: what the decoder takes, before and after
+    neural: payloads of the decoder, before and after
     smallest: the smallest of raw, n-gram, fitted mixture and neural, before and after
     noise: greatest difference of a logit between writing and reading, nats
-    kept: whether the new artifact has it
+    kept: whether the new artifact has the trained decoder
     """
 
     minutes: float
@@ -82,14 +83,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Report:
-    """What the held-out texts take, in bytes a chunk. Each codec's own payload, no header.
+    """Bytes per chunk of the held-out texts: each codec's own payload, no header.
 
-    texts, chunks: how many there were in all
-    held_out: chunks that were held out
-    raw: what they are long
-    before: by codec of the artifact that was fitted
-    after: by codec that was fitted to the others
-    training: of the decoder, if it was asked for
+    texts, chunks: total numbers
+    held_out: number of held-out chunks
+    raw: their length
+    before: by codec of the base artifact
+    after: by codec fitted to the other chunks
+    training: of the decoder, if requested
     """
 
     texts: int
@@ -114,14 +115,14 @@ def fit(
     Args:
         base: An artifact; it is not changed.
         texts: A collection's texts in the order in which they were written.
-        folder: Where the new artifact goes; must not exist.
+        folder: Of the new artifact; must not exist.
         name: Its name in the manifest.
-        budget: Train the decoder too. What it needs to go on after a stop is kept beside
-            ``folder`` until that is written.
+        budget: Train the decoder too. Its checkpoints are kept beside ``folder`` until that is
+            written.
 
     Raises:
-        RequestInvalid: there are too few texts, the folder exists, or the budget is no time.
-        ArtifactInvalid: the base is damaged, or what was fitted does not give a text back.
+        RequestInvalid: too few texts, the folder exists, or the budget is not positive.
+        ArtifactInvalid: the base is damaged, or a fitted codec does not reconstruct a text.
     """
     given = [text for text in texts if text]
     if len(given) < FEWEST_TEXTS:
@@ -181,7 +182,7 @@ def _train(
     budget: Budget,
     work: Path,
 ) -> tuple[Path | None, Training]:
-    """Train the decoder; its folder, or None where it is not worth having, and what it came to.
+    """Train the decoder; return its folder, or None if it is not worth keeping, and the result.
 
     sizes: payload bytes of each chunk of ``after``, by codec
     """
@@ -204,7 +205,7 @@ def _train(
 
 
 def cut(text: bytes) -> Iterator[bytes]:
-    """Cut a text into pieces about as long as the records it will be: 1 kB, at a break."""
+    """Cut a text into pieces of the size of records: about 1 kB, at a break."""
     start = 0
     while len(text) - start > _CHUNK_BYTES:
         limit = start + _CHUNK_BYTES
@@ -220,12 +221,12 @@ def cut(text: bytes) -> Iterator[bytes]:
 
 
 def best_dictionary(chunks: Sequence[bytes], *, own: bytes) -> tuple[bytes, float]:
-    """Choose a dictionary by what the last chunks take, and make it of all of them.
+    """Choose a dictionary by the size of the last chunks, and build it from all chunks.
 
-    Trained ones and the plain end of the chunks are tried in each size, and the artifact's own.
+    Trained ones and the plain end of the chunks are tried in each size, beside the artifact's own.
 
     Returns:
-        The dictionary, and the mean bytes of a held-out chunk with the one made of the others.
+        The dictionary, and the mean bytes of a held-out chunk with the one built from the others.
     """
     held = max(1, int(HELD_OUT * len(chunks)))
     before, after = chunks[:-held], chunks[-held:]
@@ -252,7 +253,7 @@ def _trained(chunks: Sequence[bytes], size: int) -> bytes:
 
 
 def _recent(chunks: Sequence[bytes], size: int) -> list[bytes]:
-    """The last chunks, of at least ``size`` bytes together where there are so many."""
+    """Return the last chunks, of at least ``size`` bytes together if there are so many."""
     recent, taken = [], 0
     for chunk in reversed(chunks):
         if taken >= size:
@@ -270,7 +271,7 @@ def _read_back(texts: Sequence[bytes], tables: MixtureTables) -> None:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What takes the place of the artifact's own.
+    """Files that replace those of the base artifact.
 
     decoder: folder of memory.onnx, decoder.onnx and ranks.npz, if it was trained
     """
@@ -281,7 +282,7 @@ class Fitted:
 
 
 def _write(artifact: Artifact, made: Fitted, *, report: Report, folder: Path, name: str) -> None:
-    """Write a whole folder under another name, then rename it."""
+    """Write the folder under a temporary name, then rename it."""
     draft = folder.with_name(f".{folder.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -356,7 +357,7 @@ read this folder may read those.
 
 
 def _of_training(training: Training) -> str:
-    taken = "" if training.kept else " It was not worth having: the artifact has the old decoder."
+    taken = "" if training.kept else " It was not worth keeping: the artifact has the old decoder."
     before, after = training.smallest
     return f"""
 The decoder was trained on the others for {training.minutes:g} minutes, {training.steps:,} steps,

@@ -30,11 +30,11 @@ _SLICE = 64
 
 @dataclass(frozen=True)
 class Sample:
-    """One text with everything that a record would need.
+    """One text with everything that a record needs.
 
     Attributes:
         vector: As stored. Shape: (D,), float16.
-        patches: Payload by codec name; no ``neural`` where the text has too many tokens.
+        patches: Payload by codec name; no ``neural`` if the text has too many tokens.
         tokens: Encoder tokens, [CLS] and [SEP] included.
     """
 
@@ -62,7 +62,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Suite:
-    """An artifact's graphs and tables, ready to encode and to read back."""
+    """An artifact's graphs and tables, loaded to encode and decode."""
 
     encoder: EncoderGraph
     decoder: DecoderGraph
@@ -84,7 +84,7 @@ class Suite:
         )
 
     def measure(self, texts: Sequence[Chunk]) -> dict[str, Tally]:
-        """Tallies per source and, under ``all``, together."""
+        """Return tallies per source and, under ``all``, together."""
         tallies: dict[str, Tally] = defaultdict(Tally)
         for start in range(0, len(texts), _SLICE):
             part = texts[start : start + _SLICE]
@@ -109,7 +109,7 @@ class Suite:
         return dict(tallies)
 
     def noise(self, texts: Sequence[Chunk]) -> tuple[float, float]:
-        """The greatest step noise of logits and of confidence over ``texts``, in nats."""
+        """Return the greatest step noise of logits and of confidence over ``texts``, in nats."""
         records = [self.decoder.tokens(chunk.text) for chunk in texts]
         short = [i for i, ids in enumerate(records) if len(ids) < self.recipe.model.max_tokens]
         vectors = self.encoder.encode([texts[i].text for i in short])
@@ -121,7 +121,7 @@ class Suite:
         return max(logit for logit, _ in found), max(confidence for _, confidence in found)
 
     def encode(self, texts: Sequence[str]) -> Iterator[Sample]:
-        """Vector and payloads of each text."""
+        """Return the vector and payloads of each text."""
         vectors = self.encoder.encode(texts).astype(np.float16)
         neural = self._neural(texts, vectors.astype(np.float32))
         for index, text in enumerate(texts):
@@ -136,7 +136,7 @@ class Suite:
             yield Sample(text, vectors[index], patches, tokens)
 
     def unread(self, sample: Sample) -> str | None:
-        """The name of a codec whose payload does not give the text back, or None."""
+        """Return the name of a codec whose payload does not decode to the text, or None."""
         data = sample.text.encode("utf-8")
         if self.zstd.decode(sample.patches["zstd"]) != data:
             return "zstd"
@@ -154,7 +154,7 @@ class Suite:
     def _neural(
         self, texts: Sequence[str], vectors: NDArray[np.float32]
     ) -> dict[int, tuple[bytes, Pass, int]]:
-        """Payload, pass and number of escapes by index; texts with too many tokens are left out."""
+        """Return payload, pass and number of escapes by index, without texts of too many tokens."""
         config = self.recipe.publish
         records = [self.decoder.tokens(text) for text in texts]
         short = [i for i, ids in enumerate(records) if len(ids) < self.recipe.model.max_tokens]
@@ -175,7 +175,7 @@ COLUMNS = ("neural", "neural, no vector", "ngram", "zstd", "smallest")
 
 
 def table(tallies: Mapping[str, Tally]) -> str:
-    """The figures as a Markdown table, bits per byte."""
+    """Return the figures as a Markdown table, bits per byte."""
     lines = [
         "| source | texts | bytes | " + " | ".join(COLUMNS) + " | top-1 | escapes |",
         "|---|---|---|" + "---|" * (len(COLUMNS) + 2),
@@ -190,7 +190,7 @@ def table(tallies: Mapping[str, Tally]) -> str:
 
 
 def json_line(tallies: Mapping[str, Tally]) -> str:
-    """The figures as one line of JSON."""
+    """Return the figures as one line of JSON."""
     return json.dumps(
         {
             key: {

@@ -34,7 +34,7 @@ from verso_training.encoder import SentenceEncoder
 
 OPSET = 20
 _SMALLEST = 2048
-"""Weights with fewer elements stay float32: they cost nothing, and biases want the precision."""
+"""Weights with fewer elements stay float32: they are small, and biases need the precision."""
 
 
 class _Memory(nn.Module):
@@ -140,9 +140,9 @@ def store(
     """Replace every large float32 weight by a narrow one, widened by Cast and Mul.
 
     A weight is scaled per output channel: per row where rows are looked up (an embedding, also
-    when its transpose gives the logits) or the product transposes it, else per column. What no
-    product and no lookup reads, such as the table of rotary angles, stays float32, and so does
-    what ``keep`` names.
+    when its transpose gives the logits) or the product transposes it, else per column. A weight
+    that no product and no lookup reads, such as the table of rotary angles, stays float32, and so
+    does what ``keep`` names.
     """
     graph = model.graph
     reduced_axis: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _export(
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
         with warnings.catch_warnings():
-            # The exporter warns about coming changes of its own; nothing here can act on them.
+            # The exporter warns about its own coming changes; nothing here can act on them.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 module,
@@ -277,7 +277,7 @@ def _narrow(
 def narrowed(
     weight: NDArray[np.float32], *, axis: int, storage: Storage
 ) -> tuple[NDArray[np.generic], NDArray[np.float32] | None]:
-    """A weight as it is stored, and for int8 its scale, of length 1 along ``axis``."""
+    """Return a weight as it is stored, and for int8 its scale, of length 1 along ``axis``."""
     if storage is Storage.FLOAT16:
         return weight.astype(np.float16), None
     scale = np.abs(weight).max(axis=axis, keepdims=True) / 127.0
@@ -286,7 +286,7 @@ def narrowed(
 
 
 def strip(model: onnx.ModelProto) -> None:
-    """Drop what the exporter noted about its own source: it is half of a small file."""
+    """Drop the exporter's notes on its own source: they are half of a small file."""
     del model.metadata_props[:]
     model.doc_string = ""
     graph = model.graph

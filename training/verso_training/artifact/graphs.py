@@ -1,4 +1,4 @@
-"""The exported graphs at work: what training needs of them for tables, golden samples, figures.
+"""Run the exported graphs, for tables, golden samples and figures.
 
 This follows the worker's arithmetic to the letter (same graphs, same session options, vectors as
 stored) but none of its code: that both agree on the golden samples is a real test of either.
@@ -48,11 +48,11 @@ class EncoderGraph:
         self._tokenizer = Tokenizer.from_file(str(folder / "encoder_tokenizer.json"))
 
     def tokens(self, text: str) -> list[int]:
-        """WordPiece ids with [CLS] and [SEP]."""
+        """Return WordPiece ids with [CLS] and [SEP]."""
         return token_ids(self._tokenizer.encode(text).ids)
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """Unit vectors in the order of the texts. Shape: (texts, D), float32."""
+        """Return unit vectors in the order of the texts. Shape: (texts, D), float32."""
         ids = [self.tokens(text) for text in texts]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         rows: list[Floats] = [np.empty(0, np.float32)] * len(ids)
@@ -79,12 +79,12 @@ class DecoderGraph:
         self.tokenizer = Tokenizer.from_file(str(folder / "decoder_tokenizer.json"))
 
     def tokens(self, text: str) -> list[int]:
-        """Decoder ids without bos and eos."""
+        """Return decoder ids without bos and eos."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def passes(self, records: Sequence[list[int]], vectors: Floats) -> Iterator[tuple[int, Pass]]:
-        """The teacher-forced pass of each record, as (index, pass), shortest records first.
+        """Yield the teacher-forced pass of each record, as (index, pass), shortest records first.
 
         Args:
             records: Token ids without bos and eos.
@@ -106,7 +106,7 @@ class DecoderGraph:
     def decode(
         self, payloads: Sequence[bytes], vectors: Floats, tables: RankTables
     ) -> list[list[int]]:
-        """Read neural payloads back token by token with a cache.
+        """Decode neural payloads token by token with a cache.
 
         Returns:
             Token ids of each record without eos.
@@ -135,9 +135,9 @@ class DecoderGraph:
         return [record[:-1] if record[-1] == config.eos else record for record in records]
 
     def step_noise(self, whole: Pass, vector: Floats) -> tuple[float, float]:
-        """How far token-by-token passes stray from the pass over the whole record.
+        """Measure how far token-by-token passes differ from the pass over the whole record.
 
-        The margins of the codec must exceed this many times over: a record is written with one
+        The margins of the codec must be many times as large: a record is written with one kind
         and read with the other.
 
         Args:

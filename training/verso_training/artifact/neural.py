@@ -1,4 +1,4 @@
-"""The neural codec at work in training: what a decoder's graphs make of whole chunks.
+"""The neural codec in training: a decoder's graphs applied to whole chunks.
 
 A chunk is cut into segments that fit the decoder's window; they share its vector. A worker's own
 segments are of more equal length, so a chunk of several may take a few bytes more or less there.
@@ -21,14 +21,14 @@ from verso_training.artifact.graphs import DecoderGraph, EncoderGraph, Floats
 from verso_training.data import chunks
 
 _CHECKED = 8
-"""Segments on which the noise between writing and reading must stay within the margin."""
+"""Segments on which the noise between writing and reading is checked against the margin."""
 
 Sizes = list[int]
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Chunks as the decoder takes them.
+    """Chunks cut into segments for the decoder.
 
     Attributes:
         sizes: Bytes of each chunk.
@@ -51,7 +51,7 @@ class NeuralCodec:
     graph: DecoderGraph
 
     def events(self, segments: Segments) -> list[Events]:
-        """What there is to say of each segment, in their order."""
+        """Return the coding events of each segment, in order."""
         records = [self.graph.tokens(text) for text in segments.texts]
         found = {
             at: ranks.events(
@@ -62,7 +62,7 @@ class NeuralCodec:
         return [found[at] for at in range(len(records))]
 
     def fit(self, events: Sequence[Events]) -> RankTables:
-        """Rank probabilities of these events."""
+        """Return the rank probabilities of these events."""
         return RankTables.fit(
             events, vocab=self.about.vocab, confidence_epsilon=self.about.confidence_epsilon
         )
@@ -70,11 +70,12 @@ class NeuralCodec:
     def sizes(
         self, segments: Segments, events: Sequence[Events], tables: Sequence[RankTables]
     ) -> Sizes:
-        """Bytes of each chunk with its tables; its own where that is less or it has no segments."""
+        """Return the bytes of each chunk with its tables; its raw size if smaller or not
+        codable."""
         parts: list[Sizes] = [[] for _ in segments.sizes]
         for owner, event in zip(segments.owners, events, strict=True):
             parts[owner].append(len(self.encode(event, tables[owner])))
-        # Several payloads stand behind their sizes, a byte each.
+        # Several payloads are preceded by their sizes, one byte each.
         whole = [sum(part) + (len(part) if len(part) > 1 else 0) for part in parts]
         return [
             min(size, raw) if part else raw
@@ -82,14 +83,14 @@ class NeuralCodec:
         ]
 
     def encode(self, event: Events, tables: RankTables) -> bytes:
-        """One segment's payload."""
+        """Return one segment's payload."""
         return ranks.encode_events(event, tables, confidence_epsilon=self.about.confidence_epsilon)
 
     def noise(self, segments: Segments) -> float:
-        """The greatest difference of a logit between writing and reading, on a few segments.
+        """Return the greatest difference of a logit between writing and reading, on a few segments.
 
         Raises:
-            ArtifactInvalid: it is beyond half the margin, what a record bears.
+            ArtifactInvalid: it is beyond half the margin, the most that a record tolerates.
         """
         few = range(0, len(segments.texts), max(1, len(segments.texts) // _CHECKED))
         records = [self.graph.tokens(segments.texts[at]) for at in few]
@@ -112,11 +113,11 @@ class NeuralCodec:
         """Code texts, each in one pass, and read them back token by token.
 
         Args:
-            texts: Those with too many tokens give None.
+            texts: Those with too many tokens yield None.
             vectors: As stored, widened. Shape: (texts, D).
 
         Raises:
-            ArtifactInvalid: a payload does not give its text back.
+            ArtifactInvalid: a payload does not decode to its text.
         """
         short = [
             at
@@ -138,7 +139,7 @@ class NeuralCodec:
 def cut(
     texts: Sequence[bytes], tokenizer: Tokenizer, encoder: EncoderGraph, *, window: int
 ) -> Segments:
-    """Cut chunks into segments of fewer than ``window`` tokens, with vectors as they come."""
+    """Cut chunks into segments of fewer than ``window`` tokens, with their vectors."""
     segments: list[str] = []
     owners: list[int] = []
     decoded: list[str] = []

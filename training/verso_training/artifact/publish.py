@@ -1,4 +1,4 @@
-"""The model card: what an artifact was made from, on what machine, and how good it is.
+"""The model card: what an artifact was made from, on what machine, and its figures.
 
 Turn a trained decoder into an artifact folder that a worker can load and trust.
 
@@ -65,7 +65,7 @@ _SYNTHETIC = "Synthetic log lines and sentences written by `tiny_artifact`."
 
 @dataclass(frozen=True)
 class Facts:
-    """What a card tells."""
+    """The facts on a card."""
 
     name: str
     command: str
@@ -77,11 +77,11 @@ class Facts:
     run: str
     """How the run went, in a sentence or two."""
     synthetic: bool = False
-    """Whether the texts were made up, as for the artifact of the tests."""
+    """Whether the texts are synthetic, as for the artifact of the tests."""
 
 
 def render(facts: Facts) -> str:
-    """The card as Markdown."""
+    """Return the card as Markdown."""
     model = facts.recipe.model
     parameters = sum(p.numel() for p in facts.decoder.parameters())
     encoder = (
@@ -148,7 +148,7 @@ _NOISE_TEXTS = 64
 
 @dataclass(frozen=True)
 class Trained:
-    """What publication starts from."""
+    """The inputs of a publication."""
 
     recipe: Recipe
     decoder: Decoder
@@ -160,7 +160,7 @@ class Trained:
     run: str
     """How the run went, in a sentence or two for the card."""
     synthetic: bool = False
-    """Whether the texts were made up, as for the artifact of the tests."""
+    """Whether the texts are synthetic, as for the artifact of the tests."""
 
 
 def publish(
@@ -176,14 +176,15 @@ def publish(
 
     Args:
         trained: Decoder, encoder, tokenizers.
-        documents: As for training; those held out give rank tables, figures, golden samples.
+        documents: As for training; the held-out ones yield rank tables, figures and golden samples.
         tables: What ``write_text_tables`` wrote.
-        folder: Where the artifact goes; files of the same names are replaced.
+        folder: Of the artifact; files of the same names are replaced.
         name: The artifact's name in the manifest.
         foreign: Texts of sets that were not trained on, for the figures only.
 
     Raises:
-        ArtifactInvalid: a graph differs from its module, or a golden sample does not read back.
+        ArtifactInvalid: a graph differs from its module, or a golden sample does not decode to its
+        text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pool = list(documents)
@@ -216,7 +217,7 @@ def publish(
 
 
 def write_graphs(trained: Trained, folder: Path) -> None:
-    """encoder.onnx, memory.onnx, decoder.onnx and the tokenizers."""
+    """Write encoder.onnx, memory.onnx, decoder.onnx and the tokenizers."""
     config = trained.recipe.publish
     export.export_encoder(trained.encoder, folder / "encoder.onnx", storage=config.encoder_storage)
     export.export_memory(trained.decoder, folder / "memory.onnx", storage=config.decoder_storage)
@@ -226,7 +227,7 @@ def write_graphs(trained: Trained, folder: Path) -> None:
 
 
 def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Recipe) -> None:
-    """ngram.npz and zstd.dict, counted over training texts, mixed on held-out ones."""
+    """Write ngram.npz and zstd.dict, counted over training texts, mixed on held-out ones."""
     folder.mkdir(parents=True, exist_ok=True)
     config, pool = recipe.publish, list(documents)
     counted = table_texts([d for d in pool if d.split is Split.TRAIN], recipe)
@@ -237,7 +238,7 @@ def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Re
 
 
 def rank_tables(fitting: Sequence[Chunk], *, folder: Path, recipe: Recipe) -> RankTables:
-    """Rank probabilities as the exported decoder gives them on texts it was not trained on."""
+    """Fit rank probabilities with the exported decoder on texts it was not trained on."""
     graph = DecoderGraph(folder, recipe.model)
     kept = [c for c in fitting if len(graph.tokens(c.text)) < recipe.model.max_tokens]
     vectors = stored(EncoderGraph(folder).encode([c.text for c in kept]))
@@ -253,7 +254,7 @@ def rank_tables(fitting: Sequence[Chunk], *, folder: Path, recipe: Recipe) -> Ra
 
 
 def table_texts(pool: Sequence[Document], recipe: Recipe) -> list[bytes]:
-    """Training texts for counting: as many as asked for, cut as records are cut."""
+    """Yield training texts for counting: as many as the recipe says, cut like records."""
     budgets = budgets_of(pool, recipe.data, total_bytes=recipe.publish.table_bytes)
     drawn = chunks.draw(pool, budgets=budgets, rng=random.Random(recipe.data.seed))
     return [chunk.text.encode("utf-8") for chunk in drawn]
@@ -262,7 +263,7 @@ def table_texts(pool: Sequence[Document], recipe: Recipe) -> list[bytes]:
 def ngram_tables(
     counted: Sequence[bytes], held: Sequence[bytes], config: PublishConfig
 ) -> NgramTables:
-    """The n-gram tables; a smaller ``ngram_width`` bounds all of them."""
+    """Count the n-gram tables; a smaller ``ngram_width`` bounds all of them."""
     widths = [min(width, config.ngram_width) for width in ngram.DEFAULT_WIDTHS]
     return NgramTables.fit(
         counted, heldout=held, widths=widths, counting_width=config.counting_width
@@ -270,17 +271,17 @@ def ngram_tables(
 
 
 def stored(vectors: NDArray[np.float32]) -> NDArray[np.float16]:
-    """Vectors as the float16 space stores them. Shape: (rows, D)."""
+    """Return vectors as the float16 space stores them. Shape: (rows, D)."""
     return vectors.astype(np.float16)
 
 
 def write_golden(
     suite: evaluate.Suite, texts: Sequence[Chunk], *, folder: Path, count: int
 ) -> None:
-    """golden.jsonl: ``count`` samples spread over the sources, every payload read back.
+    """Write golden.jsonl: ``count`` samples spread over the sources, every payload decoded.
 
     Raises:
-        ArtifactInvalid: a payload does not give its text back.
+        ArtifactInvalid: a payload does not decode to its text.
     """
     by_source: dict[str, list[Chunk]] = {}
     for chunk in texts:
@@ -310,11 +311,11 @@ _CORNERS = (
     "0x7ffe0f3a9c20 2026-01-31T23:59:59.999Z 10.0.0.255:65535",
     "mixed \x00 control \x1b[31m bytes \x7f",
 )
-"""Texts unlike the training data; every codec must hold for them as well."""
+"""Texts unlike the training data; every codec must reconstruct them as well."""
 
 
 def write_manifest(trained: Trained, folder: Path, *, name: str) -> Manifest:
-    """manifest.json over every other file of the folder."""
+    """Write manifest.json over every other file of the folder."""
     recipe = trained.recipe
     listed = (*manifest.SPACE_FILES, *manifest.CODEC_FILES, *manifest.OTHER_FILES)
     files = {file: manifest.describe(folder / file) for file in listed}

@@ -5,12 +5,12 @@ a tenth of the rate. Its vocabulary and sizes stay, the encoder is not touched: 
 stored already go on being right.
 
 1. Chunks are cut into segments that fit the decoder's window, and encoded by the artifact's own
-   encoder; the segments of a chunk share its vector, as they will in its record.
+   encoder; the segments of a chunk share its vector, as in its record.
 2. The decoder is trained on all but the held-out chunks. A run that was stopped goes on from its
    last checkpoint if texts, artifact and time are the same.
 3. The new weights take the old ones' place in the graphs, which are checked against the module.
 4. The rank probabilities are fitted to the held-out chunks: a decoder is surer of a collection it
-   knows. What the report says of a chunk is by probabilities fitted to the other half of them.
+   knows. Each chunk is reported with probabilities fitted to the other half of the chunks.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from verso_training.decoder import train
 from verso_training.decoder.train import Run, Start
 
 MEASURED = 400
-"""Most held-out chunks that the decoder is measured on, from all over them."""
+"""Most held-out chunks that the decoder is measured on, evenly spaced."""
 
 _RATE = 0.1
-"""Of the rates at which a decoder is trained that knows nothing yet."""
+"""Share of the learning rates of a training from random weights."""
 
 _AT_THE_END = 1e9
 _TOKENIZER = "decoder_tokenizer.json"
@@ -55,8 +55,8 @@ class Tuned:
     Attributes:
         folder: Holds memory.onnx, decoder.onnx and ranks.npz.
         measured: Numbers of the held-out chunks that were measured.
-        before: Payload bytes of each with the artifact's decoder; its own bytes where that is
-            more or the decoder cannot take it.
+        before: Payload bytes of each with the artifact's decoder; the raw size if that is
+            smaller or the chunk cannot be decoded.
         after: The same with the trained one.
         steps: Of the training.
         noise: Greatest difference of a logit between writing and reading, nats.
@@ -84,12 +84,12 @@ def tune(
         artifact: Loaded from its folder.
         known: Chunks to train on.
         held_out: Chunks to fit the rank probabilities to and to measure on.
-        budget: Of training; encoding before it and measuring after it are not in it.
-        work: Keeps what is needed to go on; remove it when the result is taken.
+        budget: Of training, without the encoding before and the measuring after it.
+        work: Keeps the checkpoints; remove it after the result is read.
 
     Raises:
-        ArtifactInvalid: the graphs are not of the kind that training writes, or the trained ones
-            differ from their module, or from themselves beyond the margin.
+        ArtifactInvalid: the graphs were not written by training, or the trained ones differ from
+            their module, or between writing and reading beyond the margin.
     """
     about, folder = artifact.manifest, artifact.folder
     measured = list(range(0, len(held_out), max(1, -(-len(held_out) // MEASURED))))
@@ -122,7 +122,7 @@ def trained(
     budget: Budget,
     work: Path,
 ) -> Run:
-    """Read the decoder's weights and train them; go on where ``work`` stopped at the same."""
+    """Read the decoder's weights and train them; continue from a checkpoint of the same inputs."""
     about = artifact.manifest
     decoder = weights.decoder(artifact.folder, about.codec, vector_dim=about.space.dim)
     _begin(work, f"{artifact.id} {budget.minutes}", [*known, *validation])
@@ -154,16 +154,17 @@ def trained(
 def golden(
     folder: Path, about: Manifest, texts: Sequence[bytes], vectors: Sequence[bytes]
 ) -> list[bytes | None]:
-    """Neural payloads of an artifact's golden samples, each read back; None for too many tokens.
+    """Neural payloads of an artifact's golden samples, each decoded as a check; None for too many
+    tokens.
 
     Args:
         folder: Holds the trained decoder.
         about: Manifest of the artifact that the samples are of.
         texts: UTF-8.
-        vectors: As the samples have them: float16, little endian.
+        vectors: Of the samples, float16, little endian.
 
     Raises:
-        ArtifactInvalid: a payload does not give its text back.
+        ArtifactInvalid: a payload does not decode to its text.
     """
     codec = NeuralCodec(about.codec, graph(folder, about.codec))
     stored = np.stack([np.frombuffer(vector, "<f2") for vector in vectors]).astype(np.float32)
@@ -172,16 +173,16 @@ def golden(
 
 
 def graph(folder: Path, about: Codec, *, threads: int = 1) -> DecoderGraph:
-    """The decoder's graphs in a folder, with the window and the vocabulary of their codec."""
+    """Open the decoder's graphs in a folder, with the window and the vocabulary of their codec."""
     read = ModelConfig(vocab=about.vocab, layers=about.layers, max_tokens=about.max_tokens)
     return DecoderGraph(folder, read, threads=threads)
 
 
 def _fitted(codec: NeuralCodec, segments: Segments, *, own: RankTables) -> tuple[RankTables, Sizes]:
-    """Rank probabilities for the trained decoder, and what the chunks take by them.
+    """Fit rank probabilities for the trained decoder; return them and the chunks' sizes.
 
-    Those of one half of the chunks are judged on the other. Where so few chunks teach less than
-    the artifact's own know, these stay.
+    Those of one half of the chunks are evaluated on the other. If the artifact's own
+    probabilities are better, because there are few chunks, they are kept.
     """
     events = codec.events(segments)
     halves = [
@@ -205,12 +206,12 @@ def _cut(artifact: Artifact, texts: Sequence[bytes], *, threads: int) -> Segment
 
 
 def tokenizer(artifact: Artifact) -> Tokenizer:
-    """The tokenizer of an artifact's decoder."""
+    """Load the tokenizer of an artifact's decoder."""
     return Tokenizer.from_file(str(artifact.folder / _TOKENIZER))
 
 
 def _begin(work: Path, what: str, texts: Sequence[bytes]) -> None:
-    """Make ``work`` ready to go on with the same thing, or empty it."""
+    """Keep ``work`` if it belongs to the same inputs, else empty it."""
     digest = hashlib.sha256(what.encode())
     for text in texts:
         digest.update(hashlib.sha256(text).digest())

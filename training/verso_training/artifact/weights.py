@@ -1,4 +1,4 @@
-"""The weights in an artifact's graphs: read back into the module they came from, and put there.
+"""Read the weights in an artifact's graphs back into their module, and replace them.
 
 The graphs name few of their weights: of a matrix that is multiplied from the right they keep the
 transpose under a number. Their order is that of the computation, though, so the products with a
@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 
 GRAPHS = ("memory.onnx", "decoder.onnx")
 _TOLERANCE = 2e-4
-"""Of a logit, nats; what `export` demands as well."""
+"""Of a logit, nats; the same as in `export`."""
 _BLOCK = (
     *("attention.query", "attention.key", "attention.value", "attention.out"),
     *("feed_forward.up", "feed_forward.down"),
@@ -42,7 +42,7 @@ _NAMED = ("vector_memory.slots.weight", "vector_memory.slots.bias", "vector_memo
 
 
 def decoder(folder: Path, codec: Codec, *, vector_dim: int) -> Decoder:
-    """The module whose memory.onnx and decoder.onnx are in an artifact's folder.
+    """Load the module whose memory.onnx and decoder.onnx are in an artifact's folder.
 
     Weights are what the graphs compute with: those stored as int8 come back rounded.
 
@@ -52,10 +52,11 @@ def decoder(folder: Path, codec: Codec, *, vector_dim: int) -> Decoder:
         vector_dim: D of its space.
 
     Raises:
-        ArtifactInvalid: the graphs are none of this module's.
+        ArtifactInvalid: the graphs were not exported from this module.
     """
     memory, step = (_Graph(folder / name) for name in GRAPHS)
-    found = {name: places[0].read() for name, places in _places(memory, step, codec).items()}
+    locations = _locations(memory, step, codec)
+    found = {name: where[0].read() for name, where in locations.items()}
     width = found["blocks.0.feed_forward.up.weight"].shape[0]
     made = Decoder(_config(codec, vector_dim=vector_dim, mlp_ratio=width // codec.width))
     try:
@@ -67,29 +68,29 @@ def decoder(folder: Path, codec: Codec, *, vector_dim: int) -> Decoder:
 
 
 def put(made: Decoder, codec: Codec, *, graphs: Path, folder: Path) -> None:
-    """Write an artifact's graphs with a decoder's weights, each stored as it was, and check them.
+    """Write an artifact's graphs with a decoder's weights, each stored as before, and check them.
 
     Args:
         made: Of the same sizes.
         codec: From the artifact's manifest.
-        graphs: The artifact's folder.
+        graphs: The folder of the artifact.
         folder: Gets memory.onnx and decoder.onnx.
 
     Raises:
-        ArtifactInvalid: the graphs are none of this module's.
+        ArtifactInvalid: the graphs were not exported from this module.
     """
     memory, step = (_Graph(graphs / name) for name in GRAPHS)
     state: dict[str, Tensor] = made.state_dict()
-    for name, places in _places(memory, step, codec).items():
-        for place in places:
-            place.write(state[name].detach().float().numpy())
+    for name, locations in _locations(memory, step, codec).items():
+        for location in locations:
+            location.write(state[name].detach().float().numpy())
     memory.save(folder / GRAPHS[0])
     step.save(folder / GRAPHS[1])
     decoder(folder, codec, vector_dim=made.config.vector_dim)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """One weight of the module in one of the graphs."""
 
     graph: _Graph
@@ -106,10 +107,10 @@ class _Place:
         self.graph.replace(self.name, weight.T if self.transposed else weight)
 
 
-def _places(memory: _Graph, step: _Graph, codec: Codec) -> dict[str, list[_Place]]:
-    """Where each of the module's weights stands, by its name there."""
-    places = {"embedding.weight": [_Place(step, "decoder.embedding.weight")]}
-    places |= {name: [_Place(memory, f"decoder.{name}")] for name in _NAMED}
+def _locations(memory: _Graph, step: _Graph, codec: Codec) -> dict[str, list[_Location]]:
+    """Locate each of the module's weights, by its name in the module."""
+    locations = {"embedding.weight": [_Location(step, "decoder.embedding.weight")]}
+    locations |= {name: [_Location(memory, f"decoder.{name}")] for name in _NAMED}
     for graph, parts in ((step, _BLOCK), (memory, _PREFIX)):
         products = list(graph.products())
         if len(products) != len(parts) * codec.layers:
@@ -119,8 +120,8 @@ def _places(memory: _Graph, step: _Graph, codec: Codec) -> dict[str, list[_Place
             )
         for at, product in enumerate(products):
             name = f"blocks.{at // len(parts)}.{parts[at % len(parts)]}.weight"
-            places.setdefault(name, []).append(_Place(graph, product, transposed=True))
-    return places
+            locations.setdefault(name, []).append(_Location(graph, product, transposed=True))
+    return locations
 
 
 def _config(codec: Codec, *, vector_dim: int, mlp_ratio: int) -> ModelConfig:
@@ -168,7 +169,7 @@ def _check(made: Decoder, folder: Path) -> None:
 
 
 class _Graph:
-    """One exported graph and its weights, stored narrow or as they are."""
+    """One exported graph and its weights, stored narrow or in float32."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -176,13 +177,14 @@ class _Graph:
         self._stored = {one.name: one for one in self._model.graph.initializer}
 
     def products(self) -> Iterator[str]:
-        """Names of the matrices that states are multiplied with, (inputs, outputs), in order."""
+        """Return the names of the matrices that states are multiplied with, (inputs, outputs), in
+        order."""
         for node in self._model.graph.node:
             if node.op_type == "MatMul" and self.weight(node.input[1]) is not None:
                 yield node.input[1]
 
     def weight(self, name: str) -> Floats | None:
-        """A weight as the graph computes with it, or None where the name is none's."""
+        """Return a weight as the graph computes with it, or None if no weight has the name."""
         if name in self._stored:
             return np.asarray(numpy_helper.to_array(self._stored[name]), np.float32)
         narrow = self._stored.get(f"{name}.narrow")

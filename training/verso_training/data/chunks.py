@@ -1,9 +1,9 @@
 """Cut documents into chunks, and draw a training set from them.
 
-A chunk is what one record stores: at most ``max_tokens - 1`` decoder tokens, cut where a reader
-would cut. Production texts are single log lines and short sentences as often as paragraphs, so
-the target length of every chunk is drawn: one chunk in three is a single line or sentence, the
-others are log-uniform between 60 and 480 characters.
+A chunk is what one record stores: at most ``max_tokens - 1`` decoder tokens, cut at the ends of
+lines, sentences or words. Production texts are single log lines and short sentences as often as
+paragraphs, so the target length of every chunk is drawn: one chunk in three is a single line or
+sentence, the others are log-uniform between 60 and 480 characters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verso_training.data.sources import Chunk, Document, Split
 _SINGLE_SHARE = 1 / 3
 _LENGTH_RANGE = (60, 480)
 _BARE_SHARE = 0.8
-"""Share of chunks without the white space around them."""
+"""Share of chunks that are stripped of surrounding white space."""
 _BOUNDARIES = ("\n\n", "\n", ". ", " ")
 _UNIT_END = re.compile(r"\n|(?<=[.!?]) ")
 _SHORTEST = 12
@@ -32,7 +32,7 @@ _LINE_REPEATS = 3
 
 
 def cut(document: Document, rng: random.Random) -> Iterator[Chunk]:
-    """The chunks of one document, in order, of lengths drawn from ``rng``."""
+    """Yield the chunks of one document in order, of lengths drawn from ``rng``."""
     text, start = document.text, 0
     while start < len(text):
         end = len(text) if document.atomic else _end(text, start, rng)
@@ -47,7 +47,7 @@ def cut(document: Document, rng: random.Random) -> Iterator[Chunk]:
 def fit_tokens(
     chunks: list[Chunk], tokenizer: Tokenizer, *, max_tokens: int
 ) -> Iterator[tuple[Chunk, list[int]]]:
-    """Each chunk with its token ids; one that is too long is halved until it fits."""
+    """Yield each chunk with its token ids; one that is too long is halved until it fits."""
     while chunks:
         encoded = tokenizer.encode_batch_fast([c.text for c in chunks], add_special_tokens=False)
         halves: list[Chunk] = []
@@ -68,8 +68,8 @@ def draw(
 ) -> list[Chunk]:
     """Cut documents in random order until each source has its bytes; repeats count once.
 
-    ``budgets``: bytes per source. Within the logs a chunk made mostly of lines that came several
-    times before is dropped: installers and test runners print the same lines in every file.
+    ``budgets``: bytes per source. Within the logs a chunk that consists mostly of repeated lines
+    is dropped: installers and test runners print the same lines in every file.
     """
     pool = list(documents)
     rng.shuffle(pool)
@@ -82,8 +82,8 @@ def draw(
         source = document.source
         if taken[source] >= budgets[source]:
             continue
-        # One long document must not fill a source: each gives at most 2 % of the budget (more
-        # where there are only a few), from a random place, and the whole text if it is small.
+        # One long document must not fill a source: each contributes at most 2 % of the budget
+        # (more if there are only a few), from a random position, and a small text all of it.
         limit = max(8_000, budgets[source] // 50, 2 * budgets[source] // count[source])
         for chunk in cut(_window(document, limit, rng), rng):
             if chunk.text in seen or (chunk.family == "logs" and _boilerplate(chunk.text, lines)):
@@ -96,7 +96,7 @@ def draw(
 
 
 def boundary(text: str, start: int, limit: int) -> int:
-    """The best place to end a chunk in ``text[start:limit]``: behind the last paragraph, line,
+    """Return the best end of a chunk in ``text[start:limit]``: behind the last paragraph, line,
     sentence or word that ends in its second half, else at ``limit``."""
     middle = start + (limit - start) // 2
     for mark in _BOUNDARIES:

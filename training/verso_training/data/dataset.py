@@ -1,4 +1,4 @@
-"""The decoder's tokenizer: byte-level BPE that loses nothing.
+"""The decoder's tokenizer, a lossless byte-level BPE.
 
 Steps:
 
@@ -6,7 +6,7 @@ Steps:
    addresses are spelt from ten symbols instead of thousands of rare ones.
 2. The GPT-2 pattern splits the rest into words (Radford et al. 2019, section 2.2).
 3. Bytes are mapped to printable symbols and merged (Sennrich et al. 2016). All 256 symbols are in
-   the vocabulary, so that any valid UTF-8 text can be written.
+   the vocabulary, so that any valid UTF-8 text can be tokenised.
 
 Ids 0 to V-3 belong to the tokenizer. bos = V-2 and eos = V-1 are added by the code around it and
 never appear in the tokenizer, hence no text can spell them.
@@ -53,7 +53,7 @@ SPECIAL_IDS = 2
 
 
 def fit(texts: Iterable[str], *, vocab: int) -> Tokenizer:
-    """Train a tokenizer of ``vocab`` - 2 ids; small texts may give fewer."""
+    """Train a tokenizer of ``vocab`` - 2 ids; small texts may yield fewer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -72,7 +72,7 @@ def fit(texts: Iterable[str], *, vocab: int) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """Token ids of each text, without bos and eos."""
+    """Return the token ids of each text, without bos and eos."""
     return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
@@ -82,7 +82,7 @@ class Dataset:
 
     Attributes:
         chunks: Texts with family and source.
-        tokens: Token ids of all chunks, one behind the other. Shape: (all tokens,), uint16.
+        tokens: Token ids of all chunks, concatenated. Shape: (all tokens,), uint16.
         offsets: Chunk i is ``tokens[offsets[i]:offsets[i + 1]]``. Shape: (chunks + 1,), int64.
         vectors: Sentence vectors. Shape: (chunks, dim), float16.
     """
@@ -96,11 +96,11 @@ class Dataset:
         return len(self.chunks)
 
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens per chunk, without bos and eos. Shape: (chunks,), int64."""
+        """Return the tokens per chunk, without bos and eos. Shape: (chunks,), int64."""
         return np.diff(self.offsets)
 
     def subset(self, indices: Iterable[int]) -> Dataset:
-        """The chosen chunks, in the given order."""
+        """Return the chosen chunks, in the given order."""
         picked = list(indices)
         rows = [self.tokens[self.offsets[i] : self.offsets[i + 1]] for i in picked]
         return Dataset(
@@ -178,7 +178,7 @@ def load(folder: Path, split: Split) -> Dataset:
 
 
 def budgets_of(pool: Iterable[Document], config: DataConfig, *, total_bytes: int) -> dict[str, int]:
-    """Bytes per source: a family's share, spread over its sources as evenly as they allow."""
+    """Return bytes per source: a family's share, spread as evenly as its sources allow."""
     sizes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for document in pool:
         sizes[document.family][document.source] += len(document.text)
@@ -195,12 +195,12 @@ def budgets_of(pool: Iterable[Document], config: DataConfig, *, total_bytes: int
 def _sample(
     pool: list[Document], config: DataConfig, size_bytes: int, rng: random.Random
 ) -> Iterator[str]:
-    """Texts of the training mixture, about ``size_bytes`` in all."""
+    """Yield texts of the training mixture, about ``size_bytes`` in all."""
     left = budgets_of(pool, config, total_bytes=size_bytes)
     for document in rng.sample(pool, len(pool)):
         room = left[document.source]
         if room > 0:
-            # Whole documents would let a few giants decide the vocabulary.
+            # With whole documents a few very long ones would decide the vocabulary.
             text = document.text[: max(20_000, room // 50)]
             left[document.source] -= len(text)
             yield text
@@ -222,14 +222,14 @@ def _pack(rows: list[list[int]]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]
 
 
 PADDING = -100
-"""Target of a position that does not count; what cross-entropy ignores by default."""
+"""Target of a position that is not counted; cross-entropy ignores it by default."""
 _LENGTH_STEP = 8
 _WINDOW_BATCHES = 64
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some records, ready for the decoder.
+    """A batch of records for the decoder.
 
     Attributes:
         tokens: bos and the record, padded with eos. Shape: (B, T), int64.
@@ -244,7 +244,7 @@ class Batch:
     indices: NDArray[np.int64]
 
     def to(self, device: str) -> Batch:
-        """The same batch on another device."""
+        """Return the same batch on another device."""
         return Batch(
             self.tokens.to(device),
             self.targets.to(device),
@@ -254,7 +254,7 @@ class Batch:
 
 
 def collate(dataset: Dataset, indices: NDArray[np.int64], *, bos: int, eos: int) -> Batch:
-    """One batch of the given rows. A row of n tokens takes n + 1 positions."""
+    """Return one batch of the given rows. A row of n tokens takes n + 1 positions."""
     longest = int(dataset.lengths()[indices].max()) + 1
     length = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
     tokens = np.full((len(indices), length), eos, np.int64)
@@ -274,7 +274,7 @@ def collate(dataset: Dataset, indices: NDArray[np.int64], *, bos: int, eos: int)
 def plan(
     lengths: NDArray[np.int64], *, tokens_per_step: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """The batches of one epoch as row indices; every row comes exactly once."""
+    """Return the batches of one epoch as row indices; every row occurs exactly once."""
     order = rng.permutation(len(lengths))
     mean = float(lengths.mean()) + 1.0
     window = max(1, int(_WINDOW_BATCHES * tokens_per_step / mean))
@@ -288,7 +288,7 @@ def plan(
 
 
 def in_order(lengths: NDArray[np.int64], *, tokens_per_step: int) -> list[NDArray[np.int64]]:
-    """Batches for evaluation: all rows by length, nothing random."""
+    """Return batches for evaluation: all rows by length, without randomness."""
     return list(_fill(np.argsort(lengths, kind="stable"), lengths, tokens_per_step))
 
 

@@ -38,7 +38,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Document:
-    """One text with where it came from."""
+    """One text with its source."""
 
     family: str
     source: str
@@ -46,11 +46,11 @@ class Document:
     text: str
     split: Split
     atomic: bool = False
-    """True for a text that is one chunk by nature, such as a question."""
+    """True for a text that is always one chunk, such as a question."""
 
 
 def documents(root: Path) -> Iterator[Document]:
-    """Every document below ``root`` that training or validation may use, in a fixed order."""
+    """Yield every document below ``root`` that training or validation may use, in a fixed order."""
     yield from _prose(root)
     yield from _logs(root)
     yield from _squad(root)

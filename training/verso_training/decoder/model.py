@@ -47,19 +47,19 @@ from torch import Tensor, nn
 from verso_training.config import Conditioning, ModelConfig
 
 CONFIDENCE_LIMIT = 20.0
-"""Log-odds of the top token are cut to +-20: beyond, float32 has no digits left to tell."""
+"""Log-odds of the top token are cut to +-20: float32 cannot represent differences beyond."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder knows of a sentence vector.
+    """What the decoder reads of a sentence vector.
 
     Attributes:
         bias: Added to every input embedding. Shape: (B, W).
         keys: One tensor per layer. Shape: (B, G, S, H).
         values: One tensor per layer. Shape: (B, G, S, H).
-        constants: With ``Conditioning.CROSS`` only: what each layer adds to every position; the
-            other tensors then have no slots and no effect. Shape: (B, W) each.
+        constants: With ``Conditioning.CROSS`` only: the term that each layer adds to every
+            position; the other tensors then have no slots and no effect. Shape: (B, W) each.
     """
 
     bias: Tensor
@@ -70,7 +70,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Output:
-    """What one pass of the decoder gives.
+    """The outputs of one pass of the decoder.
 
     Attributes:
         states: Normalised last states, before the output embedding. Shape: (B, T, W).
@@ -139,8 +139,8 @@ class Attention(nn.Module):
         q, k = rotate(q, *rotation), rotate(k, *rotation)
         keys = torch.cat([past[0].to(k.dtype), k], dim=2)  # (B, G, P+T, H)
         values = torch.cat([past[1].to(v.dtype), v], dim=2)
-        # Queries of one group stand behind one another as rows of a single matrix: the shared
-        # keys are multiplied once and never copied.
+        # Queries of one group are rows of a single matrix: the shared keys are multiplied once
+        # and never copied.
         share = self.heads // self.kv_heads
         q = q.reshape(batch, self.kv_heads, share * length, self.head_dim)
         scores = q @ keys.transpose(2, 3) * self.head_dim**-0.5  # (B, G, N/G * T, P+T)
@@ -150,7 +150,7 @@ class Attention(nn.Module):
         return self.out(mixed.reshape(batch, length, -1)), k, v
 
     def prefix(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the memory slots. Shape: (B, S, W) -> (B, G, S, H) each."""
+        """Return keys and values of the memory slots. Shape: (B, S, W) -> (B, G, S, H) each."""
         keys = norm(self._split(self.key(slots), self.kv_heads))
         return keys, self._split(self.value(slots), self.kv_heads)
 
@@ -172,7 +172,7 @@ class FeedForward(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """W_o W_v v: what cross-attention over a single vector comes to, whatever the query."""
+    """W_o W_v v: cross-attention over a single vector, which does not depend on the query."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -226,8 +226,8 @@ class Decoder(nn.Module):
         crossed = config.conditioning is Conditioning.CROSS
         self.vector_memory = None if crossed else VectorMemory(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        # Register the angles once per position; float32 sine and cosine of the host's own
-        # library never enter a decoding step.
+        # Register the angles once per position; a decoding step never calls the float32 sine and
+        # cosine of the host's library.
         steps = torch.arange(config.head_dim // 2, dtype=torch.float64)
         speed = config.rope_base ** (-2.0 * steps / config.head_dim)
         angles = torch.arange(config.max_tokens, dtype=torch.float64)[:, None] * speed
@@ -237,11 +237,11 @@ class Decoder(nn.Module):
 
     @property
     def layers(self) -> list[Block]:
-        """The blocks, bottom up."""
+        """Return the blocks, bottom up."""
         return [cast(Block, block) for block in self.blocks]
 
     def memory(self, vector: Tensor) -> Memory:
-        """What the layers read of a vector; all zeros means "no vector".
+        """Return what the layers read of a vector; all zeros means "no vector".
 
         Args:
             vector: The stored, dequantised sentence vector. Shape: (B, D), float32.
@@ -266,11 +266,11 @@ class Decoder(nn.Module):
         past_values: list[Tensor],
         constants: Sequence[Tensor] = (),
     ) -> Output:
-        """One pass over T new tokens.
+        """Run one pass over T new tokens.
 
         Args:
             tokens: Token ids. Shape: (B, T), int64.
-            positions: Place of each token in its record; bos has 0. Shape: (B, T), int64.
+            positions: Position of each token in its record; bos has 0. Shape: (B, T), int64.
             bias: From ``memory``. Shape: (B, W).
             past_mask: Added to the scores of past entries: 0 to attend, -1e9 not to.
                 Shape: (B, P).
@@ -294,11 +294,11 @@ class Decoder(nn.Module):
         return Output(norm(x), keys, values)
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores of every token. Shape: (..., W) -> (..., V)."""
+        """Return the scores of every token. Shape: (..., W) -> (..., V)."""
         return F.linear(states, self.embedding.weight)
 
     def teacher_forced(self, tokens: Tensor, vector: Tensor) -> Tensor:
-        """Last states for whole records, the past being the memory slots alone.
+        """Return the last states for whole records; the past is the memory slots only.
 
         Args:
             tokens: bos and the record's tokens, padded on the right. Shape: (B, T), int64.
@@ -343,7 +343,7 @@ class Decoder(nn.Module):
 
 
 def confidence(logits: Tensor) -> Tensor:
-    """Log-odds of the top token, log(p / (1 - p)) = -log(sum_i exp(z_i - z_max) - 1).
+    """Return the log-odds of the top token, log(p / (1 - p)) = -log(sum_i exp(z_i - z_max) - 1).
 
     Shape: (..., V) -> (...), cut to +-CONFIDENCE_LIMIT.
     """

@@ -8,13 +8,13 @@ Train a decoder within a wall-clock budget.
 Steps:
 
 1. write the resolved recipe into the run folder; load the prepared data set;
-2. every step: one length-bucketed batch; the vectors are disturbed as storage will disturb them
-   (rounded to float16 or int8, a little noise, sometimes left out); cross-entropy; Muon for the
+2. every step: one length-bucketed batch; the vectors are disturbed as by storage
+   (rounded to float16 or int8, a little noise, sometimes zeroed); cross-entropy; Muon for the
    matrices inside the blocks, AdamW for all else;
 3. the learning rate depends on the share of the budget that has passed, not on the step: a busy
-   machine trains fewer steps but the decay always lands;
+   machine trains fewer steps but the decay always completes;
 4. every few minutes: held-out quality to TensorBoard and ``metrics.jsonl``, and a checkpoint from
-   which ``--resume`` continues with the time it had left.
+   which ``--resume`` continues with the remaining time.
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ _SAMPLE_ROWS = 20_000
 
 
 def int8_scale(vectors: NDArray[np.float16]) -> float:
-    """The scale for vectors like these. Shape: (rows, D)."""
+    """Return the int8 scale for vectors like these. Shape: (rows, D)."""
     step = max(1, len(vectors) // _SAMPLE_ROWS)
     sample = np.abs(np.asarray(vectors[::step], np.float32))
     return float(127.0 / np.percentile(sample, _PERCENTILE))
 
 
 def round_int8(vectors: Tensor, scale: float) -> Tensor:
-    """What int8 storage gives back. Shape: (B, D), float32."""
+    """Return the vectors as int8 storage returns them. Shape: (B, D), float32."""
     return (vectors * scale).round().clamp(-127, 127) / scale
 
 
 def stored(vectors: Tensor, precision: Precision, *, scale: float) -> Tensor:
-    """What a store of one precision gives back; float16 where it is mixed. Shape: (B, D)."""
+    """Return the vectors as a store of this precision returns them; mixed is float16. Shape: (B,
+    D)."""
     match precision:
         case Precision.FLOAT16 | Precision.MIXED:
             return vectors.half().float()
@@ -79,7 +80,7 @@ def disturb(
     dropout: float,
     precision: Precision = Precision.MIXED,
 ) -> Tensor:
-    """Vectors as a decoder may meet them.
+    """Return vectors as a decoder may read them.
 
     Rows are rounded as the store will round them; a Gaussian vector of norm about ``noise`` stands
     for other kernels and quantised encoders; a ``dropout`` share becomes zero.
@@ -103,12 +104,12 @@ def disturb(
 
 
 _LAST_RATE = 0.01
-"""Share of the learning rate that is left at the end of the budget."""
+"""Share of the learning rate at the end of the budget."""
 
 
 @dataclass
 class Progress:
-    """Where a run stands; saved with every checkpoint."""
+    """The progress of a run; saved with every checkpoint."""
 
     step: int = 0
     epoch: int = 0
@@ -138,14 +139,14 @@ class Run:
         start: Start | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take up a recipe.
+        """Prepare a run of a recipe.
 
         data: folder of the prepared data set
-        folder: where the run is kept
-        resume: go on from the folder's last checkpoint
+        folder: of the run
+        resume: continue from the folder's last checkpoint
         start: a decoder of the recipe's sizes to train further; without one the weights are random
-        clock: seconds of what the budget is in; `time.process_time` makes runs comparable that
-            share their processor with others
+        clock: seconds of the budget; `time.process_time` makes runs comparable that share
+            their processor with others
         """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "recipe.json").write_text(json.dumps(recipe.to_dict(), indent=2) + "\n")
@@ -173,7 +174,7 @@ class Run:
     def train(self) -> None:
         """Train until the budget is spent, then evaluate and save.
 
-        The decoder is left on the processor.
+        Afterwards the decoder is on the CPU.
         """
         writer = SummaryWriter(str(self.folder / "events"))
         bar = tqdm(
@@ -313,7 +314,7 @@ def rate_share(config: TrainConfig, share: float, step: int) -> float:
 
 
 def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:
-    """The recipe and the trained decoder of a run folder."""
+    """Load the recipe and the trained decoder of a run folder."""
     recipe = parse(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
     decoder = Decoder(recipe.model)
     decoder.load_state_dict(load_file(folder / "weights.safetensors"))
@@ -321,18 +322,18 @@ def load_decoder(folder: Path) -> tuple[Recipe, Decoder]:
 
 
 def load_scale(folder: Path) -> float:
-    """The int8 scale that a run was trained with."""
+    """Load the int8 scale that a run was trained with."""
     return float(_state(folder)["int8_scale"])
 
 
 def _state(folder: Path) -> dict[str, Any]:
-    """What a checkpoint holds beside the weights, also where the device is none that it was on."""
+    """Load a checkpoint's state beside the weights; its device need not exist here."""
     found: dict[str, Any] = torch.load(folder / "state.pt", weights_only=True, map_location="cpu")
     return found
 
 
 def describe(folder: Path) -> str:
-    """One sentence on how a run went, from its last evaluation."""
+    """Summarise a run in two sentences, from its last evaluation."""
     last = json.loads((folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     with_vector, without = last["vector"]["all"], last["none"]["all"]
     return (
@@ -360,7 +361,7 @@ def _optimisers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optim
 
 
 def _leading(full: Dataset, count: int) -> Dataset:
-    """The first ``count`` chunks of each source."""
+    """Return the first ``count`` chunks of each source."""
     taken: dict[str, int] = {}
     picked = []
     for index, chunk in enumerate(full.chunks):

@@ -6,7 +6,7 @@ from the graph, not from the checkpoint that the graph was made of. An artifact 
 train a head for it.
 
 The exporter keeps the names of biases and norms but renames transposed matrices and merges equal
-ones, so weights are found by their place: the n-th norm, the n-th product with a constant.
+ones, so weights are found by their position: the n-th norm, the n-th product with a constant.
 
 Low-rank adaptation: a task's own change of every matrix of the shared encoder.
 
@@ -50,13 +50,13 @@ _PRODUCTS = (
 
 @dataclass(frozen=True)
 class Source:
-    """Where ``encoder.onnx`` holds one weight: as a tensor, or as codes times a scale."""
+    """The location of one weight in ``encoder.onnx``: a tensor, or codes times a scale."""
 
     tensor: str
     scale: str | None = None
 
     def read(self, constants: Mapping[str, onnx.TensorProto]) -> NDArray[np.float32]:
-        """The weight as it is served, float32."""
+        """Return the weight as it is served, float32."""
         value: NDArray[np.float32] = numpy_helper.to_array(constants[self.tensor]).astype(
             np.float32
         )
@@ -65,7 +65,7 @@ class Source:
         return value
 
     def weight(self) -> WidenedWeight | PlainWeight:
-        """As ``head.json`` states it."""
+        """Return the form of ``head.json``."""
         if self.scale is None:
             return PlainWeight(tensor=self.tensor)
         return WidenedWeight(codes=self.tensor, scale=self.scale)
@@ -73,7 +73,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen encoder and where each of its weights comes from.
+    """A frozen encoder and the source of each of its weights.
 
     Attributes:
         bert: The transformer, weights as the artifact serves them, no gradient.
@@ -91,7 +91,7 @@ class Backbone:
         return int(self.bert.config.hidden_size)
 
     def check_window(self, tokens: int) -> None:
-        """Refuse windows that are longer than what the encoder has places for.
+        """Refuse windows longer than the encoder's positions.
 
         Raises:
             RecipeInvalid: they are.
@@ -105,7 +105,7 @@ def load(artifact: Path) -> Backbone:
     """Read the encoder of an artifact folder.
 
     Raises:
-        ArtifactInvalid: the graph is no BERT as ``export_encoder`` writes it.
+        ArtifactInvalid: the graph is not a BERT written by ``export_encoder``.
     """
     model = onnx.load(artifact / "encoder.onnx")
     places = _places(model.graph)
@@ -141,7 +141,7 @@ def load(artifact: Path) -> Backbone:
 
 
 def _places(graph: onnx.GraphProto) -> dict[str, Source]:
-    """The source of every parameter, by its name in transformers' BertModel."""
+    """Return the source of every parameter, by its name in transformers' BertModel."""
     known = {i.name for i in graph.initializer}
 
     def source(name: str) -> Source | None:
@@ -187,7 +187,8 @@ def _norm_name(index: int) -> str:
 
 
 def _head_dim(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> int:
-    """The width of an attention head: the last entry of the first shape that splits heads."""
+    """Return the width of an attention head: the last entry of the first shape that splits
+    heads."""
     made_by = {node.output[0]: node for node in graph.node}
     for node in graph.node:
         if node.op_type == "Reshape":
@@ -200,8 +201,8 @@ def _head_dim(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto])
 class LoraLinear(nn.Module):
     """A frozen linear layer with a trained low-rank change.
 
-    ``weight`` lies as (in, out), as the artifact's graph holds it: the exported product then takes
-    it as it is, and the serving process can share one copy among all heads.
+    ``weight`` has the layout (in, out) of the artifact's graph: the exported product then reads it
+    without a transpose, and the serving process can share one copy among all heads.
     """
 
     weight: Tensor
@@ -224,7 +225,7 @@ class LoraLinear(nn.Module):
 
 
 def adapt(backbone: Backbone, *, rank: int, alpha: float, dropout: float = 0.0) -> BertModel:
-    """Put a fresh adapter on every linear layer of the backbone's transformer, in place."""
+    """Add a new adapter to every linear layer of the backbone's transformer, in place."""
     bert = backbone.bert
     linears = [name for name, m in bert.encoder.named_modules() if isinstance(m, nn.Linear)]
     for name in linears:
@@ -236,12 +237,12 @@ def adapt(backbone: Backbone, *, rank: int, alpha: float, dropout: float = 0.0) 
 
 
 def state(module: nn.Module) -> dict[str, Tensor]:
-    """What a task owns: every tensor that was trained. The shared weights are not among them."""
+    """Return the tensors that were trained, without the shared weights."""
     return {name: p.detach().cpu() for name, p in module.named_parameters() if p.requires_grad}
 
 
 def restore(module: nn.Module, saved: Mapping[str, Tensor]) -> None:
-    """Load what ``state`` gave; the names must be the same."""
+    """Load the tensors that ``state`` returned; the names must be the same."""
     own = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if own.keys() != saved.keys():
         odd = sorted(own.keys() ^ saved.keys())

@@ -9,8 +9,8 @@
   sequence testing (Angelopoulos et al. 2021, section 4). Thresholds are tried from strict to
   loose; each must refuse H: risk > alpha by an exact binomial tail at level delta (Geifman &
   El-Yaniv 2017, lemma 3.1), and the first that cannot ends the search. The chance that the risk on
-  texts like these exceeds alpha is then at most delta. It promises nothing under shift, and
-  nothing where calibration texts are too few; then there is no threshold.
+  texts like these exceeds alpha is then at most delta. It guarantees nothing under shift. With too
+  few calibration texts there is no threshold.
 
 Calibrate a classifier on held-out rows and report every signal on others.
 
@@ -39,7 +39,7 @@ _RIDGE = 1e-3
 
 
 def fit_temperature(logits: Scores, targets: NDArray[np.int64]) -> float:
-    """The temperature for these held-out logits. Shape: (N, C) and (N,)."""
+    """Fit the temperature for these held-out logits. Shape: (N, C) and (N,)."""
     z, y = torch.from_numpy(np.ascontiguousarray(logits)), torch.from_numpy(targets)
     log_t = torch.zeros(1, requires_grad=True)
     optimiser = torch.optim.LBFGS([log_t], lr=0.5, max_iter=60, line_search_fn="strong_wolfe")
@@ -55,17 +55,17 @@ def fit_temperature(logits: Scores, targets: NDArray[np.int64]) -> float:
 
 
 def fit_platt(values: Scores, right: Flags, *, chance: float | None = None) -> Signal:
-    """Scale and offset that make a probability of a signal.
+    """Fit the scale and offset that turn a signal into a probability.
 
-    Where every answer was right, or none, nothing tells how the signal parts them: its mean then
-    stands for (n + 1) / (n + 2), Laplace's rule of succession, or for 1 / (n + 2).
+    If every answer was right, or none, the signal cannot separate them: its mean then
+    maps to (n + 1) / (n + 2), Laplace's rule of succession, or for 1 / (n + 2).
 
     Args:
         values: Shape: (N,).
         right: Shape: (N,).
-        chance: Of a signal that is itself a probability, what it is where all labels are as likely.
-            It stands for itself where nothing else is known; without it the probability is the
-            same everywhere.
+        chance: For a signal that is a probability, its value if all labels are equally likely.
+            It maps to itself if nothing else is known; without it the probability is
+            constant.
     """
     if right.all() or not right.any():
         return _one_sided(values, right, chance=chance)
@@ -74,7 +74,7 @@ def fit_platt(values: Scores, right: Flags, *, chance: float | None = None) -> S
 
 
 def _one_sided(values: Scores, right: Flags, *, chance: float | None) -> Signal:
-    """A straight line of log odds through the mean and, where it lies below, through chance."""
+    """A straight line of log odds through the mean and, if it lies below, through chance."""
     mean, wrong = float(values.mean()), 1.0 / (len(values) + 2.0)
     reached = math.log((1.0 - wrong) / wrong) * (1.0 if right.all() else -1.0)
     if chance is None or mean <= chance:
@@ -85,7 +85,7 @@ def _one_sided(values: Scores, right: Flags, *, chance: float | None) -> Signal:
 
 
 def fit_stack(signals: Signals, right: Flags, *, names: Sequence[SignalName]) -> Stack:
-    """A logistic regression on several signals."""
+    """Fit a logistic regression on several signals."""
     weights, bias = _logistic(np.stack([signals[name] for name in names], axis=-1), right)
     return Stack(
         bias=bias, weights={name: float(w) for name, w in zip(names, weights, strict=True)}
@@ -93,7 +93,7 @@ def fit_stack(signals: Signals, right: Flags, *, names: Sequence[SignalName]) ->
 
 
 def stack_probability(model: Stack, signals: Signals) -> Scores:
-    """The stack's probability of being right. Shape: (N,)."""
+    """Return the stack's probability of being right. Shape: (N,)."""
     total = sum(weight * signals[name] for name, weight in model.weights.items())
     return 1.0 / (1.0 + np.exp(-(np.asarray(total, np.float64) + model.bias)))
 
@@ -101,7 +101,7 @@ def stack_probability(model: Stack, signals: Signals) -> Scores:
 def thresholds(
     values: Scores, right: Flags, *, alphas: Sequence[float] = ALPHAS, delta: float = DELTA
 ) -> Mapping[str, float]:
-    """The loosest safe threshold for each error rate; a rate that cannot be promised is left out.
+    """Return the loosest safe threshold of each error rate, without rates that none guarantees.
 
     Returns:
         Error rate, as a string, to the least value to accept.
@@ -136,10 +136,10 @@ def _tail(errors: int, *, n: int, rate: float) -> float:
 
 
 def _logistic(values: NDArray[np.floating], right: Flags) -> tuple[NDArray[np.float64], float]:
-    """Ridge logistic regression by Newton's method; weights in the units of ``values``."""
+    """Fit a ridge logistic regression by Newton's method; weights in the units of ``values``."""
     centre, spread = values.mean(0), values.std(0).clip(1e-9)
     x = np.concatenate([(values - centre) / spread, np.ones((len(values), 1))], axis=-1)
-    # Targets a little inside (0, 1), as Platt has them: a perfect separation keeps finite weights.
+    # Targets a little inside (0, 1), as in Platt 1999: a perfect separation keeps finite weights.
     wins, losses = right.sum() + 1.0, (~right).sum() + 1.0
     y = np.where(right, wins / (wins + 1.0), 1.0 / (losses + 1.0))
     w = np.zeros(x.shape[1])
@@ -162,18 +162,18 @@ _STACKED = (
     SignalName.MAHALANOBIS,
     SignalName.KNN,
 )
-"""What every request can compute from the graph's outputs alone."""
+"""Signals that every request can compute from the graph's outputs alone."""
 _PROBABILITIES = (SignalName.SOFTMAX, SignalName.CALIBRATED)
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a classifier gave for some rows.
+    """The outputs of a classifier for some rows.
 
     Attributes:
         logits: Shape: (N, C).
         features: Shape: (N, F).
-        targets: Label numbers; -1 for a row that no label fits (out of scope). Shape: (N,).
+        targets: Label numbers; -1 for a row out of scope. Shape: (N,).
         extra: Further signals, such as those of the decoder. Shape of each: (N,).
     """
 
@@ -183,7 +183,7 @@ class Outputs:
     extra: Mapping[SignalName, Floats] = field(default_factory=dict)
 
     def take(self, rows: NDArray[np.int64]) -> Outputs:
-        """Some of the rows."""
+        """Return some of the rows."""
         extra = {name: values[rows] for name, values in self.extra.items()}
         return Outputs(self.logits[rows], self.features[rows], self.targets[rows], extra)
 
@@ -194,7 +194,7 @@ class Outputs:
 
 
 def measure(outputs: Outputs, model: Calibration, fitted: Fitted | None) -> signals.Signals:
-    """All signals of some rows, the stack included where there is one."""
+    """Return all signals of some rows, with the stack if there is one."""
     found = signals.measure(
         outputs.logits, outputs.features, temperature=model.temperature, fitted=fitted
     )
@@ -233,13 +233,13 @@ def calibrate(held_out: Outputs, fitted: Fitted | None, *, seed: int = 0) -> Cal
 
 @dataclass(frozen=True)
 class SignalReport:
-    """How good one signal is at telling right answers from wrong ones.
+    """How well one signal separates right from wrong answers.
 
     Attributes:
         augrc: Area under the generalised risk-coverage curve; 0 is best.
-        accuracy_at_80: Accuracy of the surest 80 %.
+        accuracy_at_80: Accuracy of the most confident 80 %.
         auroc: Right against wrong answers.
-        fpr95: Wrong answers accepted where 95 % of the right ones are.
+        fpr95: Share of wrong answers accepted if 95 % of the right ones are.
     """
 
     augrc: Interval
@@ -250,11 +250,11 @@ class SignalReport:
 
 @dataclass(frozen=True)
 class ScopeReport:
-    """How good one signal is at telling texts in scope from texts out of scope.
+    """How well one signal separates texts in scope from texts out of scope.
 
     Attributes:
         auroc: In scope against out of scope.
-        fpr95: Texts out of scope accepted where 95 % of those in scope are.
+        fpr95: Share of texts out of scope accepted if 95 % of those in scope are.
     """
 
     auroc: Interval
@@ -263,16 +263,16 @@ class ScopeReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A classifier on rows that nothing was fitted on.
+    """Figures of a classifier on rows that nothing was fitted on.
 
     Attributes:
         accuracy: With its interval.
         macro_f1: Mean over the labels that occur.
         signals: By name.
         curve: Risk at 10 %, 20 %, ... of coverage, by signal.
-        accepted: Error rate asked for -> coverage and error rate that came.
-        scope: How well each signal tells rows in scope from those out of it; empty where no label
-            says that.
+        accepted: Requested error rate -> coverage and error rate reached.
+        scope: How well each signal separates rows in and out of scope; empty without a label
+            for out of scope.
     """
 
     rows: int
@@ -297,8 +297,8 @@ def report(
     Args:
         outputs: Of these rows.
         model: Of the classifier.
-        fitted: What its signals need.
-        outside: Number of the label that means "out of scope", where there is one.
+        fitted: Statistics of its signals.
+        outside: Number of the label that means "out of scope", if there is one.
         rounds: Of the bootstrap.
     """
     right = outputs.right
@@ -323,13 +323,13 @@ def report(
 def _scope(
     outputs: Outputs, model: Calibration, fitted: Fitted | None, outside: int, *, rounds: int
 ) -> dict[SignalName, ScopeReport]:
-    """Measure the signals on the labels in scope: how like one of them a text is."""
+    """Measure the signals over the labels in scope only."""
     inside = outputs.targets != outside
     if not _both(inside):
         return {}
     within = replace(outputs, logits=np.delete(outputs.logits, outside, axis=-1))
 
-    def told(values: Floats, figure: Callable[[Floats, Floats], float]) -> Interval:
+    def interval(values: Floats, figure: Callable[[Floats, Floats], float]) -> Interval:
         def of(rows: NDArray[np.int64]) -> float:
             part, kept = values[rows], inside[rows]
             return figure(part[kept], part[~kept]) if _both(kept) else float("nan")
@@ -337,13 +337,14 @@ def _scope(
         return signals.bootstrap(of, len(inside), rounds=rounds)
 
     return {
-        name: ScopeReport(told(values, signals.auroc), told(values, signals.fpr95))
+        name: ScopeReport(interval(values, signals.auroc), interval(values, signals.fpr95))
         for name, values in measure(within, model, fitted).items()
     }
 
 
 def macro_f1(predicted: NDArray[np.int64], targets: NDArray[np.int64]) -> float:
-    """Mean F1 over the labels that occur among targets or answers (scikit-learn's default)."""
+    """Return the mean F1 over the labels that occur among targets or answers (scikit-learn's
+    default)."""
     scores = []
     for label in np.union1d(predicted, targets):
         hit = int(((predicted == label) & (targets == label)).sum())

@@ -1,4 +1,4 @@
-"""Where a head that reads tokens is trained: its encoder, its checkpoints, and where it goes.
+"""The context of a training on tokens: encoder, checkpoints and output folder.
 
 The same steps for every task: the artifact's encoder is read, an adapter is trained on it from its
 last checkpoint, held-out rows end the training, and what was measured is written and checked.
@@ -28,16 +28,16 @@ _E = TypeVar("_E", bound=Example)
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a training is given beside its recipe and its rows.
+    """The inputs of a training beside its recipe and its rows.
 
     Attributes:
-        artifact: Whose encoder the head reads.
+        artifact: The artifact whose encoder the head reads.
         out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
         provenance: Names and licence of the data; the hash of the rows is filled in.
-        run: Folder for checkpoints; one that is there is gone on from.
+        run: Folder for checkpoints; training continues from an existing one.
         on_progress: Called several times a second at most.
-        should_stop: Asked between steps.
-        start: A head to go on from, None to begin afresh.
+        should_stop: Called between steps.
+        start: A head to start from, None to start from the encoder.
     """
 
     artifact: Path
@@ -52,7 +52,7 @@ class TrainingContext:
         """Read the artifact's encoder.
 
         Raises:
-            RecipeInvalid: ``window`` is longer than what it has places for.
+            RecipeInvalid: ``window`` is longer than its positions.
         """
         base = backbone.load(self.artifact)
         base.check_window(window)
@@ -77,13 +77,13 @@ class TrainingContext:
         Args:
             module: Left in evaluation mode.
             budget: How long.
-            parts: Examples by split; those of the test part are not looked at.
+            parts: Examples by split; those of the test part are not used.
             losses: Of one batch, by name.
-            told: Which loss the progress tells.
-            share: Of the whole work that this is.
+            told: The loss that progress reports.
+            share: Share of the whole work.
 
         Raises:
-            Cancelled: ``should_stop`` said so.
+            Cancelled: ``should_stop`` returned True.
             DiskFull: no room for a checkpoint.
         """
 
@@ -110,7 +110,7 @@ class TrainingContext:
         contradicted: int,
         dropped_labels: tuple[str, ...] = (),
     ) -> HeadReport:
-        """Write a measured head, and tell what came out.
+        """Write a measured head and return its report.
 
         Raises:
             HeadInvalid, DiskFull: as :func:`shipping.publish` says.

@@ -1,15 +1,15 @@
-"""The loop that trains an adapter: batches of like length, a budget of processor time.
+"""The loop that trains an adapter: batches of similar length, a budget of processor time.
 
 Steps:
 
-1. examples in batches of like length, at most ``tokens_per_step`` with padding; optionally a first
-   phase on other, cheaper examples;
+1. examples in batches of similar length, at most ``tokens_per_step`` with padding; optionally a
+   first phase on other, cheaper examples;
 2. every step: the losses of a batch are averaged; AdamW, one rate for all trained weights;
 3. the rate rises over the first steps, then falls linearly to zero with the share of the work
    done: of the budget or of the epochs, whichever is further. The budget is processor time, not
    wall time: a busy machine does not shorten the training;
 4. after every epoch, where there are held-out examples: their loss. The weights of the epoch where
-   it is lowest are those that stay, and some epochs without a lower one end the training
+   it is lowest are kept, and some epochs without a lower one end the training
    (Prechelt 1998);
 5. a checkpoint every few minutes, from which a run in the same folder goes on.
 """
@@ -40,7 +40,7 @@ from verso_training.heads.recipe import AnswerConfig, ClassifyConfig, ScoreConfi
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says of a write for which there is no room."""
+"""Errors of a write without room on the disk."""
 _WEIGHTS = "adapter.safetensors"
 _STATE = "state.pt"
 _BEST = "best.safetensors"
@@ -51,7 +51,7 @@ class Example(Protocol):
 
     @property
     def ids(self) -> list[int]:
-        """Token ids."""
+        """Return the token ids."""
         ...
 
 
@@ -66,8 +66,8 @@ class Budget:
         minutes: Of processor time, at most.
         epochs: Over the main examples, at most.
         warm_share: Of the minutes, for the first phase.
-        patience: Epochs without a lower loss of the held-out examples that end the training; 0
-            looks at none of these.
+        patience: Epochs without a lower held-out loss that end the training; 0 never ends it
+            early.
     """
 
     minutes: float
@@ -84,7 +84,7 @@ class Budget:
 
     @classmethod
     def of(cls, settings: ClassifyConfig | AnswerConfig | ScoreConfig, *, seed: int) -> Self:
-        """Return the budget that a head's settings name."""
+        """Return the budget of a head's settings."""
         return cls(
             settings.minutes,
             settings.epochs,
@@ -97,8 +97,8 @@ class Budget:
 
 
 @dataclass
-class _Place:
-    """Where a run stands; ``waited`` are epochs without a lower loss of the held-out examples."""
+class _Position:
+    """The progress of a run; ``waited`` counts epochs without a lower held-out loss."""
 
     step: int = 0
     spent_s: float = 0.0
@@ -112,7 +112,7 @@ class _Place:
 class AdapterRun(Generic[_E]):
     """One training of a module's own weights; the shared encoder below it stays.
 
-    It is done where it is fastest; afterwards the module is on the processor again.
+    It runs on the fastest device; afterwards the module is on the CPU again.
     """
 
     def __init__(
@@ -126,15 +126,15 @@ class AdapterRun(Generic[_E]):
         held_out: Sequence[_E] = (),
         folder: Path | None = None,
     ) -> None:
-        """Prepare a run, from its last checkpoint where ``folder`` holds one.
+        """Prepare a run, from the last checkpoint in ``folder`` if there is one.
 
         Args:
-            module: Trained are its parameters that want a gradient.
+            module: Its parameters that require a gradient are trained.
             budget: How long.
             main: Examples.
             losses: Of one batch, by name; their mean is minimised.
             warm: Examples of the first phase.
-            held_out: Examples that end the training when it no longer helps.
+            held_out: Examples whose loss ends the training when it no longer falls.
             folder: For checkpoints; None keeps none.
         """
         self.module, self.budget, self.folder = module.to(device.fastest()), budget, folder
@@ -145,7 +145,7 @@ class AdapterRun(Generic[_E]):
         self._optimiser = torch.optim.AdamW(
             self._trained, lr=budget.rate, weight_decay=budget.weight_decay
         )
-        self._place = _Place()
+        self._position = _Position()
         if folder is not None and (folder / _STATE).exists():
             self._restore(folder)
 
@@ -153,22 +153,22 @@ class AdapterRun(Generic[_E]):
         """Train until budget or epochs are spent.
 
         Raises:
-            Cancelled: ``should_stop`` said so between two steps.
+            Cancelled: ``should_stop`` returned True between two steps.
         """
         self.module.train()
-        torch.manual_seed(self.budget.seed + self._place.step)
-        began_s, saved_s = time.process_time() - self._place.spent_s, self._place.spent_s
+        torch.manual_seed(self.budget.seed + self._position.step)
+        began_s, saved_s = time.process_time() - self._position.spent_s, self._position.spent_s
         for batch, share in self._batches():
             if should_stop():
                 raise Cancelled("the training was cancelled")
             found = self._step(batch, share)
-            self._place.spent_s = time.process_time() - began_s
-            if self._place.step % 10 == 0:
+            self._position.spent_s = time.process_time() - began_s
+            if self._position.step % 10 == 0:
                 on_progress(Progress(min(share, 1.0), found | self._standing()))
-            if self._place.spent_s - saved_s > self.budget.checkpoint_minutes * 60:
+            if self._position.spent_s - saved_s > self.budget.checkpoint_minutes * 60:
                 self.save()
-                saved_s = self._place.spent_s
-        if self._place.judged < self._place.step:  # the budget ended it amid an epoch
+                saved_s = self._position.spent_s
+        if self._position.judged < self._position.step:  # the budget ended it amid an epoch
             self._judge()
         self.save()
         if self._best:
@@ -176,29 +176,29 @@ class AdapterRun(Generic[_E]):
         self.module.to(device.PROCESSOR).eval()
 
     def _standing(self) -> dict[str, float]:
-        told = {"step": float(self._place.step)}
-        if math.isfinite(self._place.lowest):
-            told["validation_loss"] = self._place.lowest
+        told = {"step": float(self._position.step)}
+        if math.isfinite(self._position.lowest):
+            told["validation_loss"] = self._position.lowest
         return told
 
     def save(self) -> None:
-        """Write the module's own weights, the optimiser and the place, each file whole.
+        """Write the module's own weights, the optimiser and the progress, each file atomically.
 
         Raises:
-            DiskFull: there is no room for them.
+            DiskFull: no room for them.
         """
         if self.folder is None:
             return
         held = io.BytesIO()
         state = {
             "optimiser": self._optimiser.state_dict(),
-            "place": json.dumps(asdict(self._place)),
+            "place": json.dumps(asdict(self._position)),
         }
         torch.save(state, held)
         with _room():
             self.folder.mkdir(parents=True, exist_ok=True)
-            # Killed between the two, a run goes on with weights that are some steps ahead of
-            # their place: those steps are done again, and nothing is lost.
+            # Killed between the two, a run continues with weights that are some steps ahead of
+            # its progress: those steps are repeated, and nothing is lost.
             files.replace(self.folder / _WEIGHTS, save(backbone.state(self.module)))
             files.replace(self.folder / _STATE, held.getvalue())
 
@@ -206,21 +206,21 @@ class AdapterRun(Generic[_E]):
         backbone.restore(self.module, load_file(folder / _WEIGHTS))
         state = torch.load(folder / _STATE, weights_only=True, map_location="cpu")
         self._optimiser.load_state_dict(state["optimiser"])
-        place = json.loads(state["place"])
-        place |= {"warm": tuple(place["warm"]), "main": tuple(place["main"])}
-        self._place = _Place(**place)
+        position = json.loads(state["place"])
+        position |= {"warm": tuple(position["warm"]), "main": tuple(position["main"])}
+        self._position = _Position(**position)
         if (folder / _BEST).exists():
             self._best = load_file(folder / _BEST)
 
     def _judge(self) -> None:
-        """Measure the held-out examples, and keep the weights that do best on them."""
+        """Measure the held-out examples, and keep the best weights."""
         if not self._held_out:
             return
-        place = self._place
+        position = self._position
         loss = self._held_out_loss()
-        place.judged, place.waited = place.step, place.waited + 1
-        if loss < place.lowest:
-            place.lowest, place.waited = loss, 0
+        position.judged, position.waited = position.step, position.waited + 1
+        if loss < position.lowest:
+            position.lowest, position.waited = loss, 0
             self._best = {name: held.clone() for name, held in backbone.state(self.module).items()}
             if self.folder is not None:
                 with _room():
@@ -238,41 +238,41 @@ class AdapterRun(Generic[_E]):
         return total / len(self._held_out)
 
     def _over(self) -> bool:
-        """Whether more epochs do not help."""
-        return bool(self._held_out) and self._place.waited >= self.budget.patience
+        """Whether the held-out loss no longer falls."""
+        return bool(self._held_out) and self._position.waited >= self.budget.patience
 
     def _batches(self) -> Iterator[tuple[list[_E], float]]:
-        """Batches with the share of the work that is done before each."""
-        place, budget = self._place, self.budget
+        """Yield batches with the share of the work done before each."""
+        position, budget = self._position, self.budget
         while self._warm and self._spent() < budget.warm_share:
-            planned = _plan(self._warm, budget, epoch=place.warm[0])
-            for number in range(place.warm[1], len(planned)):
-                place.warm = (place.warm[0], number + 1)
+            planned = _plan(self._warm, budget, epoch=position.warm[0])
+            for number in range(position.warm[1], len(planned)):
+                position.warm = (position.warm[0], number + 1)
                 yield [self._warm[i] for i in planned[number]], self._spent()
                 if self._spent() >= budget.warm_share:
                     break
             else:
-                place.warm = (place.warm[0] + 1, 0)
+                position.warm = (position.warm[0] + 1, 0)
         while not self._over():
-            planned = _plan(self._main, budget, epoch=place.main[0])
-            for number in range(place.main[1], len(planned)):
+            planned = _plan(self._main, budget, epoch=position.main[0])
+            for number in range(position.main[1], len(planned)):
                 batch = [self._main[i] for i in planned[number]]
-                epochs = (place.main[0] + number / len(planned)) / budget.epochs
+                epochs = (position.main[0] + number / len(planned)) / budget.epochs
                 share = max(self._spent(), epochs)
                 if share >= 1.0:
                     return
-                place.main = (place.main[0], number + 1)
+                position.main = (position.main[0], number + 1)
                 yield batch, share
-            place.main = (place.main[0] + 1, 0)
+            position.main = (position.main[0] + 1, 0)
             self._judge()
-            if place.main[0] >= budget.epochs:
+            if position.main[0] >= budget.epochs:
                 return
 
     def _spent(self) -> float:
-        return self._place.spent_s / (self.budget.minutes * 60)
+        return self._position.spent_s / (self.budget.minutes * 60)
 
     def _step(self, batch: Sequence[_E], share: float) -> dict[str, float]:
-        warm = min(1.0, (self._place.step + 1) / self.budget.warmup_steps)
+        warm = min(1.0, (self._position.step + 1) / self.budget.warmup_steps)
         for group in self._optimiser.param_groups:
             group["lr"] = self.budget.rate * warm * (1.0 - share)
         found = self._losses(batch)
@@ -280,7 +280,7 @@ class AdapterRun(Generic[_E]):
         nn.utils.clip_grad_norm_(self._trained, self.budget.clip_norm)
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
-        self._place.step += 1
+        self._position.step += 1
         return {f"loss/{name}": float(loss.detach()) for name, loss in found.items()}
 
 
@@ -291,7 +291,7 @@ def _plan(examples: Sequence[Example], budget: Budget, *, epoch: int) -> list[li
 
 
 def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[list[int]]:
-    """Batches of like length in random order, at most ``tokens`` each with padding.
+    """Return batches of similar length in random order, at most ``tokens`` each with padding.
 
     Lengths are blurred before they are sorted, so that batches differ between epochs: by a fifth
     and at most 24 tokens. Of sentences of 25 tokens a batch is then 8 % padding, not 40 %.
@@ -313,7 +313,7 @@ def plan(lengths: Sequence[int], *, tokens: int, rng: random.Random) -> list[lis
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Say ``DiskFull`` where there is no room for what is written."""
+    """Raise ``DiskFull`` for a write without room on the disk."""
     try:
         yield
     except OSError as exc:

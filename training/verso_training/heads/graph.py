@@ -57,7 +57,7 @@ class HeadGraph:
 
     Attributes:
         path: Of ``head.onnx``.
-        base: Which tensor of ``encoder.onnx`` each missing initialiser is.
+        base: The tensor of ``encoder.onnx`` for each missing initialiser.
     """
 
     path: Path
@@ -76,7 +76,7 @@ def write(
     """Write the graph of ``module`` and compare it with the module on ``example``.
 
     Args:
-        module: Takes and gives tuples of tensors, as ``verso_core.heads`` states for ``reads``.
+        module: Maps tuples of tensors, as ``verso_core.heads`` states for ``reads``.
         path: Of ``head.onnx``.
         reads: Names the inputs.
         outputs: Their names.
@@ -84,13 +84,13 @@ def write(
         sources: From ``Backbone.sources``; may be empty for a head on vectors.
 
     Raises:
-        HeadInvalid: the graph does not give what the module gives.
+        HeadInvalid: the outputs of graph and module differ.
     """
     module.eval()
     names = INPUTS[reads]
     dynamic = dict.fromkeys((0, 1) if reads.tokens else (0,), torch.export.Dim.DYNAMIC)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # The exporter warns about coming changes of its own; nothing here can act on them.
+        # The exporter warns about its own coming changes; nothing here can act on them.
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
@@ -122,9 +122,9 @@ def write(
 
 
 def session(path: Path, base: Arrays, *, threads: int = 1) -> ort.InferenceSession:
-    """Open a head's graph with the encoder's weights given to it, as a worker does.
+    """Open a head's graph with the encoder's weights, as a worker does.
 
-    The values must live as long as the session: it reads them where they are.
+    The values must live as long as the session: it reads them in place.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -140,27 +140,28 @@ def session(path: Path, base: Arrays, *, threads: int = 1) -> ort.InferenceSessi
 
 
 def widened(encoder: Path, base: Mapping[str, Source]) -> Arrays:
-    """The weights that ``base`` names, read from ``encoder.onnx``, float32."""
+    """Return the weights that ``base`` names, read from ``encoder.onnx``, float32."""
     constants = {i.name: i for i in onnx.load(encoder).graph.initializer}
     return {name: source.read(constants) for name, source in base.items()}
 
 
 def golden_pairs(rows: Iterable[tuple[Sequence[int], int]]) -> list[dict[str, NDArray[np.generic]]]:
-    """Inputs of golden samples: the shortest of the rows, for every start of a worker runs them.
+    """Return the inputs of golden samples: the shortest rows, since every worker runs them at
+    start.
 
     Args:
-        rows: Each ``[CLS] a [SEP] b [SEP]``, and where b begins.
+        rows: Each ``[CLS] a [SEP] b [SEP]``, and the index of b.
     """
     shortest = sorted(rows, key=lambda row: len(row[0]))[:_GOLDEN_PAIRS]
     return [pair_inputs(ids, second=second) for ids, second in shortest]
 
 
 def pair_inputs(ids: Sequence[int], *, second: int) -> dict[str, NDArray[np.generic]]:
-    """One row of a graph that reads token pairs, without the batch axis.
+    """Return one row of a graph that reads token pairs, without the batch axis.
 
     Args:
         ids: ``[CLS] a [SEP] b [SEP]``.
-        second: Where b begins.
+        second: Index of b.
     """
     types = np.zeros(len(ids), np.int64)
     types[second:] = 1
@@ -174,7 +175,7 @@ def pair_inputs(ids: Sequence[int], *, second: int) -> dict[str, NDArray[np.gene
 def _shared(
     module: nn.Module, graph: onnx.GraphProto, sources: Mapping[str, Source]
 ) -> dict[str, Source]:
-    """The initialisers that are weights of the encoder, checked by name and by value."""
+    """Return the initialisers that are weights of the encoder, checked by name and by value."""
     own = dict(module.named_parameters()) | dict(module.named_buffers())
     transposed = {
         f"{name}.weight" for name, m in module.named_modules() if isinstance(m, LoraLinear)
@@ -192,7 +193,7 @@ def _shared(
 
 
 def _empty(initializer: onnx.TensorProto) -> None:
-    """Keep name, type and shape; say that the values are elsewhere."""
+    """Keep name, type and shape; mark the values as external."""
     initializer.ClearField("raw_data")
     initializer.ClearField("float_data")
     initializer.data_location = onnx.TensorProto.EXTERNAL
@@ -221,21 +222,21 @@ _SHAPE = ("layers", "rank", "alpha")
 
 @dataclass(frozen=True)
 class Start:
-    """A published head to go on from."""
+    """A published head to start from."""
 
     head: Head
     graph: onnx.ModelProto
 
     @property
     def name(self) -> str:
-        """Its name and version."""
+        """Return its name and version."""
         return f"{self.head.name}/{self.head.version}"
 
     def restore(self, module: nn.Module) -> None:
-        """Return a module of the head's shape the head's weights.
+        """Copy the head's weights into a module of the same shape.
 
         Raises:
-            HeadInvalid: the graph lacks one of them, or has it in another shape.
+            HeadInvalid: the graph lacks one of them, or its shape differs.
         """
         linears = {name for name, m in module.named_modules() if isinstance(m, nn.Linear)}
         constants = {i.name: i for i in self.graph.graph.initializer}
@@ -256,7 +257,7 @@ class Start:
 
 
 def shaped(config: _C, start: Start | None) -> _C:
-    """The settings as they will be lived by: named after what is started from, in its shape."""
+    """Return the effective settings: those of the recipe in the shape of the starting head."""
     if start is None:
         return dataclasses.replace(config, start="")
     made: Mapping[str, Any] = start.head.lineage.recipe.get(str(start.head.task), {})
@@ -272,7 +273,7 @@ def load(folder: Path, *, space: str) -> Start:
     """Read a head's folder.
 
     Raises:
-        HeadInvalid: it is none that can be served.
+        HeadInvalid: it cannot be served.
         SpaceMismatch: it reads another space than the one to be trained for.
     """
     found = heads.load(folder)

@@ -2,13 +2,12 @@
 
 Devlin et al. 2019, section 4.2: with token states h_t, start and end logits are s_t = S h_t and
 e_t = E h_t; the probability of a start is softmax(s)_t; the score of the answer t..u is s_t + e_u,
-and "no answer" scores s_0 + e_0, the place of [CLS] (section 4.3). An answer is given where
+and "no answer" scores s_0 + e_0, the position of [CLS] (section 4.3). An answer is returned if
 
     max_{t <= u} s_t + e_u  >  s_0 + e_0 + tau,
 
-tau being tuned on a split that is not reported. "QADistilBERT: a smaller and faster..." (the
-thesis of Preite 2020, section 6.1) replaces the one linear layer by deeper ones; its widths are
-for states of 768 and are scaled to the encoder's here.
+tau being tuned on a split that is not reported. Preite 2020 (section 6.1) replaces the one linear
+layer by deeper ones; its widths are for states of 768 and are scaled to the encoder's here.
 
 The layers of a head, in the shapes that a head's graph has (``verso_core.heads``).
 
@@ -29,11 +28,11 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 NEGATIVE = -1e4
-"""Stands for minus infinity among logits; small enough for float16."""
+"""Minus infinity among logits, in the range of float16."""
 
 
 class SpanLayers(StrEnum):
-    """The output layers of a reader, named as in the thesis (section 6.1)."""
+    """The output layers of a reader, named as in Preite 2020, section 6.1."""
 
     VANILLA = "vanilla"
     """One linear layer (figure 6.1)."""
@@ -92,18 +91,18 @@ class SpanHead(nn.Module):
 
 
 def span_loss(start: Tensor, end: Tensor, *, starts: Tensor, ends: Tensor, mask: Tensor) -> Tensor:
-    """Negative log probability that the start, and the end, is at one of the right places.
+    """Negative log probability that the start, and the end, is at one of the right positions.
 
         L = -1/2 sum_B [ log sum_{t in S} softmax(s)_t + log sum_{u in E} softmax(e)_u ] / B
 
-    With one right place each this is the cross-entropy of Devlin et al. 2019. The data give the
+    With one right position each this is the cross-entropy of Devlin et al. 2019. The data give the
     first occurrence of an answer only, so every occurrence counts as right (Clark & Gardner 2018,
     section 3.2: the summed objective).
 
     Args:
         start: Logits. Shape: (B, T).
         end: Logits. Shape: (B, T).
-        starts: True at right places; [CLS] for "no answer". Shape: (B, T), bool.
+        starts: True at right positions; [CLS] for "no answer". Shape: (B, T), bool.
         ends: Likewise. Shape: (B, T), bool.
         mask: True where a span may start or end. Shape: (B, T), bool.
     """
@@ -116,12 +115,12 @@ def span_loss(start: Tensor, end: Tensor, *, starts: Tensor, ends: Tensor, mask:
 
 
 def distilled(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """How far the student's softened distribution is from the teacher's.
+    """Return the divergence of the student's softened distribution from the teacher's.
 
         L = T^2 KL( softmax(z_teacher / T) || softmax(z_student / T) )
 
     Hinton et al. 2015, section 2: T^2 keeps the gradients' size as T changes. It is added to the
-    cross-entropy with a weight (thesis, listing 5.1). Shape of both: (B, C) logits.
+    cross-entropy with a weight (Preite 2020, listing 5.1). Shape of both: (B, C) logits.
     """
     return F.kl_div(
         F.log_softmax(student / temperature, dim=-1),
@@ -133,7 +132,7 @@ def distilled(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor
 
 @dataclass(frozen=True)
 class Span:
-    """A place in a window and what it scores.
+    """A span in a window and its score.
 
     Attributes:
         start: First token.
@@ -154,7 +153,7 @@ def best_spans(
     count: int = 1,
     longest: int = 30,
 ) -> list[Span]:
-    """The highest scoring spans of a window, best first, at most ``longest`` tokens each.
+    """Return the highest scoring spans of a window, best first, at most ``longest`` tokens each.
 
     Args:
         start: Logits. Shape: (T,).
@@ -175,7 +174,8 @@ def best_spans(
 
 
 def mean_pool(states: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the token states that are not padding (Reimers & Gurevych 2019, section 3).
+    """Return the mean of the token states that are not padding (Reimers & Gurevych 2019, section
+    3).
 
     Shape: (B, T, W) and (B, T) to (B, W).
     """
@@ -210,9 +210,9 @@ class VectorClassifier(nn.Module):
 
 
 class SequenceClassifier(nn.Module):
-    """The paper's Sequence Classification head: mean pooling and two linear layers.
+    """A sequence classification head: mean pooling and two linear layers.
 
-    Decodable Sentence-BERT, section 3.2 and table 2 (two linears): z = W_2 gelu(W_1 u), u the
+    z = W_2 gelu(W_1 u), u the
     mean of the token states (eq. 7). The feature is gelu(W_1 u).
     """
 
@@ -238,7 +238,7 @@ class CrossEncoder(nn.Module):
         s = sigmoid(w_2' gelu(W_1 mean_t h_t + b_1) + b_2)
 
     Devlin et al. 2019, section 4.1, for regression; with the mean instead of [CLS], because the
-    encoder was trained to hold a text's meaning in its mean.
+    encoder was trained with mean pooling.
     """
 
     def __init__(self, bert: BertModel, *, dropout: float = 0.1) -> None:
@@ -260,12 +260,12 @@ class CrossEncoder(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> tuple[Tensor]:
-        """A score in (0, 1): how alike the two texts are. Shape: three times (B, T) to (B,)."""
+        """A score in (0, 1): the similarity of the two texts. Shape: three times (B, T) to (B,)."""
         return (torch.sigmoid(self.logit(input_ids, attention_mask, token_type_ids)),)
 
 
 class PairPooling(StrEnum):
-    """How the score of two vectors is made."""
+    """How two vectors are scored."""
 
     COSINE = "cosine"
     """s = max(0, u'v), unit vectors: no parameter (Reimers & Gurevych 2019, figure 2)."""

@@ -1,4 +1,4 @@
-"""Questions with their contexts, as windows of tokens that a reader takes.
+"""Questions with their contexts, cut into windows of tokens for a reader.
 
 A window is ``[CLS] question [SEP] context [SEP]``. A context that does not fit is read in several
 windows that overlap by ``stride`` tokens (Devlin et al. 2019, their SQuAD code). Offsets of tokens
@@ -37,9 +37,9 @@ from verso_core.questions import Paragraph
 from verso_training.heads.rows import RowSplit, portions
 
 ROOM_TOKENS = 16
-"""Context tokens that every window must have room for, here as where it is served."""
+"""Context tokens that every window must have room for, in training and serving."""
 _OTHERS = 200
-"""Paragraphs looked through for one to make up a question with, where it has no neighbours."""
+"""Paragraphs searched for a made-up question, for one without neighbours."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """What a reader sees at once.
+    """One window of tokens.
 
     Attributes:
         question: Index of the question.
         ids: Token ids with [CLS] and [SEP].
         context_from: Index of the context's first token.
         offsets: Character range of each context token in the context.
-        starts: Right places of the start; [0] where the window holds no answer.
-        ends: Right places of the end.
+        starts: Right positions of the start; [0] if the window holds no answer.
+        ends: Right positions of the end.
     """
 
     question: int
@@ -83,7 +83,7 @@ class Window:
 
 
 def squad(root: Path, part: Part) -> list[Question]:
-    """The shared SQuAD questions of one part: articles do not cross parts."""
+    """Return the shared SQuAD questions of one part: articles do not cross parts."""
     folder = root / "qa_squad"
     titles = json.loads((folder / "split_by_article.json").read_text(encoding="utf-8"))
     first = _read(folder / "squad2_dev_shared.json.xz", set(titles[part.value]))
@@ -94,7 +94,7 @@ def squad(root: Path, part: Part) -> list[Question]:
 
 
 def qamr(root: Path, part: str = "dev") -> list[Question]:
-    """Short questions on single sentences, for training only."""
+    """Return short questions on single sentences, for training only."""
     with lzma.open(root / "qa_qamr" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]
     return [
@@ -109,7 +109,7 @@ def qamr(root: Path, part: str = "dev") -> list[Question]:
 
 
 def layout(document: Mapping[str, Any]) -> Iterator[Question]:
-    """Questions of a file in SQuAD's own layout."""
+    """Return the questions of a file in SQuAD's own layout."""
     for article in document["data"]:
         for paragraph in article["paragraphs"]:
             for row in paragraph["qas"]:
@@ -129,11 +129,11 @@ def _read(path: Path, titles: set[str]) -> Iterator[Question]:
 
 
 def mined(questions: Sequence[Question], *, count: int, seed: int = 0) -> list[Question]:
-    """Unanswerable questions made of answerable ones: another paragraph of the same article.
+    """Make unanswerable questions of answerable ones with another paragraph of the same article.
 
     The paragraph shares the most words with the question among those without its answers, which
-    is what a search would hand to the reader by mistake. Where an article is one paragraph, some
-    of the other articles' are looked through.
+    is what a search would return by mistake. If an article is one paragraph, some paragraphs of
+    other articles are searched.
     """
     rng, among = random.Random(seed), random.Random(seed)
     contexts: dict[str, dict[str, set[str]]] = {}
@@ -170,10 +170,10 @@ def windows(
     stride: int,
     all_windows: bool,
 ) -> Iterator[Window]:
-    """The windows of each question.
+    """Yield the windows of each question.
 
     Args:
-        questions: In the order that ``Window.question`` counts.
+        questions: Indexed by ``Window.question``.
         tokenizer: Without truncation.
         max_tokens: Of a window.
         stride: Tokens that neighbouring windows share.
@@ -221,7 +221,7 @@ def windows(
 
 
 def special(tokenizer: Tokenizer, name: str) -> int:
-    """The id of a token such as [CLS]."""
+    """Return the id of a token such as [CLS]."""
     number = tokenizer.token_to_id(name)
     if number is None:
         raise ArtifactInvalid(f"encoder_tokenizer.json: expected a token {name}")
@@ -229,7 +229,8 @@ def special(tokenizer: Tokenizer, name: str) -> int:
 
 
 def _answer_places(row: Question, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """First and last token of every occurrence of every answer that falls on token borders."""
+    """Return the first and last token of every occurrence of every answer that falls on token
+    borders."""
     starts = {a: i for i, (a, _) in enumerate(offsets)}
     ends = {b: i for i, (_, b) in enumerate(offsets)}
     places = set()
@@ -243,18 +244,18 @@ def _answer_places(row: Question, offsets: Sequence[tuple[int, int]]) -> list[tu
 
 
 _EVEN = 1.0
-"""Questions made up for one with an answer, where the file has none without."""
+"""Made-up questions per question with an answer, if the file has none without."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Questions by what they are for.
+    """Questions by split.
 
     Attributes:
         of: The questions of each part, those made up last.
         whole_documents: False where paragraphs of one document are in several parts.
         made_up: How many questions were made up, by part.
-        contradicted: Questions dropped, asked with an answer and without one.
+        contradicted: Questions dropped because they occur with an answer and without one.
     """
 
     of: Mapping[RowSplit, tuple[Question, ...]]
@@ -263,7 +264,7 @@ class Parts:
     contradicted: int
 
     def digest(self) -> str:
-        """SHA-256 over the questions and their parts: the data a head was made of."""
+        """SHA-256 over the questions and their parts: the data of a head."""
         total = hashlib.sha256()
         for part, found in self.of.items():
             for row in found:
@@ -279,10 +280,10 @@ def parts(
     made_up: float,
     seed: int,
 ) -> Parts:
-    """Put questions in parts.
+    """Split questions into parts.
 
     Args:
-        paragraphs: As :func:`verso_core.questions.check` lets them pass.
+        paragraphs: As :func:`verso_core.questions.check` accepts them.
         validation_share: Of the questions of documents without a split.
         test_share: Likewise.
         made_up: Questions made up for training, as a share of those with an answer.
@@ -332,7 +333,7 @@ def _split(
 def _merged(
     paragraphs: Iterable[Paragraph], dropped: set[tuple[str, str]]
 ) -> list[tuple[Paragraph, Question]]:
-    """Every question once, with the paragraph that it stands at first."""
+    """Return every question once, with its first paragraph."""
     found: dict[tuple[str, str], tuple[Paragraph, Question]] = {}
     for paragraph in paragraphs:
         for asked in paragraph.questions:

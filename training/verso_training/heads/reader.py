@@ -60,13 +60,13 @@ class Reader(nn.Module):
         return {name: head(states) for name, head in self.heads.items()}
 
     def only(self, layers: SpanLayers) -> SpanReader:
-        """One head with the adapter, as it is exported."""
+        """Return one head with the adapter, as it is exported."""
         head = self.heads[layers.value]
         assert isinstance(head, SpanHead)
         return SpanReader(self.bert, head).eval()
 
     def losses(self, batch: Sequence[Window]) -> Mapping[str, Tensor]:
-        """The span loss of every head."""
+        """Return the span loss of every head."""
         padded = device.batch_beside(self, collate(batch))
         outputs = self(padded.ids, padded.mask, padded.types)
         return {
@@ -105,7 +105,7 @@ def collate(batch: Sequence[Window]) -> WindowBatch:
 
 
 def logits_of(reader: SpanReader) -> Logits:
-    """The logits of a module, for ``answers``."""
+    """Return the logits of a module, for ``answers``."""
 
     @torch.inference_mode()
     def run(batch: Sequence[Window]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -118,13 +118,13 @@ def logits_of(reader: SpanReader) -> Logits:
 
 @dataclass(frozen=True)
 class Answer:
-    """The best answer to a question, and how much better it is than none.
+    """The best answer to a question, and its margin over no answer.
 
     Attributes:
         text: A slice of the context.
         score: s_start + e_end of the best span in any window.
-        null: s_0 + e_0 of the window where "no answer" scores least: an answer in one window
-            is not refuted by another window without it.
+        null: s_0 + e_0 of the window with the lowest "no answer" score: a window without an
+            answer does not refute another that has one.
     """
 
     text: str
@@ -133,7 +133,7 @@ class Answer:
 
     @property
     def margin(self) -> float:
-        """What the null threshold is compared with."""
+        """Return the margin that the null threshold is compared with."""
         return self.score - self.null
 
 
@@ -146,7 +146,7 @@ def answers(
     tokens_per_batch: int = 8192,
     progress: Callable[[int], object] = lambda _: None,
 ) -> list[Answer]:
-    """The best answer to each question, from all windows of its context."""
+    """Return the best answer to each question, from all windows of its context."""
     made = list(
         windows(
             questions,
@@ -199,17 +199,17 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """The form that is compared."""
+    """Return the normal form for comparison."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact(given: str, gold: Sequence[str]) -> float:
-    """1.0 where the answer is one of the gold ones; no gold means that none is right."""
+    """Return 1.0 if the answer is a gold one; without gold ones only no answer is right."""
     return float(any(normalised(given) == normalised(one) for one in gold or ("",)))
 
 
 def f1(given: str, gold: Sequence[str]) -> float:
-    """The best word F1 against a gold answer."""
+    """Return the best word F1 against a gold answer."""
     return max(_f1(normalised(given).split(), normalised(one).split()) for one in gold or ("",))
 
 
@@ -228,7 +228,7 @@ class Marks:
         exact: Exact match.
         f1: Word F1.
         answerable_f1: F1 over the questions that have an answer.
-        refused: Share of the questions without an answer to which none was given.
+        refused: Share of the questions without an answer that were not answered.
     """
 
     exact: float
@@ -240,7 +240,7 @@ class Marks:
 def marks(
     questions: Sequence[Question], answers: Sequence[Answer], *, null_threshold: float
 ) -> Marks:
-    """Marks where an answer is given if its margin is above the threshold."""
+    """Return the marks if an answer is returned whenever its margin is above the threshold."""
     given = [a.text if a.margin > null_threshold else "" for a in answers]
     em = np.array([exact(g, q.answers) for g, q in zip(given, questions, strict=True)])
     words = np.array([f1(g, q.answers) for g, q in zip(given, questions, strict=True)])
@@ -254,19 +254,21 @@ def marks(
 
 
 def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> float:
-    """AUROC of the margin: questions with an answer against those without; NaN if one lacks."""
+    """Return the AUROC of the margin: questions with an answer against those without; NaN if one
+    lacks."""
     margins = np.array([answer.margin for answer in answers])
     has = np.array([bool(question.answers) for question in questions])
     return signals.auroc(margins[has], margins[~has]) if 0 < has.sum() < len(has) else math.nan
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answer]) -> float:
-    """The null threshold with the best F1 on these questions (never those that are reported)."""
+    """Return the null threshold with the best F1 on these questions (never those that are
+    reported)."""
     margins = np.array([answer.margin for answer in answers])
     gain = np.array([f1(a.text, q.answers) for a, q in zip(answers, questions, strict=True)])
     null = np.array([float(not q.answers) for q in questions])
     order = np.argsort(-margins, kind="stable")
-    # Answering the n surest and refusing the rest: F1 as n grows.
+    # F1 of answering the n most confident and refusing the rest, as n grows.
     total = null.sum() + np.concatenate([[0.0], np.cumsum(gain[order] - null[order])])
     n = int(total.argmax())
     if n == 0:

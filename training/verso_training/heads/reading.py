@@ -33,19 +33,19 @@ from verso_training.heads.shipping import Trained
 from verso_training.heads.vector_classifier import HeadReport
 
 _TRAINED = 0.85
-"""Share of the work that is training; the rest is reading what is measured."""
+"""Share of the work that is training; the rest is measuring."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a reader does on questions that it was not trained on.
+    """Figures of a reader on questions that it was not trained on.
 
     Attributes:
         threshold: The null threshold with the best F1 on validation questions.
         validation: Marks at that threshold.
-        test: Marks at that threshold, on questions that chose nothing.
+        test: Marks at that threshold, on questions not used for choices.
         untuned: The same at threshold 0.
-        auroc: Of the margin, test questions with an answer against those without; maybe NaN.
+        auroc: Of the margin, test questions with an answer against those without; may be NaN.
     """
 
     threshold: float
@@ -56,26 +56,26 @@ class Figures:
 
 
 def train_reader(
-    recipe: HeadRecipe, paragraphs: Sequence[Paragraph], place: TrainingContext
+    recipe: HeadRecipe, paragraphs: Sequence[Paragraph], context: TrainingContext
 ) -> HeadReport:
     """Train, set the threshold, measure and write one reader.
 
     Args:
-        recipe: Its ``answer`` settings count.
+        recipe: Its ``answer`` settings apply.
         paragraphs: With their questions.
-        place: Where.
+        context: Of the training.
 
     Raises:
         RecipeInvalid: windows longer than the encoder reads.
         TrainingDataInvalid: questions that cannot be trained on.
         QuestionTooLong: one leaves no room for its context.
-        HeadInvalid: what was written does not do what was trained, or ``start`` is no such head.
-        Cancelled: ``place.should_stop`` said so.
+        HeadInvalid: the written head differs from the trained one, or ``start`` is not a reader.
+        Cancelled: ``context.should_stop`` returned True.
         DiskFull: no room for a checkpoint or the new folder.
     """
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    config = shaped(recipe.answer, place.start)
+    config = shaped(recipe.answer, context.start)
     recipe = dataclasses.replace(recipe, answer=config)
     parts = questions.parts(
         paragraphs,
@@ -84,9 +84,9 @@ def train_reader(
         made_up=config.made_up,
         seed=recipe.seed,
     )
-    base = place.encoder(window=config.max_tokens)
+    base = context.encoder(window=config.max_tokens)
     shown = _shown(parts, base, config)
-    only = _trained(recipe, base, shown, place)
+    only = _trained(recipe, base, shown, context)
     figures = measured(
         only,
         base,
@@ -100,31 +100,31 @@ def train_reader(
         module=only,
         outputs=("start", "end"),
         samples=_samples(shown),
-        provenance=place.of(parts.digest()),
-        card=_card(figures, parts, shown=shown, start=place.start),
+        provenance=context.of(parts.digest()),
+        card=_card(figures, parts, shown=shown, start=context.start),
         calibration=Calibration(null_threshold=figures.threshold),
         metrics=_metrics(figures, parts),
         sources=base.sources,
         max_tokens=config.max_tokens,
         stride=config.stride,
     )
-    return place.published(trained, counts, contradicted=parts.contradicted)
+    return context.published(trained, counts, contradicted=parts.contradicted)
 
 
 def _trained(
     recipe: HeadRecipe,
     base: Backbone,
     shown: Mapping[RowSplit, list[Window]],
-    place: TrainingContext,
+    context: TrainingContext,
 ) -> SpanReader:
     config = recipe.answer
     module = reader.Reader(base, config)
     only = module.only(config.layers)
-    if place.start is not None:
-        place.start.restore(only)
+    if context.start is not None:
+        context.start.restore(only)
     budget = Budget.of(config, seed=recipe.seed)
     told = str(config.layers)
-    place.train(module, budget, shown, losses=module.losses, told=told, share=_TRAINED)
+    context.train(module, budget, shown, losses=module.losses, told=told, share=_TRAINED)
     return only.eval()
 
 
@@ -159,9 +159,9 @@ def measured(
 
 
 def _shown(parts: Parts, base: Backbone, config: AnswerConfig) -> dict[RowSplit, list[Window]]:
-    """One window of each question.
+    """Return one window of each question.
 
-    All parts are cut before hours are spent: what does not fit is told at once.
+    All parts are cut before the training, so that an error is raised at once and not after hours.
     """
     shown = {
         part: list(

@@ -1,4 +1,4 @@
-"""What a head's training depends on, from a TOML file or a request.
+"""Recipes of heads, from a TOML file or a request.
 
 An unknown key is an error, as in the recipes of decoders. A recipe has one table of settings for
 the task it names: ``[classify]``, ``[answer]`` or ``[score]``; the others keep their defaults.
@@ -27,7 +27,7 @@ _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
 class ClassWeights(StrEnum):
-    """How much a label's rows count in the loss, by how many rows it has."""
+    """The weight of a label's rows in the loss, by their number."""
 
     NONE = "none"
     SQRT = "sqrt"
@@ -50,9 +50,9 @@ class ClassifyConfig:
         epochs: Over the rows. Tokens only.
         minutes: Of processor time at most. Tokens only.
         max_tokens: Of a text; a longer one is read by its beginning. Tokens only.
-        decoder: Whether what the decoder says of a text (self-generation, bits) is among the
-            signals of confidence. Rows of a collection are then its texts, by their beginning, and
-            every text that is classified costs a run of the decoder.
+        decoder: Whether the decoder's signals of a text (self-generation, bits) are among the
+            signals of confidence. Rows of a collection are then the beginnings of its texts, and
+            every classified text costs a run of the decoder.
         chunk: Which chunks of stored documents it is trained on and, where a request does not say,
             reads. Rows of a collection only: a text that comes as a row has one vector.
     """
@@ -88,14 +88,14 @@ class AnswerConfig:
     Attributes:
         layers: Of the head that ships.
         beside: Heads trained on the same adapter for comparison only.
-        start: Name of a head to go on from, in the service; it gives its layers, rank and alpha.
+        start: Name of a head to start from, in the service; its layers, rank and alpha apply.
         epochs: Over the questions, at most.
         minutes: Of processor time.
         stride: Tokens that two windows share.
         made_up: Questions without an answer that are made of questions with one, by giving them
             another paragraph; a share of those with one.
-        patience: Epochs without a better validation loss that end the training; 0: none do, and
-            the last weights stay.
+        patience: Epochs without a better validation loss that end the training; 0: train to the end
+            and keep the last weights.
     """
 
     layers: SpanLayers = SpanLayers.GELU_4_SKIP
@@ -121,7 +121,7 @@ class AnswerConfig:
 
 
 def _check_steps(config: ClassifyConfig | AnswerConfig | ScoreConfig) -> None:
-    """Refuse settings that no training by steps can follow."""
+    """Refuse settings that no training by steps can use."""
     for name in ("epochs", "minutes", "rate", "rank", "alpha"):
         if not 0 < getattr(config, name) < math.inf:
             raise RecipeInvalid(f"{name}: expected a number > 0, got {getattr(config, name)}")
@@ -142,7 +142,7 @@ class ScoreConfig:
     """A scorer of pairs read together.
 
     Attributes:
-        start: Name of a head to go on from, in the service.
+        start: Name of a head to start from, in the service.
         patience: As in :class:`AnswerConfig`.
     """
 
@@ -168,7 +168,7 @@ class HeadRecipe:
     """One complete training of a head.
 
     Attributes:
-        name: Of the head; its folder's name.
+        name: Of the head and its folder.
         none_label: A label that means "out of scope".
         validation_share: Of rows without a split: for choices and calibration.
         test_share: Of rows without a split: for the reported figures.
@@ -196,7 +196,7 @@ class HeadRecipe:
             raise RecipeInvalid("expected validation_share and test_share in (0, 0.5)")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values, without the tables of other tasks; ``parse`` reads it back."""
+        """Return plain JSON values, without the tables of other tasks; ``parse`` reads it back."""
         values: dict[str, Any] = TypeAdapter(HeadRecipe).dump_python(self, mode="json")
         others = {str(task) for task in Task} - {str(self.task)}
         return {key: value for key, value in values.items() if key not in others}
@@ -206,7 +206,7 @@ def parse(values: Mapping[str, Any]) -> HeadRecipe:
     """Build a recipe from plain values.
 
     Raises:
-        RecipeInvalid: an unknown key, or a value that does not fit.
+        RecipeInvalid: an unknown key, or an invalid value.
     """
     try:
         return TypeAdapter(HeadRecipe).validate_python(dict(values))
@@ -220,7 +220,7 @@ def load(name_or_path: str) -> HeadRecipe:
     """Read a recipe by name (``intents``, ``log-failures``, ...) or from a TOML file.
 
     Raises:
-        RecipeInvalid: no such recipe, or one that does not fit.
+        RecipeInvalid: no such recipe, or an invalid one.
     """
     path = Path(name_or_path)
     if path.suffix != ".toml":
@@ -233,5 +233,5 @@ def load(name_or_path: str) -> HeadRecipe:
 
 
 def replaced(recipe: HeadRecipe, **changes: Any) -> HeadRecipe:
-    """The recipe with other top-level values."""
+    """Return the recipe with other top-level values."""
     return dataclasses.replace(recipe, **changes)

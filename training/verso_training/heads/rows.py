@@ -28,7 +28,7 @@ MAX_CONTRADICTED = 0.2
 
 
 class RowSplit(StrEnum):
-    """What a row is for."""
+    """The use of a row."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -40,11 +40,11 @@ class Row:
     """One labelled example: a text, or the stored vector of one.
 
     Attributes:
-        label: What it is.
-        text: Needed where there is no vector, and by heads that read tokens.
+        label: Its class.
+        text: Required if there is no vector, and by heads that read tokens.
         vector: As stored, widened. Shape: (D,), float32.
-        split: None lets the hash of the document, or else of the text, decide.
-        document: Whose record it is, where several rows may be of one document.
+        split: None: by the hash of the document, or else of the text.
+        document: Id of its document, if several rows may be of one document.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Row:
     document: str | None = None
 
     def key(self) -> bytes:
-        """What makes two rows the same."""
+        """Return the key that equal rows share."""
         if self.text is not None:
             return self.text.encode("utf-8", "surrogatepass")
         assert self.vector is not None
@@ -63,14 +63,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Checked:
-    """Rows that can be trained on.
+    """Checked rows.
 
     Attributes:
         rows: In the order given, every one with a split.
         labels: Sorted.
         dropped_labels: With fewer than ``FEWEST`` rows.
         contradicted: Texts dropped because they had several labels.
-        duplicates: Rows dropped because their text stood there before.
+        duplicates: Rows dropped because their text occurred before.
     """
 
     rows: tuple[Row, ...]
@@ -80,16 +80,16 @@ class Checked:
     duplicates: int
 
     def of(self, split: RowSplit) -> list[Row]:
-        """The rows of one split."""
+        """Return the rows of one split."""
         return [row for row in self.rows if row.split is split]
 
     def targets(self, split: RowSplit) -> NDArray[np.int64]:
-        """Label numbers of one split. Shape: (N,)."""
+        """Return the label numbers of one split. Shape: (N,)."""
         number = {label: i for i, label in enumerate(self.labels)}
         return np.array([number[row.label] for row in self.of(split)], np.int64)
 
     def digest(self) -> str:
-        """SHA-256 over labels, splits and texts: the data a head was made of."""
+        """SHA-256 over labels, splits and texts: the data of a head."""
         total = hashlib.sha256()
         for row in self.rows:
             total.update(f"{row.label}\0{row.split}\0".encode() + row.key() + b"\0")
@@ -165,7 +165,7 @@ def _distinct(rows: Sequence[Row]) -> tuple[list[Row], int, int]:
             f"expected one label for each text, got several for {contradicted} of {len(labels)} "
             f"texts, such as {example[0]!r} and {example[1]!r}"
         )
-    # A later split of the same text wins nothing: the first row stands.
+    # The first row of a text decides its split.
     seen: set[bytes] = set()
     kept = []
     for row in rows:
@@ -183,7 +183,7 @@ def _split(rows: Sequence[Row], *, validation_share: float, test_share: float) -
             by_label[row.label].append(index)
     split: dict[int, RowSplit] = {}
     for indices in by_label.values():
-        # Of fewer than three documents one part would stay empty: their rows are split as texts.
+        # With fewer than three documents one part would be empty: their rows are split as texts.
         names = [rows[i].document for i in indices]
         whole = None not in names and len(set(names)) >= len(RowSplit)
         keys = [str(rows[i].document).encode() if whole else rows[i].key() for i in indices]
@@ -195,7 +195,7 @@ def _split(rows: Sequence[Row], *, validation_share: float, test_share: float) -
 def portions(
     keys: Sequence[bytes], *, validation_share: float, test_share: float
 ) -> list[RowSplit]:
-    """What each example is for, by the hash of its key; examples of one key stay together.
+    """Return the split of each example, by the hash of its key; examples of one key stay together.
 
     Of three keys or more, each part gets one at least, and the key with the most examples is
     trained on.

@@ -46,7 +46,7 @@ from verso_training.heads.vector_classifier import HeadReport
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts and how alike they are, in [0, 1]."""
+    """Two texts and their similarity, in [0, 1]."""
 
     a: str
     b: str
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class PairTokens:
-    """``[CLS] a [SEP] b [SEP]``; ``second`` is where b begins."""
+    """``[CLS] a [SEP] b [SEP]``; ``second`` is the index of b."""
 
     ids: list[int]
     second: int
@@ -63,7 +63,7 @@ class PairTokens:
 
 
 def tokenised(pairs: Iterable[Pair], tokenizer: Tokenizer, *, max_tokens: int) -> list[PairTokens]:
-    """Token ids of pairs; the longer text is cut first where both do not fit."""
+    """Token ids of pairs; the longer text is cut first if both do not fit."""
     cls, sep = (special(tokenizer, name) for name in ("[CLS]", "[SEP]"))
     made = []
     for pair in pairs:
@@ -101,7 +101,7 @@ def collate(batch: Sequence[PairTokens]) -> PairBatch:
 
 
 def losses(module: CrossEncoder) -> Callable[[Sequence[PairTokens]], Mapping[str, Tensor]]:
-    """The loss of a batch, for ``fitting.AdapterRun``."""
+    """Return the loss of a batch, for ``fitting.AdapterRun``."""
 
     def of(batch: Sequence[PairTokens]) -> Mapping[str, Tensor]:
         padded = device.batch_beside(module, collate(batch))
@@ -119,9 +119,9 @@ def scores(
     tokens_per_batch: int = 8192,
     bfloat16: bool = False,
 ) -> NDArray[np.float32]:
-    """Scores in the order of the pairs. Shape: (N,).
+    """Return the scores in the order of the pairs. Shape: (N,).
 
-    With ``bfloat16`` products are: about twice as fast, where a served head computes in float32.
+    ``bfloat16`` products are about twice as fast; a served head computes in float32.
     """
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
     found = np.zeros(len(pairs), np.float32)
@@ -153,44 +153,44 @@ def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 _FIT = 0.5
-"""A score from here on says that two texts fit."""
+"""Two texts fit from this score on."""
 
 
 def train_scorer(
-    recipe: HeadRecipe, scored: Sequence[Scored], place: TrainingContext
+    recipe: HeadRecipe, scored: Sequence[Scored], context: TrainingContext
 ) -> HeadReport:
     """Train, measure and write one scorer of pairs that are read together.
 
     Args:
-        recipe: Its ``score`` settings count.
-        scored: Pairs as :func:`verso_core.jobs.train.check_pairs` lets them pass.
-        place: Where.
+        recipe: Its ``score`` settings apply.
+        scored: Pairs as :func:`verso_core.jobs.train.check_pairs` accepts them.
+        context: Of the training.
 
     Raises:
         RecipeInvalid: windows longer than the encoder reads.
         TrainingDataInvalid: pairs that cannot be trained on.
-        HeadInvalid: what was written does not do what was trained, or ``start`` is no such head.
-        Cancelled: ``place.should_stop`` said so.
+        HeadInvalid: the written head differs from the trained one, or ``start`` is not a scorer.
+        Cancelled: ``context.should_stop`` returned True.
         DiskFull: no room for a checkpoint or the new folder.
     """
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
-    config = shaped(recipe.score, place.start)
+    config = shaped(recipe.score, context.start)
     recipe = dataclasses.replace(recipe, score=config)
     kept, contradicted = _distinct(scored)
     parts = _parts(kept, recipe)
-    base = place.encoder(window=config.max_tokens)
+    base = context.encoder(window=config.max_tokens)
     module = CrossEncoder(
         backbone.adapt(base, rank=config.rank, alpha=config.alpha), dropout=config.dropout
     )
-    if place.start is not None:
-        place.start.restore(module)
+    if context.start is not None:
+        context.start.restore(module)
     tokens = {
         part: tokenised(rows, base.tokenizer, max_tokens=config.max_tokens)
         for part, rows in parts.items()
     }
     budget = Budget.of(config, seed=recipe.seed)
-    place.train(module, budget, tokens, losses=losses(module), told="score")
+    context.train(module, budget, tokens, losses=losses(module), told="score")
     figures = {
         f"{part}_{name}": value
         for part in (RowSplit.VALIDATION, RowSplit.TEST)
@@ -204,17 +204,19 @@ def train_scorer(
         samples=graph.golden_pairs(
             (pair.ids, pair.second) for part in reversed(RowSplit) for pair in tokens[part]
         ),
-        provenance=place.of(_digest(parts)),
-        card=shipping.scorer(figures, notes=_notes(counts, place.start, contradicted=contradicted)),
+        provenance=context.of(_digest(parts)),
+        card=shipping.scorer(
+            figures, notes=_notes(counts, context.start, contradicted=contradicted)
+        ),
         metrics=figures | {"test_pairs": float(counts["test"])},
         sources=base.sources,
         max_tokens=config.max_tokens,
     )
-    return place.published(trained, counts, contradicted=contradicted)
+    return context.published(trained, counts, contradicted=contradicted)
 
 
 def _distinct(scored: Sequence[Scored]) -> tuple[list[Scored], int]:
-    """Each pair once, without those that have several scores; and how many those were."""
+    """Return each pair once, without pairs of several scores, and the number of those."""
     check_pairs(scored)
     scores: dict[tuple[str, str], set[float]] = defaultdict(set)
     for pair in scored:
@@ -247,7 +249,7 @@ def _parts(scored: Sequence[Scored], recipe: HeadRecipe) -> dict[RowSplit, list[
 
 
 def _figures(module: CrossEncoder, tokens: Sequence[PairTokens]) -> dict[str, float]:
-    """Spearman's rank correlation, and AUROC of those that fit; times 100, where they exist."""
+    """Spearman's rank correlation, and AUROC of those that fit; times 100, if defined."""
     found = scores(module, tokens)
     gold = np.array([pair.score for pair in tokens], np.float32)
     fit = gold >= _FIT
@@ -271,7 +273,7 @@ def _notes(counts: Mapping[str, int], start: Start | None, *, contradicted: int)
 
 
 def _digest(parts: dict[RowSplit, list[Pair]]) -> str:
-    """SHA-256 over the pairs and their parts: the data a head was made of."""
+    """SHA-256 over the pairs and their parts: the data of a head."""
     total = hashlib.sha256()
     for part, rows in parts.items():
         for row in rows:

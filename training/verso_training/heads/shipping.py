@@ -46,7 +46,8 @@ from verso_training.heads.signals import Fitted, Interval
 def classifier(
     report: Report, calibration: Calibration, *, labels: tuple[str, ...], notes: tuple[str, ...]
 ) -> str:
-    """What a classifier does on its test rows: accuracy, signals, risk-coverage, thresholds."""
+    """Return a classifier's figures on its test rows: accuracy, signals, risk-coverage,
+    thresholds."""
     lines = [
         f"{len(labels)} labels: {_shortened(labels)}.",
         *notes,
@@ -68,7 +69,7 @@ def classifier(
 
 
 def reader(rows: Mapping[str, tuple[float, Marks]], *, auroc: float, notes: Sequence[str]) -> str:
-    """What a reader does: marks by part, each at a null threshold."""
+    """Return a reader's figures: marks by part, each at a null threshold."""
     lines = [
         *notes,
         "",
@@ -85,14 +86,14 @@ def reader(rows: Mapping[str, tuple[float, Marks]], *, auroc: float, notes: Sequ
 
 
 def scorer(figures: Mapping[str, float], *, notes: Sequence[str]) -> str:
-    """What a scorer does on its test pairs."""
+    """Return a scorer's figures on its test pairs."""
     lines = [*notes, "", "| on test pairs | |", "|---|---:|"]
     lines += [f"| {name.replace('_', ' ')} | {value:.1f} |" for name, value in figures.items()]
     return "\n".join(lines)
 
 
 def signals_table(report: Report) -> list[str]:
-    """How well each signal tells right answers from wrong ones."""
+    """Return how well each signal separates right from wrong answers."""
     rows = [
         "| signal | AUGRC × 100 | accuracy of the surest 80 % | AUROC right/wrong | FPR95 |",
         "|---|---:|---:|---:|---:|",
@@ -115,7 +116,7 @@ def curve_table(report: Report) -> list[str]:
 
 
 def scope_table(report: Report) -> list[str]:
-    """How well each signal tells what is in scope, and a line below it; empty where none does."""
+    """Return how well each signal separates texts in scope, or nothing without such figures."""
     if not report.scope:
         return []
     rows = ["| signal, in scope against out of scope | AUROC | FPR95 |", "|---|---:|---:|"]
@@ -125,7 +126,7 @@ def scope_table(report: Report) -> list[str]:
 
 
 def accepted_table(report: Report) -> list[str]:
-    """What the thresholds did."""
+    """Return the coverage and error rate of each threshold."""
     if not report.accepted:
         return ["No threshold: too few calibration rows for any error rate."]
     rows = ["| errors asked for | accepted | errors among them |", "|---:|---:|---:|"]
@@ -135,7 +136,7 @@ def accepted_table(report: Report) -> list[str]:
 
 
 def percent(interval: Interval, *, digits: int = 1) -> str:
-    """Such as ``93.1 [91.0, 95.2]``; ``-`` where there is none, as without a wrong answer."""
+    """Such as ``93.1 [91.0, 95.2]``; ``-`` if undefined, as without a wrong answer."""
     if math.isnan(interval.value):
         return "-"
     value, low, high = (
@@ -154,11 +155,11 @@ _GOLDEN = 12
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a head's data come from and what made it.
+    """The origin of a head: data, licence and command.
 
     Attributes:
         data: Names of the data sets.
-        licence: Under which the head may be passed on.
+        licence: Of the head.
         command: That made it.
         data_sha256: Of the rows.
     """
@@ -171,13 +172,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Trained:
-    """A head that was trained and measured, ready to be written.
+    """A trained and measured head, before it is written.
 
     Attributes:
-        module: Takes and gives what the graph will.
+        module: With the inputs and outputs of the graph.
         outputs: Their names.
         samples: Inputs of the golden samples, by input name, without the batch axis.
-        card: Figures and whatever else the card shall tell, Markdown.
+        card: Figures and notes, Markdown.
         sources: Of the encoder's weights, for heads that read tokens.
     """
 
@@ -200,8 +201,8 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
     """Write a head below ``out_dir`` as ``NAME/VERSION`` and return that folder.
 
     Raises:
-        HeadInvalid: the written graph or folder does not do what the module did.
-        DiskFull: there was no room for it.
+        HeadInvalid: the outputs of the written head and the module differ.
+        DiskFull: no room for it.
     """
     parent = out_dir / trained.recipe.name
     draft = parent / f".draft-{os.getpid()}"
@@ -211,7 +212,7 @@ def publish(trained: Trained, *, artifact: Path, out_dir: Path) -> Path:
         check(draft, artifact=artifact)
         folder = parent / head.version
         if folder.exists():
-            # The same rows, recipe and machine give the same files: the head is already there.
+            # The same rows, recipe and machine yield the same files: the head exists already.
             return folder
         for path in (*draft.iterdir(), draft):
             files.sync(path)
@@ -230,7 +231,7 @@ def check(folder: Path, *, artifact: Path) -> None:
     """Load a head as a worker does and run its golden samples.
 
     Raises:
-        HeadInvalid: a file is not what ``head.json`` says, or an output is not the golden one.
+        HeadInvalid: a file differs from ``head.json``, or an output is not the golden one.
     """
     loaded = heads.load(folder)
     base = {
@@ -316,7 +317,7 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
 
 
 def machine() -> str:
-    """What this runs on, in a line."""
+    """Describe this machine in one line."""
     return (
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
         f"torch {torch.__version__}, onnxruntime {ort.__version__}"
@@ -326,7 +327,7 @@ def machine() -> str:
 def _example(
     samples: Sequence[Mapping[str, NDArray[np.generic]]], reads: Reads
 ) -> tuple[Tensor, ...]:
-    """Three samples as one batch, shorter rows padded with zeros."""
+    """Return three samples as one batch, shorter rows padded with zeros."""
     chosen = samples[:3]
     columns = []
     for name in graph.INPUTS[reads]:

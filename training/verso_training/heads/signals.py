@@ -1,4 +1,4 @@
-"""How good a confidence is: what is right among what it accepts.
+"""Signals of confidence, and figures of how well they separate right from wrong answers.
 
 A classifier answers and gives a confidence; a caller accepts the answers above a threshold. With
 N answers, of which the n most confident are accepted and e(n) of those are wrong:
@@ -19,10 +19,8 @@ The signals are those of ``verso_core.heads``, which states their formulas; here
 and computed for training, calibration and reports. Serving computes them again from the same
 files and shares no code with this.
 
-What the decoder says about a text given its vector: the paper's confidence, and bits.
-
-Decodable Sentence-BERT, section 4 and table 7, takes the share of tokens that the decoder
-recovers as the confidence of a classification. Here, for a text x with tokens t_1..t_n and the
+The decoder's signals of a text given its vector are the share of tokens that the decoder recovers,
+as a confidence of the classification, and bits. For a text x with tokens t_1..t_n and the
 stored vector v, teacher-forced:
 
     self_generation    = 1/n sum_i [ argmax p(. | t_<i, v) = t_i ]
@@ -30,8 +28,8 @@ stored vector v, teacher-forced:
     bits_saved         = ( sum_i -log2 p(t_i | t_<i, 0) ) / bytes(x) + bits_given_vector
 
 bytes(x) are those of the tokens read: the first 127, which is one record. The bits are the
-decoder's own code length. A worker counts what the coder writes, which is whole bytes, a little
-more, and much more for a text that is unlike all that was learnt from; a head that will be served
+decoder's own code length. A worker counts the coder's payload, which is whole bytes, a little
+more, and much more for a text unlike the training texts; a head that will be served
 is calibrated on that (``coder``).
 """
 
@@ -57,14 +55,14 @@ Floats = NDArray[np.float32]
 Scores = NDArray[np.floating]
 Flags = NDArray[np.bool_]
 Figure = Callable[[Scores, Flags], float]
-"""Of confidences and whether each answer is right."""
+"""A function of confidences and whether each answer is right."""
 
 
 def risk_coverage(confidence: Scores, right: Flags) -> tuple[Scores, Scores]:
-    """Coverage and risk after each accepted answer, the surest first.
+    """Coverage and risk after each accepted answer, the most confident first.
 
     Answers of equal confidence are accepted together: each gets the mean risk of its group, so
-    that the order of the input decides nothing.
+    that the order of the input has no effect.
 
     Returns:
         Coverage in (0, 1] and risk in [0, 1]. Shape: twice (N,).
@@ -75,23 +73,25 @@ def risk_coverage(confidence: Scores, right: Flags) -> tuple[Scores, Scores]:
 
 
 def aurc(confidence: Scores, right: Flags) -> float:
-    """Area under the risk-coverage curve; 0 is best."""
+    """Return the area under the risk-coverage curve; 0 is best."""
     return float(risk_coverage(confidence, right)[1].mean())
 
 
 def augrc(confidence: Scores, right: Flags) -> float:
-    """Area under the generalised risk-coverage curve; 0 is best, half the error rate is chance."""
+    """Return the area under the generalised risk-coverage curve; 0 is best, half the error rate is
+    chance."""
     return float(_wrong_accepted(confidence, right).mean() / len(right))
 
 
 def accuracy_at(confidence: Scores, right: Flags, coverage: float) -> float:
-    """Share of right answers among the ``coverage`` most confident."""
+    """Return the share of right answers among the ``coverage`` most confident."""
     count = max(1, round(coverage * len(right)))
     return float(1.0 - _wrong_accepted(confidence, right)[count - 1] / count)
 
 
 def auroc(positive: Scores, negative: Scores) -> float:
-    """Chance that a positive's value exceeds a negative's, ties half (Mann & Whitney 1947)."""
+    """Return the chance that a positive's value exceeds a negative's, ties half (Mann & Whitney
+    1947)."""
     values = np.concatenate([positive, negative])
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
@@ -100,7 +100,7 @@ def auroc(positive: Scores, negative: Scores) -> float:
 
 
 def fpr95(positive: Scores, negative: Scores) -> float:
-    """Share of negatives at or above the value that 95 % of the positives reach."""
+    """Return the share of negatives at or above the value that 95 % of the positives reach."""
     threshold = np.sort(positive)[::-1][int(np.ceil(0.95 * len(positive))) - 1]
     return float((negative >= threshold).mean())
 
@@ -117,10 +117,10 @@ class Interval:
 def bootstrap(
     measure: Callable[[NDArray[np.int64]], float], count: int, *, rounds: int = 500, seed: int = 0
 ) -> Interval:
-    """A figure and its interval.
+    """Return a figure with its interval.
 
     Args:
-        measure: Gives the figure for these rows; NaN where they do not have one.
+        measure: Returns the figure for these rows, or NaN if undefined.
         count: Of rows; ``measure`` is called with resampled row numbers.
         rounds: Of resampling.
         seed: For the resampling.
@@ -133,7 +133,7 @@ def bootstrap(
 
 
 def _wrong_accepted(confidence: Scores, right: Flags) -> Scores:
-    """Expected wrong answers among the n most confident, ties broken at random."""
+    """Return the expected wrong answers among the n most confident, ties broken at random."""
     order = np.argsort(-confidence, kind="stable")
     wrong = (~right[order]).astype(np.float64)
     _, group = np.unique(-confidence[order], return_inverse=True)
@@ -158,7 +158,7 @@ class Fitted:
         precision: Inverse of the covariance within classes. Shape: (F, F).
         background_precision: Inverse of the covariance of all. Shape: (F, F).
         references: Unit features times 127. Shape: (N, F), int8.
-        k: Which neighbour's cosine is the signal.
+        k: The neighbour whose cosine is the signal.
     """
 
     class_means: Floats
@@ -169,7 +169,7 @@ class Fitted:
     k: int
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """As ``signals.npz`` holds them: float16 where three digits are enough."""
+        """Return the arrays of ``signals.npz``: float16 if three digits are enough."""
         return {
             "class_means": self.class_means.astype(np.float32),
             "mean": self.mean.astype(np.float32),
@@ -201,13 +201,13 @@ def fit(features: Floats, targets: NDArray[np.int64], *, classes: int, seed: int
 def measure(
     logits: Floats, features: Floats, *, temperature: float, fitted: Fitted | None
 ) -> dict[SignalName, Floats]:
-    """The signals of each row.
+    """Return the signals of each row.
 
     Args:
         logits: Shape: (N, C).
         features: Shape: (N, F).
         temperature: Of the calibrated softmax.
-        fitted: None leaves out what needs statistics.
+        fitted: None omits signals that need statistics.
     """
     found = {
         SignalName.SOFTMAX: softmax(logits).max(-1),
@@ -275,12 +275,12 @@ def decoder_signals(
     threads: int = 1,
     coder: bool = False,
 ) -> dict[SignalName, Floats]:
-    """The three signals of each text. Shape: (N,) each.
+    """Return the three signals of each text. Shape: (N,) each.
 
     Args:
         texts: Read up to the length of one record.
         vectors: As stored. Shape: (N, D).
-        artifact: Whose decoder reads.
+        artifact: The artifact whose decoder is run.
         threads: For its graphs.
         coder: Whether bits are those of the coder's payload, as served, or the decoder's own.
     """

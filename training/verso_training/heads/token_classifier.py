@@ -1,4 +1,4 @@
-"""Classify texts with an adapted encoder: the paper's Sequence Classification head.
+"""Classify texts with an adapted encoder and a sequence classification head.
 
 Train a classifier that reads tokens: an adapter of the encoder, and two layers behind it.
 
@@ -53,7 +53,7 @@ class TextTokens:
 def tokenised(
     texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, *, max_tokens: int
 ) -> list[TextTokens]:
-    """Token ids of texts; long ones are cut, [SEP] stays."""
+    """Return token ids of texts; long ones are cut, [SEP] stays."""
     made = []
     for text, target in texts:
         ids: list[int] = tokenizer.encode(text).ids
@@ -64,7 +64,7 @@ def tokenised(
 
 
 def collate(batch: Sequence[TextTokens]) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, mask and targets. Shape: twice (B, T), and (B,)."""
+    """Return ids, mask and targets. Shape: twice (B, T), and (B,)."""
     shape = (len(batch), max(len(text.ids) for text in batch))
     ids, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
     for row, text in enumerate(batch):
@@ -76,7 +76,7 @@ def collate(batch: Sequence[TextTokens]) -> tuple[Tensor, Tensor, Tensor]:
 def losses(
     module: SequenceClassifier, weights: Tensor
 ) -> Callable[[Sequence[TextTokens]], Mapping[str, Tensor]]:
-    """The weighted cross-entropy of a batch, for ``fitting.AdapterRun``."""
+    """Return the weighted cross-entropy of a batch, for ``fitting.AdapterRun``."""
 
     def of(batch: Sequence[TextTokens]) -> Mapping[str, Tensor]:
         ids, mask, targets, weight = device.beside(module, (*collate(batch), weights))
@@ -89,7 +89,7 @@ def losses(
 def outputs(
     module: SequenceClassifier, texts: Sequence[TextTokens], *, tokens_per_batch: int = 8192
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Logits and features in the order of the texts. Shape: (N, C) and (N, F)."""
+    """Return logits and features in the order of the texts. Shape: (N, C) and (N, F)."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i].ids))
     logits: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(texts)
     features = list(logits)
@@ -111,25 +111,25 @@ _SAMPLES = 12
 
 
 def train_token_classifier(
-    recipe: HeadRecipe, examples: Sequence[Row], place: TrainingContext
+    recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext
 ) -> HeadReport:
     """Train, calibrate, measure and write one classifier of texts.
 
     Args:
-        recipe: Its ``classify`` settings count.
+        recipe: Its ``classify`` settings apply.
         examples: Labelled texts.
-        place: Where.
+        context: Of the training.
 
     Raises:
         TrainingDataInvalid: rows that cannot be trained on.
         RecipeInvalid: rows without texts, or windows longer than the encoder reads.
-        HeadInvalid: what was written does not do what was trained.
-        Cancelled: ``place.should_stop`` said so.
+        HeadInvalid: the written head differs from the trained one.
+        Cancelled: ``context.should_stop`` returned True.
         DiskFull: no room for a checkpoint or the new folder.
     """
     config = recipe.classify
-    checked = _checked(recipe, examples, place)
-    base = place.encoder(window=config.max_tokens)
+    checked = _checked(recipe, examples, context)
+    base = context.encoder(window=config.max_tokens)
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     module = SequenceClassifier(
@@ -142,50 +142,50 @@ def train_token_classifier(
         checked.targets(RowSplit.TRAIN), classes=len(checked.labels), kind=config.class_weights
     )
     budget = _budget(recipe, [len(text.ids) for text in tokens[RowSplit.TRAIN]])
-    place.train(module, budget, tokens, losses=losses(module, weights), told="class")
+    context.train(module, budget, tokens, losses=losses(module, weights), told="class")
     trained = Trained(
         recipe=recipe,
         module=module,
         outputs=("logits", "feature"),
         samples=_samples([text for split in reversed(RowSplit) for text in tokens[split]]),
-        provenance=place.of(checked.digest()),
+        provenance=context.of(checked.digest()),
         sources=base.sources,
         max_tokens=config.max_tokens,
     )
     found = {split: outputs(module, tokens[split]) for split in RowSplit}
-    return place.published(
-        measured(trained, checked, found, extra=_signals(recipe, checked, place)),
+    return context.published(
+        measured(trained, checked, found, extra=_signals(recipe, checked, context)),
         {str(split): len(checked.of(split)) for split in RowSplit},
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
     )
 
 
-def _checked(recipe: HeadRecipe, examples: Sequence[Row], place: TrainingContext) -> Checked:
+def _checked(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext) -> Checked:
     if recipe.classify.chunk is not None:
         raise RecipeInvalid("classify.chunk: expected none, for whole texts are read")
     if any(row.text is None for row in examples):
         raise RecipeInvalid("reads: expected texts to read tokens of, got vectors")
     return rows.check(
         examples,
-        dim=manifest.load(place.artifact).manifest.space.dim,
+        dim=manifest.load(context.artifact).manifest.space.dim,
         tokens=True,
         validation_share=recipe.validation_share,
         test_share=recipe.test_share,
     )
 
 
-def _signals(recipe: HeadRecipe, checked: Checked, place: TrainingContext) -> Extra:
+def _signals(recipe: HeadRecipe, checked: Checked, context: TrainingContext) -> Extra:
     if not recipe.classify.decoder:
         return {}
-    stored = as_stored(checked.rows, artifact=place.artifact, should_stop=place.should_stop)
-    return held_out_signals(recipe, checked, stored, artifact=place.artifact)
+    stored = as_stored(checked.rows, artifact=context.artifact, should_stop=context.should_stop)
+    return held_out_signals(recipe, checked, stored, artifact=context.artifact)
 
 
 def _tokens(
     checked: Checked, base: Backbone, *, max_tokens: int
 ) -> dict[RowSplit, list[TextTokens]]:
-    """The rows of each split as the encoder reads them."""
+    """Return the token ids of each split's rows."""
     made = {}
     for split in RowSplit:
         targets = checked.targets(split).tolist()
@@ -197,7 +197,7 @@ def _tokens(
 
 
 def _budget(recipe: HeadRecipe, lengths: Sequence[int]) -> Budget:
-    """Return a budget whose rate has risen after a tenth of the steps: few rows are few steps."""
+    """Return a budget with a warm-up of a tenth of the steps, since few rows make few steps."""
     budget = Budget.of(recipe.classify, seed=recipe.seed)
     batches = fitting.plan(lengths, tokens=budget.tokens_per_step, rng=random.Random(0))
     rise = math.ceil(0.1 * budget.epochs * len(batches))

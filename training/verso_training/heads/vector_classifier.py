@@ -1,4 +1,4 @@
-"""Train a head from rows to a folder that can be served: the one call for a service.
+"""Train a classifier on vectors, from rows to a folder that can be served.
 
 ``train_head`` checks the rows, trains, calibrates on rows it did not train on, measures on others,
 writes and checks the folder. It prints nothing: progress goes to ``on_progress``, and between
@@ -28,21 +28,21 @@ from verso_training.heads.shipping import Provenance, Trained
 from verso_training.heads.vectors import OnProgress, Part, Progress, ShouldStop
 
 _MAX_CHARACTERS = 4000
-"""Of a text that is encoded: the encoder reads 256 tokens, far fewer characters than this."""
+"""Most characters of a text to encode; the encoder's 256 tokens are far fewer."""
 Extra = Mapping[RowSplit, signals.Signals]
-"""Signals that come of something else than a head's outputs, by split. Shape of each: (N,)."""
+"""Signals from other sources than a head's outputs, by split. Shape of each: (N,)."""
 
 
 @dataclass(frozen=True)
 class HeadReport:
-    """What came out of a training.
+    """The result of a training.
 
     Attributes:
         folder: Of the new version.
-        head: What its ``head.json`` says.
+        head: Its ``head.json``.
         rows: How many rows each split had.
         dropped_labels: Labels with too few rows.
-        contradicted: Texts, questions or pairs dropped because they were told to be several things.
+        contradicted: Texts, questions or pairs dropped because of contradictory labels.
     """
 
     folder: Path
@@ -65,20 +65,20 @@ def train_head(
     """Train, calibrate, measure and write one head.
 
     Args:
-        recipe: Its task, what it reads, and how it is trained.
+        recipe: Of the head.
         examples: Labelled rows; a text without a vector is encoded by the artifact.
         out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
-        artifact: Whose encoder and space the head reads.
+        artifact: The artifact whose space the head reads.
         provenance: Names and licence of the data; the hash of the rows is filled in.
         on_progress: Called several times a second at most.
-        should_stop: Asked between steps.
+        should_stop: Called between steps.
 
     Raises:
         TrainingDataInvalid: rows that cannot be trained on.
-        RecipeInvalid: a recipe that these rows cannot follow.
-        Cancelled: ``should_stop`` said so.
+        RecipeInvalid: a recipe that does not fit these rows.
+        Cancelled: ``should_stop`` returned True.
         DiskFull: no room for the new folder.
-        HeadInvalid: what was written does not do what was trained.
+        HeadInvalid: the written head differs from the trained one.
     """
     if recipe.task is not Task.CLASSIFY or recipe.reads is not Reads.VECTOR:
         raise RecipeInvalid(
@@ -112,7 +112,7 @@ def train_head(
 def as_stored(
     examples: Sequence[Row], *, artifact: Path, should_stop: ShouldStop = lambda: False
 ) -> NDArray[np.float32]:
-    """The vectors of rows as a collection in int8 gives them back. Shape: (N, D), float32."""
+    """Return the vectors of rows as an int8 collection stores them. Shape: (N, D), float32."""
     scale = manifest.load(artifact).manifest.space.int8_scale
     missing = [i for i, row in enumerate(examples) if row.vector is None]
     found = [row.vector for row in examples]
@@ -132,7 +132,7 @@ def as_stored(
 def held_out_signals(
     recipe: HeadRecipe, checked: Checked, stored: NDArray[np.float32], *, artifact: Path
 ) -> Extra:
-    """What the decoder says of the rows that are not trained on, where the recipe wants it."""
+    """Return the decoder's signals of the rows not trained on, if the recipe asks for them."""
     if not recipe.classify.decoder:
         return {}
     found = {}
@@ -232,7 +232,7 @@ def published(
     artifact: Path,
     on_progress: OnProgress,
 ) -> HeadReport:
-    """Write a measured classifier, and tell what came out.
+    """Write a measured classifier and return its report.
 
     Raises:
         HeadInvalid, DiskFull: as :func:`shipping.publish` says.
@@ -249,7 +249,7 @@ def published(
 
 
 def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
-    """The figures of a classifier that ``head.json`` holds."""
+    """Return the figures of a classifier that ``head.json`` holds."""
     found = {
         "test_rows": float(report.rows),
         "accuracy": report.accuracy.value,
@@ -281,6 +281,7 @@ def _notes(checked: Checked) -> tuple[str, ...]:
 
 
 def _samples(part: Mapping[RowSplit, Part]) -> NDArray[np.float32]:
-    """Inputs of golden samples: test rows, and others where these are few. Shape: (n <= 12, D)."""
+    """Return inputs of golden samples: test rows, and others where these are few. Shape: (n <= 12,
+    D)."""
     order = (RowSplit.TEST, RowSplit.VALIDATION, RowSplit.TRAIN)
     return np.concatenate([part[split].vectors for split in order])[:12]

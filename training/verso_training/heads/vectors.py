@@ -1,4 +1,4 @@
-"""Fit a classifier on stored vectors: nothing is decoded, and seconds are enough.
+"""Fit a classifier on stored vectors: nothing is decoded, so it takes seconds.
 
 Steps:
 
@@ -30,12 +30,12 @@ from verso_training.heads.modules import VectorClassifier
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
 
 _ROUND = 10
-"""Iterations of L-BFGS between two looks at the validation rows."""
+"""Iterations of L-BFGS between two evaluations of the validation rows."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands.
+    """The progress of a training.
 
     Attributes:
         share: Of the work, in [0, 1].
@@ -58,12 +58,12 @@ class Part:
     targets: NDArray[np.int64]
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """The same for torch."""
+        """Return the same as tensors."""
         return torch.from_numpy(self.vectors), torch.from_numpy(self.targets)
 
 
 def class_weights(targets: NDArray[np.int64], *, classes: int, kind: ClassWeights) -> Tensor:
-    """What a row of each label counts, the mean over the rows being 1. Shape: (C,)."""
+    """Return the weight of a row of each label; the mean over the rows is 1. Shape: (C,)."""
     count = np.bincount(targets, minlength=classes).clip(1).astype(np.float64)
     power = {ClassWeights.NONE: 0.0, ClassWeights.SQRT: 0.5, ClassWeights.BALANCED: 1.0}[kind]
     weight = count**-power
@@ -81,10 +81,10 @@ def fit(
     on_progress: OnProgress,
     should_stop: ShouldStop,
 ) -> VectorClassifier:
-    """The classifier that validation chooses.
+    """Return the classifier that validation chooses.
 
     Raises:
-        Cancelled: ``should_stop`` said so between two rounds.
+        Cancelled: ``should_stop`` returned True between two rounds.
     """
     weights = class_weights(train.targets, classes=classes, kind=config.class_weights)
     best: tuple[float, VectorClassifier] | None = None
@@ -103,7 +103,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Rounds:
-    """The rounds of one penalty."""
+    """Run the rounds of one penalty."""
 
     config: ClassifyConfig
     number: int
@@ -176,8 +176,8 @@ class _Rounds:
 def outputs(
     model: VectorClassifier, vectors: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Logits and features of vectors; the vector itself is the feature where there is no hidden
-    layer. Shape: (N, C) and (N, F).
+    """Return logits and features of vectors; the vector itself is the feature where there is no
+    hidden layer. Shape: (N, C) and (N, F).
     """
     logits, *feature = model(torch.from_numpy(vectors))
     return logits.numpy(), feature[0].numpy() if feature else vectors

@@ -1,10 +1,10 @@
-"""The training service: takes train jobs from the ledger, and publishes what they give as canaries.
+"""The training service: claim train jobs from the ledger and publish their heads as canaries.
 
-    desk.py      claims one job at a time, and ends it: committed, failed, or given back
-    harvest.py   rows of a collection, read through the platform
-    process.py   one training in a process of its own: told apart, killed, never left behind
-    job.py       what that process does; the only module here that loads torch
+    trainer.py      claims one job at a time and ends it: commits, fails or releases it
+    row_export.py   reads the rows of a collection through the platform
+    process.py      runs one training in its own process, kills it, never leaves it behind
+    job.py          the work of that process; the only module here that loads torch
 
-The service itself stays small and renews its lease while a training takes all the cores. A
-training that is killed, or whose service is, is begun again from the rows in its folder.
+The service itself stays small and renews its lease while a training uses all the cores. If a
+training or its service is killed, the next attempt starts from the rows in the job's folder.
 """

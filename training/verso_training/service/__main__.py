@@ -1,7 +1,7 @@
-"""``python -m verso_training.service``: do train jobs until told to stop.
+"""``python -m verso_training.service``: run train jobs until SIGTERM.
 
-On SIGTERM a training under way is ended and its job given back; another trainer, or this one when
-it is started again, begins it anew from the rows it has.
+On SIGTERM the running training is ended and its job released. The next trainer that claims the job
+starts the training again from the rows in its folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _log = logging.getLogger("verso_training.service")
 
 
 def main() -> int:
-    """Serve until told to stop."""
+    """Serve until SIGTERM."""
     settings = TrainerSettings()
     telemetry.configure("trainer", level=settings.log_level)
     tracing.configure("trainer")
-    over = threading.Event()
+    stopping = threading.Event()
     client = connect(settings.redis_url)
     ledger = Ledger(client)
     owner = f"{settings.trainer_name}-{uuid.uuid4().hex[:8]}"
@@ -51,20 +51,20 @@ def main() -> int:
     )
 
     def stop(*_: object) -> None:
-        over.set()
+        stopping.set()
         trainer.close()
 
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, stop)
-    _log.info("training")
+    _log.info("trainer started")
     with _metrics(settings.metrics_port, registry):
-        _serve(trainer, WorkSubscriber(client, Queue.TRAIN), over)
+        _serve(trainer, WorkSubscriber(client, Queue.TRAIN), stopping)
     try:
         ledger.liveness.forget_trainer(owner)
     except VersoError as error:
-        _log.warning("not signed off: %s", error.detail)
+        _log.warning("trainer not removed from the ledger: %s", error.detail)
     ledger.close()
-    _log.info("stopped")
+    _log.info("trainer stopped")
     return 0
 
 
@@ -83,20 +83,20 @@ def _metrics(port: int, registry: CollectorRegistry) -> Iterator[None]:
         server.server_close()
 
 
-def _serve(trainer: Trainer, ear: WorkSubscriber, over: threading.Event) -> None:
-    while not over.is_set():
+def _serve(trainer: Trainer, subscriber: WorkSubscriber, stopping: threading.Event) -> None:
+    while not stopping.is_set():
         try:
-            trainer.beat()
+            trainer.heartbeat()
             # Entered anew each time: an ear whose connection was lost hears nothing, and at once.
-            ear.open()
+            subscriber.open()
             try:
                 if not trainer.step():
-                    ear.receive(_LISTEN_S)
+                    subscriber.receive(_LISTEN_S)
             finally:
-                ear.close()
+                subscriber.close()
         except LedgerUnavailable as error:
-            _log.warning("no look at the queue: %s", error.detail)
-            over.wait(_LISTEN_S)
+            _log.warning("poll failed: %s", error.detail)
+            stopping.wait(_LISTEN_S)
 
 
 if __name__ == "__main__":

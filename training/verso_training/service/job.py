@@ -1,8 +1,8 @@
-"""What the process of one training does: ``python -m verso_training.service.job FOLDER``.
+"""The process of one training: ``python -m verso_training.service.job FOLDER``.
 
-Reads the folder that :mod:`verso_training.service.trainer` describes, trains, and leaves
-``result.json``: the head's version and figures, or the error. It prints progress, a JSON object a
-line, and ends at once when its standard input does, which is how it learns that its parent died.
+It reads the folder that :mod:`verso_training.service.trainer` describes, trains, and writes
+``result.json``: the head's version and figures, or the error. It prints progress, one JSON object a
+line. It exits when its standard input ends, because its parent is then dead.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from verso_training.heads.vectors import Progress
 
 RUN_NAME = "run"
-"""Checkpoints of a training of an adapter, in the job's folder."""
+"""Checkpoints of an adapter's training, in the job's folder."""
 _READS = {
     Task.CLASSIFY: Reads.VECTOR,
     Task.ANSWER: Reads.TOKEN_PAIR,
     Task.SCORE: Reads.TOKEN_PAIR,
 }
 _START = {Task.ANSWER: "qa", Task.SCORE: "pairs"}
-"""Heads that a training goes on from where its recipe says nothing."""
+"""Heads that a training starts from if its recipe names none."""
 _log = logging.getLogger(__name__)
 
 
@@ -67,27 +67,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = {"error": error_body(RequestInvalid(f"recipe: {error}"))}
     except VersoError as error:
         result = {"error": error_body(error)}
-    except Exception as error:  # noqa: BLE001 - its message may quote a text
+    except Exception as error:  # noqa: BLE001 - its message may contain a text
         stack = "".join(traceback.format_tb(error.__traceback__))
-        _log.error("the training failed: %s\n%s", type(error).__name__, stack)
+        _log.error("training failed: %s\n%s", type(error).__name__, stack)
         return 1
     files.replace(folder / RESULT_NAME, json.dumps(result).encode())
     return 0
 
 
 def train(folder: Path) -> dict[str, Any]:
-    """Train the head that a job's folder asks for; give its version and figures.
+    """Train the head that a job's folder describes; return its version and figures.
 
     Raises:
-        VersoError: what was asked for cannot be trained.
-        RecipeInvalid: the recipe has a setting that does not exist or does not fit.
+        VersoError: the request cannot be trained.
+        RecipeInvalid: the recipe has an unknown setting or an invalid value.
     """
     request = json.loads((folder / "request.json").read_bytes())
     name, task = str(request["params"]["head"]), Task(request["params"]["task"])
     stable = _stable(Path(request["models"]), name)
     if stable is not None and stable.task is not task:
         raise RequestInvalid(
-            f"expected a name that is free, or of a head to {task}: {name} is one to {stable.task}"
+            f"expected a free name or that of a {task} head, got {name}, a {stable.task} head"
         )
     if task is Task.CLASSIFY:
         report = _classifier(request, folder, stable)
@@ -109,35 +109,35 @@ def train(folder: Path) -> dict[str, Any]:
 def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -> HeadReport:
     params, name = request["params"], str(request["params"]["head"])
     rows = read_rows(folder)
-    # A head that is there has labels that somebody relies on.
+    # Clients may rely on the labels of the stable version.
     known = None if stable is None or params["new_labels"] else set(stable.labels)
     if known is not None:
         space = manifest.load(Path(request["artifact"])).manifest.space
-        # Rows of a label that are too few to be trained on are as good as none.
+        # A label with too few rows to train on is dropped, so it counts as missing.
         _expect_labels(known, set(check(rows, dim=space.dim).labels), name)
-    # Torch takes seconds to load, and what was wrong with the rows has been said by now.
+    # Torch takes seconds to load: errors in the rows are raised before.
     from verso_training.heads.token_classifier import train_token_classifier
     from verso_training.heads.vector_classifier import train_head
 
     telemetry.adopt("torch")
-    recipe, place = _recipe(request), _place(request, folder)
+    recipe, context = _recipe(request), _context(request, folder)
     if recipe.reads is Reads.TOKENS:
-        report = train_token_classifier(recipe, rows, place)
+        report = train_token_classifier(recipe, rows, context)
     else:
         report = train_head(
             recipe,
             rows,
-            place.out_dir,
-            artifact=place.artifact,
-            provenance=place.provenance,
-            on_progress=place.on_progress,
-            should_stop=place.should_stop,
+            context.out_dir,
+            artifact=context.artifact,
+            provenance=context.provenance,
+            on_progress=context.on_progress,
+            should_stop=context.should_stop,
         )
     return report
 
 
 def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport:
-    """Train a head that reads tokens, from its last checkpoint where there is one."""
+    """Train a head that reads tokens, from its last checkpoint if there is one."""
     data = (folder / "rows.jsonl").read_bytes()
     from verso_training.heads.reading import train_reader
     from verso_training.heads.scoring import train_scorer
@@ -147,13 +147,13 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
     named = request["params"]["recipe"].get(str(task), {}).get("start")
     start = _start(request, begin, task=task, expected=named is not None)
-    place = replace(_place(request, folder), start=start)
+    context = replace(_context(request, folder), start=start)
     if task is Task.ANSWER:
-        return train_reader(recipe, questions.unpack(data), place)
-    return train_scorer(recipe, unpack_pairs(data), place)
+        return train_reader(recipe, questions.unpack(data), context)
+    return train_scorer(recipe, unpack_pairs(data), context)
 
 
-def _place(request: Mapping[str, Any], folder: Path) -> TrainingContext:
+def _context(request: Mapping[str, Any], folder: Path) -> TrainingContext:
     from verso_training.heads.context import TrainingContext
 
     return TrainingContext(
@@ -161,8 +161,8 @@ def _place(request: Mapping[str, Any], folder: Path) -> TrainingContext:
         out_dir=Path(request["models"]) / registry.HEADS,
         provenance=_provenance(request["params"]),
         run=folder / RUN_NAME,
-        on_progress=_tell,
-        should_stop=lambda: False,  # the process is ended instead
+        on_progress=_report,
+        should_stop=lambda: False,  # the process is killed instead
     )
 
 
@@ -178,12 +178,12 @@ def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
 
 
 def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool) -> Start | None:
-    """Return the head that a training goes on from; None where there is none such.
+    """Return the head that a training starts from; None if there is none.
 
-    A head never goes on from itself: rows that it was trained on would be measured on.
+    A head never starts from itself: it would be measured on rows that it was trained on.
 
     Raises:
-        VersoError: it was asked for (``expected``), and there is none that can be gone on from.
+        VersoError: the request names it (``expected``), and it cannot be started from.
     """
     from verso_training.heads import graph
 
@@ -191,16 +191,16 @@ def _start(request: Mapping[str, Any], name: str, *, task: Task, expected: bool)
         return None
     folder = Path(request["models"])
     try:
-        place = registry.head(folder, name, Channel.STABLE)
+        path = registry.head(folder, name, Channel.STABLE)
         space = manifest.load(Path(request["artifact"])).manifest.space.id
-        found = graph.load(place, space=space)
+        found = graph.load(path, space=space)
     except VersoError as error:
         if expected:
             raise
-        _log.info("begun afresh: %s", error.detail)
+        _log.info("training starts from the encoder: %s", error.detail)
         return None
     if found.head.task is not task or not found.head.reads.tokens:
-        raise RequestInvalid(f"expected a head to {task} to start from, got {name}")
+        raise RequestInvalid(f"expected a {task} head to start from, got {name}")
     return found
 
 
@@ -214,8 +214,8 @@ def _provenance(params: Mapping[str, Any]) -> Provenance:
     )
 
 
-def _tell(progress: Progress) -> None:
-    # JSON has no NaN; the long tables of signals and risks stand in the head's own metrics.
+def _report(progress: Progress) -> None:
+    # JSON has no NaN; the head's own metrics hold the long tables of signals and risks.
     figures = {k: v for k, v in progress.metrics.items() if "/" not in k and math.isfinite(v)}
     row = {"stage": "train", "share": round(progress.share, 4), "metrics": figures}
     sys.stdout.write(json.dumps(row) + "\n")
@@ -226,7 +226,7 @@ def read_rows(folder: Path) -> list[Row]:
     """Read the rows of a job: texts, or stored vectors.
 
     Raises:
-        TrainingDataInvalid: no head can be trained on them.
+        TrainingDataInvalid: no head can be trained on the rows.
     """
     texts = folder / "rows.jsonl"
     if texts.exists():
@@ -251,20 +251,20 @@ def _stable(models: Path, name: str) -> Head | None:
     try:
         return heads.load(registry.head(models, name, Channel.STABLE)).head
     except VersoError:
-        return None  # there is none yet, or none that works: nobody relies on it
+        return None  # none yet, or a broken one: no client can rely on it
 
 
 def _expect_labels(known: set[str], found: set[str], name: str) -> None:
     if known != found:
         more, fewer = sorted(found - known), sorted(known - found)
         raise LabelsChanged(
-            f"expected the labels of the stable version of {name}; new are {more[:8]}, missing "
-            f"{fewer[:8]}: new_labels allows that"
+            f"expected the labels of the stable version of {name}; new: {more[:8]}, missing: "
+            f"{fewer[:8]}; new_labels allows both"
         )
 
 
 def _watch_parent() -> None:
-    while os.read(0, 4096):  # not the buffered reader: its lock is still held at the end
+    while os.read(0, 4096):  # not the buffered reader: its lock would still be held at exit
         pass
     os._exit(1)
 

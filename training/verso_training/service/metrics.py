@@ -1,4 +1,4 @@
-"""What a trainer counts, in Prometheus' terms; docs/reference/metrics.md names them all."""
+"""The trainer's Prometheus metrics; docs/reference/metrics.md lists them all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Metrics:
     """The trainer's counters.
 
     Args:
-        registry: where they are registered; a trainer has one of its own.
+        registry: the registry of this trainer.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._trainings = Counter(
             "verso_trainings",
-            "Trainings that ended here, by what came of them",
+            "Trainings that ended here, by outcome",
             ["status"],
             registry=registry,
         )
@@ -34,7 +34,7 @@ class Metrics:
             ["phase"],
             registry=registry,
         )
-        self._running = Gauge("verso_trainings_running", "Trainings under way", registry=registry)
+        self._running = Gauge("verso_trainings_running", "Running trainings", registry=registry)
         for outcome in OUTCOMES:
             self._trainings.labels(outcome)
         for phase in PHASES:
@@ -42,7 +42,7 @@ class Metrics:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count the block as a training under way."""
+        """Count the block as a running training."""
         with self._running.track_inprogress():
             yield
 
@@ -52,7 +52,7 @@ class Metrics:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time of the block to a phase, and make a span of it."""
+        """Add the time of the block to a phase and record a span."""
         start = time.perf_counter()
         with tracing.span(name):
             try:

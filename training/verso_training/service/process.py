@@ -1,11 +1,11 @@
-"""One training in a process of its own.
+"""One training in its own process.
 
-    parent -> child   standard input, held open: its end tells the child that the parent is gone
-    child -> parent   standard output: a JSON object a line, how far it is
+    parent -> child   standard input, held open: end of file means that the parent is gone
+    child -> parent   standard output: progress, one JSON object a line
     child -> parent   ``result.json`` in the job's folder, written at the end and renamed into place
 
-A process of its own gives all memory back when it ends, can be killed at any moment, and when it is
-killed by the kernel for its memory, takes nothing with it.
+A separate process frees all its memory when it ends, can be killed at any moment, and does not take
+the service with it if the kernel kills it for its memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Any
 from verso_core.errors import Unavailable
 
 RESULT_NAME = "result.json"
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _GRACE_S = 5.0
 
 
@@ -33,27 +33,27 @@ class TrainingDied(Unavailable):
 
 
 class Stopped(Exception):
-    """Raised when a training was ended because it is no longer wanted."""
+    """Raised when a training was stopped before its end."""
 
 
 def run(
     folder: Path,
     *,
     environment: Mapping[str, str],
-    tell: Callable[[dict[str, Any]], None],
+    on_progress: Callable[[dict[str, Any]], None],
     stopped: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Run the training that ``folder`` describes, and give what it left in ``result.json``.
+    """Run the training that ``folder`` describes, and return its ``result.json``.
 
     Args:
-        folder: of the job.
-        environment: variables added to this process's own.
-        tell: is given every line of progress.
-        stopped: whether the training is no longer wanted; asked several times a second.
+        folder: the job's folder.
+        environment: variables added to those of this process.
+        on_progress: called with every line of progress.
+        stopped: whether to stop the training; called several times a second.
 
     Raises:
         TrainingDied: the process ended without a result.
-        Stopped: ``stopped`` said so.
+        Stopped: ``stopped`` returned True.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "verso_training.service.job", str(folder)],
@@ -64,14 +64,14 @@ def run(
     )
     assert process.stdout is not None
     listener = threading.Thread(
-        target=_listen, args=(process.stdout, tell), name="training", daemon=True
+        target=_listen, args=(process.stdout, on_progress), name="training", daemon=True
     )
     listener.start()
     try:
         while process.poll() is None:
             if stopped():
                 raise Stopped
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
     finally:
         _end(process)
         listener.join()
@@ -86,12 +86,12 @@ def run(
     return result
 
 
-def _listen(lines: IO[bytes], tell: Callable[[dict[str, Any]], None]) -> None:
+def _listen(lines: IO[bytes], on_progress: Callable[[dict[str, Any]], None]) -> None:
     for line in lines:
-        with contextlib.suppress(ValueError):  # whatever a library prints is no progress
+        with contextlib.suppress(ValueError):  # a library may print other lines
             row = json.loads(line)
             if isinstance(row, dict):
-                tell(row)
+                on_progress(row)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,8 @@
-"""Fetch a collection's labelled records: jobs of kind ``rows``, done by the workers.
+"""Fetch a collection's labelled records by jobs of kind ``rows``, which the workers execute.
 
-The worker owns the stores, so the trainer asks it as everybody does, through the ledger. What comes
-back are the vectors as stored, which is what a classifier will read, and nothing is decoded; for a
-classifier that reads tokens it is the documents' texts, rebuilt.
+The worker owns the stores, so the trainer asks it through the ledger, as any client does. The rows
+are the stored vectors, which the classifier will read when it serves; nothing is decoded. For a
+classifier that reads tokens the rows are the reconstructed texts of the documents.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ TENANT = "verso"
 _RANGES = 16
 _SPARE = 1.5
 _FEWEST = 64
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _KEEP_S = 600
 
 
-class Book(Protocol):
-    """What this needs of the ledger."""
+class Jobs(Protocol):
+    """The methods of the ledger that an export uses."""
 
     def accept(self, job: NewJob) -> Accepted:
-        """Take a job in."""
+        """Accept a job."""
 
     def get(self, job_id: str) -> JobRecord:
-        """Return what is known of a job."""
+        """Return the record of a job."""
 
     def result(self, job_id: str, number: int = 0) -> bytes | None:
         """Return the result frame of one slice."""
 
 
 @dataclass(slots=True)
-class Harvest:
-    """Rows: whose they are, labels, and what the workers gave of them.
+class ExportedRows:
+    """Rows with the ids of their documents and their labels.
 
     Attributes:
         data: Vectors of shape (rows, dim), float32, little endian; or texts and labels as
@@ -56,7 +56,7 @@ class Harvest:
 
 
 def fetch(
-    ledger: Book,
+    jobs: Jobs,
     collection: Collection,
     *,
     name: str,
@@ -66,18 +66,18 @@ def fetch(
     limit: int,
     job_id: str,
     stopped: Callable[[], bool],
-) -> Harvest:
+) -> ExportedRows:
     """Read up to ``limit`` records whose metadata has ``label_key``.
 
     Args:
-        name: of the collection, as users know it: its own name may be another one.
-        chunk: which chunks of a document are its rows; None for all.
-        texts: a document is one row, its text.
-        job_id: of the train job; whoever asks again for it finds the same answer.
+        name: the collection's name in the API, which may be an alias.
+        chunk: the chunks of a document that are its rows; None for all.
+        texts: one row a document, its text.
+        job_id: of the train job; a repeated export of the same job returns the same rows.
 
     Raises:
-        VersoError: the workers could not read them.
-        Stopped: the training is no longer wanted.
+        VersoError: the workers could not read the records.
+        Stopped: ``stopped`` returned True.
     """
     step = math.ceil(collection.buckets / _RANGES)
     most = max(_FEWEST, math.ceil(_SPARE * limit / _RANGES))
@@ -92,7 +92,7 @@ def fetch(
         "texts": texts,
     }
     slices = list(cut(Kind.ROWS, params, items, max_items=1))
-    accepted = ledger.accept(
+    accepted = jobs.accept(
         NewJob(
             kind=Kind.ROWS,
             queue=Queue.BULK,
@@ -103,33 +103,33 @@ def fetch(
             trace=tracing.current(),
         )
     )
-    _await(ledger, accepted.job_id, stopped)
-    frames = [ledger.result(accepted.job_id, number) for number in range(len(slices))]
+    _await(jobs, accepted.job_id, stopped)
+    frames = [jobs.result(accepted.job_id, number) for number in range(len(slices))]
     return _joined(frames, row_bytes=None if texts else 4 * collection.dim, limit=limit)
 
 
-def _joined(frames: Sequence[bytes | None], *, row_bytes: int | None, limit: int) -> Harvest:
-    """Put the slices' rows together: of ``row_bytes`` each, or a line each."""
-    harvest = Harvest()
+def _joined(frames: Sequence[bytes | None], *, row_bytes: int | None, limit: int) -> ExportedRows:
+    """Join the rows of all slices: ``row_bytes`` each, or one line each if None."""
+    rows = ExportedRows()
     for frame in frames:
         result = Result.unpack(frame or b"")
         [item] = result.items
-        wanted = limit - len(harvest.labels)
-        harvest.documents += item["ids"][:wanted]
-        harvest.labels += item["labels"][:wanted]
+        wanted = limit - len(rows.labels)
+        rows.documents += item["ids"][:wanted]
+        rows.labels += item["labels"][:wanted]
         blob = result.blobs[item["blob"]]
         if row_bytes is None:
-            harvest.data += b"".join(blob.splitlines(keepends=True)[:wanted])
+            rows.data += b"".join(blob.splitlines(keepends=True)[:wanted])
         else:
-            harvest.data += blob[: wanted * row_bytes]
-    return harvest
+            rows.data += blob[: wanted * row_bytes]
+    return rows
 
 
-def _await(ledger: Book, job_id: str, stopped: Callable[[], bool]) -> None:
-    while not (record := ledger.get(job_id)).status.terminal:
+def _await(jobs: Jobs, job_id: str, stopped: Callable[[], bool]) -> None:
+    while not (record := jobs.get(job_id)).status.terminal:
         if stopped():
             raise Stopped
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     if record.status is not Status.SUCCEEDED:
         if record.error is not None:
             raise from_body(record.error)

@@ -16,7 +16,7 @@ class TrainerSettings(LedgerSettings):
     models: Path = Field(
         default=Path("models"), description="folder of artifacts and heads; published into"
     )
-    data: Path = Field(default=Path("verso-data"), description="folder for trainings under way")
+    data: Path = Field(default=Path("verso-data"), description="folder for running trainings")
     threads: int = Field(default=2, ge=1, description="cores that a training may use")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")

@@ -1,15 +1,15 @@
-"""Claim train jobs, one at a time; have each trained, publish its head as a canary, end the job.
+"""Claim train jobs one at a time, run the training, publish its head as a canary, end the job.
 
-What a job needs lies in a folder of its own, ``training/JOB`` in the data folder, until it ends:
+A job has its own folder, ``training/JOB`` in the data folder, until it ends:
 
-    request.json   what was asked for
-    rows.jsonl     labelled texts (of a collection: rebuilt), questions or pairs, or
+    request.json   the request
+    rows.jsonl     labelled texts (of a collection: reconstructed), questions or pairs, or
     rows.json      labels, documents and the dimension, with
     rows.f32       the vectors
-    run/           checkpoints, of a training by steps
-    result.json    what the training came to
+    run/           checkpoints of the training
+    result.json    the result of the training
 
-A job that comes again after a kill finds its rows there, and its result if only the publication was
+After a kill, the next attempt finds the rows there, and the result if only the publication was
 missing.
 """
 
@@ -47,24 +47,24 @@ from verso_training.service.metrics import Metrics
 from verso_training.service.process import RESULT_NAME, Stopped
 
 _RETRY_S = 1.0
-_TELL_S = 0.25
+_PROGRESS_S = 0.25
 _MAX_HISTORY = 500
 _OLD_DRAFT_S = 600.0
 _log = logging.getLogger(__name__)
 
 
 class Trainer:
-    """Does train jobs.
+    """Runs train jobs.
 
     Args:
-        ledger: the truth about jobs.
+        ledger: of the jobs.
         models: folder with the registry, published into.
-        work: folder of trainings under way.
-        metrics: what is counted.
+        work: folder of running trainings.
+        metrics: the trainer's counters.
         owner: this trainer's name.
         lease_s: length of a lease, seconds.
         threads: cores that a training may use.
-        heartbeat_file: touched at every beat that reached the ledger, also while a training runs.
+        heartbeat_file: touched at every heartbeat that reached the ledger, also during a training.
     """
 
     def __init__(
@@ -90,17 +90,17 @@ class Trainer:
         self._closing = threading.Event()
 
     def close(self) -> None:
-        """Do nothing more: a training under way is ended and its job given back."""
+        """Stop: the running training is ended and its job released."""
         self._closing.set()
 
-    def beat(self) -> None:
-        """Tell the ledger that a trainer is there."""
+    def heartbeat(self) -> None:
+        """Record in the ledger that this trainer is alive."""
         self._ledger.liveness.note_trainer(self._owner)
         if self._heartbeat_file is not None:
             self._heartbeat_file.touch()
 
     def step(self) -> bool:
-        """Do the next job; tell whether there was one.
+        """Run the next job; return whether there was one.
 
         Raises:
             LedgerUnavailable: the ledger does not answer.
@@ -111,33 +111,33 @@ class Trainer:
             running = self._metrics.running()
             with telemetry.about(lease.slice_id), running, traced as span:
                 with self._held(lease) as lost:
-                    outcome = self._hold(lease, lost)
+                    outcome = self._run(lease, lost)
                 if span is not None:
                     span.set_attribute("verso.outcome", outcome)
             self._metrics.ended(outcome)
         return bool(leases)
 
-    def _hold(self, lease: Lease, lost: threading.Event) -> str:
-        """Do one job and end it; name what came of it."""
+    def _run(self, lease: Lease, lost: threading.Event) -> str:
+        """Run one job and end it; return the outcome."""
         folder = self._work / lease.job_id
         try:
             result = self._train(lease, read_slice(lease.payload), folder, lost)
         except Stopped:
             if not lost.is_set():
                 self._ledger.leases.release(lease)
-                return "stopped"  # its rows stay for the next attempt
-            _log.info("the training is no longer wanted")
+                return "stopped"  # the rows stay for the next attempt
+            _log.info("training stopped: the lease was lost or the job cancelled")
             outcome = "stale"
         except VersoError as error:
-            _log.warning("the training failed: %s", error.detail, extra={"code": error.code})
+            _log.warning("training failed: %s", error.detail, extra={"code": error.code})
             if error.retryable and not isinstance(error, DiskFull):
                 self._ledger.leases.retry(lease, error, delay_s=_RETRY_S)
                 return "retried"
-            # A full disk may have room again, but to train anew by itself would fill it anew.
+            # A full disk may have room later, but a second training would fill it again.
             self._ledger.leases.fail(lease, error)
             outcome = "failed"
         except OSError as exc:
-            _log.exception("the training failed")
+            _log.exception("training failed")
             self._ledger.leases.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
             outcome = "failed"
         else:
@@ -155,27 +155,27 @@ class Trainer:
         with self._metrics.phase("rows"):
             self._prepare(lease, work, folder, stopped=stopped)
         history: list[dict[str, Any]] = []
-        told = 0.0
+        reported_s = 0.0
 
-        def tell(row: dict[str, Any]) -> None:
-            nonlocal told
+        def report(row: dict[str, Any]) -> None:
+            nonlocal reported_s
             history.append(row)
             del history[:-_MAX_HISTORY]
-            if time.monotonic() - told >= _TELL_S or row.get("share") == 1:
-                told = time.monotonic()
-                with contextlib.suppress(LedgerUnavailable):  # it is told again
+            if time.monotonic() - reported_s >= _PROGRESS_S or row.get("share") == 1:
+                reported_s = time.monotonic()
+                with contextlib.suppress(LedgerUnavailable):  # the next report repeats it
                     self._ledger.leases.report_progress(lease, row)
 
-        self._sweep(head)
+        self._remove_drafts(head)
         if not (folder / RESULT_NAME).exists():
-            tell({"stage": "train", "share": 0.0})
+            report({"stage": "train", "share": 0.0})
             environment = {"OMP_NUM_THREADS": str(self._threads)}
             with self._metrics.phase("train"):
-                process.run(folder, environment=environment, tell=tell, stopped=stopped)
+                process.run(folder, environment=environment, on_progress=report, stopped=stopped)
         result = json.loads((folder / RESULT_NAME).read_bytes())
         if result.get("error") is not None:
             raise from_body(result["error"])
-        tell({"stage": "publish", "share": 1.0})
+        report({"stage": "publish", "share": 1.0})
         share = float(work.params["share"])
         with self._metrics.phase("publish"):
             registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
@@ -183,7 +183,7 @@ class Trainer:
         return Result([{"ok": True, "channel": Channel.CANARY, "history": history} | result])
 
     def _prepare(self, lease: Lease, work: Slice, folder: Path, *, stopped: Any) -> None:
-        """Lay out what the training's process reads; what lies there already stays."""
+        """Write the files that the training's process reads; keep those that exist."""
         artifact = registry.resolve(self._models)
         request = {
             "params": work.params,
@@ -233,8 +233,8 @@ class Trainer:
         about = {"labels": found.labels, "documents": found.documents, "dim": collection.dim}
         files.replace(folder / "rows.json", json.dumps(about).encode())
 
-    def _sweep(self, head: str) -> None:
-        """Remove what a training that was killed left in the models folder."""
+    def _remove_drafts(self, head: str) -> None:
+        """Remove the drafts that killed trainings left in the models folder."""
         for draft in (self._models / registry.HEADS / head).glob(".draft-*"):
             with contextlib.suppress(OSError):
                 if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or not _alive(draft.name):
@@ -242,19 +242,19 @@ class Trainer:
 
     @contextmanager
     def _held(self, lease: Lease) -> Iterator[threading.Event]:
-        """Renew a lease; gives an event that is set when it was lost or the job cancelled."""
+        """Renew a lease; yield an event that is set if it is lost or the job is cancelled."""
         lost, over = threading.Event(), threading.Event()
 
         def renew() -> None:
             while not over.wait(self._lease_s / 3):
                 try:
-                    self.beat()
+                    self.heartbeat()
                     if self._ledger.leases.renew([lease], self._lease_s):
                         lost.set()
                 except Unavailable as error:
-                    _log.warning("no beat: %s", error.detail)
+                    _log.warning("heartbeat failed: %s", error.detail)
 
-        thread = threading.Thread(target=renew, name="heart", daemon=True)
+        thread = threading.Thread(target=renew, name="lease-renewer", daemon=True)
         thread.start()
         try:
             yield lost
@@ -273,21 +273,21 @@ def _alive(draft: str) -> bool:
 
 
 def _reads_texts(recipe: Mapping[str, Any]) -> bool:
-    """Whether a training reads the records' texts, and not only their vectors."""
+    """Whether a training reads the texts of the records, not only their vectors."""
     table = recipe.get("classify")
     decoder = isinstance(table, dict) and table.get("decoder") is True
     return decoder or recipe.get("reads") == Reads.TOKENS
 
 
 def _chunk(recipe: Mapping[str, Any]) -> Portion | None:
-    """Return which chunks a recipe wants; what is no such thing is refused with the recipe."""
+    """Return the chunks that a recipe names; an unknown name is refused with the recipe."""
     table = recipe.get("classify")
     value = table.get("chunk") if isinstance(table, dict) else None
     return Portion(value) if value in list(Portion) else None
 
 
 def described(params: Mapping[str, Any]) -> str:
-    """Name where the rows of a request came from, for the head's lineage."""
+    """Return the source of a request's rows, for the head's lineage."""
     source = params["source"]
     if source.get("collection") is not None:
         return f"collection {source['collection']}, label {source['label_key']}"

@@ -125,7 +125,7 @@ def test_a_training_that_was_killed_in_mid_export_is_done_again_and_published_as
     bench: Bench, valkey_url: str
 ) -> None:
     job_id = bench.ask(some_rows())
-    bench.trainer.beat()
+    bench.trainer.heartbeat()
 
     place = bench.models / "heads" / "mood"
 
@@ -311,7 +311,7 @@ def test_other_labels_than_those_of_the_stable_version_are_refused(bench: Bench)
     place = bench.models / "heads" / "mood" / known.version
     shutil.copytree(found.parent, place)
     registry.assign(bench.models, Channel.STABLE, known.version, head="mood")
-    with pytest.raises(LabelsChanged, match="new are"):
+    with pytest.raises(LabelsChanged, match="new: "):
         training_job.train(_folder(bench, some_rows(labels=("disk", "a-new-label"))))
     # All labels are there, and one of them in too few rows to be trained on.
     rare, rows = known.labels[0], some_rows(labels=known.labels)
