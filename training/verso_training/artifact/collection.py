@@ -1,16 +1,16 @@
 """Fit an artifact's codec to the texts of one collection.
 
-The encoder and the tokenizers stay as they are, and with them the space: vectors that are stored
-already go on being right. What is fitted are the tables that need no decoder:
+The encoder, the tokenizers and hence the space do not change: stored vectors stay valid. The
+tables that need no decoder are fitted:
 
 1. the last texts are held out; on the others a mixture (`verso_codecs.mixture`) is fitted, and a
    Zstandard dictionary of the size and kind that are best on the held-out ones;
-2. the held-out texts tell what the fitted codecs take, and what the artifact's own ones took;
+2. the payloads of the held-out texts are compared between the fitted codecs and the artifact's own;
 3. both are fitted again, to all texts, and written with everything else into a new folder, whose
    codec has an id of its own. Records written with the old codec are still read with it.
 
-If minutes are given, the decoder is trained on the first part as well (`tuning`), and takes its
-predecessor's place where the smallest payload of the held-out texts gets clearly smaller by it.
+If minutes are given, the decoder is trained on the first part as well (`tuning`), and replaces
+the old one if the smallest payloads of the held-out texts become clearly smaller.
 
 The new folder holds texts of the collection, some of them word for word.
 """

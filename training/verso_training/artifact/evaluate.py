@@ -1,9 +1,9 @@
 """Figures of an artifact on held-out texts, from real patch bytes.
 
-For every source: what a record costs with the neural codec and its vector, with the neural codec
+For every source: the cost of a record with the neural codec and its vector, with the neural codec
 and no vector (zeros), with the n-gram codec, with zstd and its dictionary, and with the smallest
-of neural, n-gram, zstd and raw, which is what a worker stores. All in bits per byte of text,
-whole bytes of payload counted, record headers not.
+of neural, n-gram, zstd and raw, which is what a worker stores. All figures are bits per byte of
+text: payloads in whole bytes, without record headers.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Suite:
         vectors = self.encoder.encode([texts[i].text for i in short])
         vectors = vectors.astype(np.float16).astype(np.float32)
         found = [
-            self.decoder.step_noise(seen, vectors[place : place + 1])
-            for place, seen in self.decoder.passes([records[i] for i in short], vectors)
+            self.decoder.step_noise(seen, vectors[index : index + 1])
+            for index, seen in self.decoder.passes([records[i] for i in short], vectors)
         ]
         return max(logit for logit, _ in found), max(confidence for _, confidence in found)
 
@@ -159,7 +159,7 @@ class Suite:
         records = [self.decoder.tokens(text) for text in texts]
         short = [i for i, ids in enumerate(records) if len(ids) < self.recipe.model.max_tokens]
         result = {}
-        for place, seen in self.decoder.passes([records[i] for i in short], vectors[short]):
+        for index, seen in self.decoder.passes([records[i] for i in short], vectors[short]):
             events = ranks.events(
                 seen.logits, seen.confidence, targets=seen.targets, epsilon=config.epsilon
             )
@@ -167,7 +167,7 @@ class Suite:
                 events, self.rank_tables, confidence_epsilon=config.confidence_epsilon
             )
             escapes = int((events.ranks == ranks.ESCAPE).sum())
-            result[short[place]] = (payload, seen, escapes)
+            result[short[index]] = (payload, seen, escapes)
         return result
 
 

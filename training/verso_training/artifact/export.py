@@ -8,8 +8,8 @@
 One decoder graph serves the teacher-forced pass and the cached step. After the export every large
 weight is stored as int8 with one scale per output channel (or as float16) and widened by a Cast
 and a Mul. ONNX Runtime folds these into float32 constants when it loads the graph, so the file is
-small and the arithmetic is plain float32: what ships is decided here once, at publication, and no
-kernel choice of a later machine can change the weights.
+small and the arithmetic is plain float32: the weights are fixed here,
+at publication, and no kernel choice of another machine can change them.
 """
 
 from __future__ import annotations

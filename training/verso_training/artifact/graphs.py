@@ -1,7 +1,7 @@
 """Run the exported graphs, for tables, golden samples and figures.
 
-This follows the worker's arithmetic to the letter (same graphs, same session options, vectors as
-stored) but none of its code: that both agree on the golden samples is a real test of either.
+The arithmetic is exactly the worker's (same graphs, same session options, stored vectors), the
+code is not: that both agree on the golden samples tests both.
 """
 
 from __future__ import annotations

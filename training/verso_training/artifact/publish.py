@@ -1,16 +1,16 @@
-"""The model card: what an artifact was made from, on what machine, and its figures.
-
-Turn a trained decoder into an artifact folder that a worker can load and trust.
+"""Turn a trained decoder into an artifact folder that a worker can load.
 
 Steps:
 
 0. ``write_text_tables``, at any time: n-gram counts and the zstd dictionary from training texts.
    They do not depend on the decoder, so they can be fitted while it trains;
 1. export the three graphs, copy the two tokenizers;
-2. fit the rank probabilities on held-out texts seen through the *exported* decoder;
+2. fit the rank probabilities on held-out texts with the *exported* decoder;
 3. report figures on other held-out texts, from real patch bytes;
-4. write golden samples: text, stored vector, one payload per codec. Each is read back first;
+4. write golden samples: text, stored vector, one payload per codec. Each is decoded first;
 5. write the model card and, last, the manifest with the hash of every file.
+
+The model card states the data of an artifact, the machine, and its figures.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Train an artifact's decoder further on one collection's texts.
 
-The weights are read back from the artifact's graphs (`weights`) and trained as the decoder was, at
-a tenth of the rate. Its vocabulary and sizes stay, the encoder is not touched: vectors that are
-stored already go on being right.
+The weights are read from the artifact's graphs (`weights`) and trained like the decoder, at a tenth
+of the rate. Vocabulary, sizes and the encoder do not change: stored vectors stay valid.
 
 1. Chunks are cut into segments that fit the decoder's window, and encoded by the artifact's own
    encoder; the segments of a chunk share its vector, as in its record.
-2. The decoder is trained on all but the held-out chunks. A run that was stopped goes on from its
+2. The decoder is trained on all but the held-out chunks. A stopped run continues from its
    last checkpoint if texts, artifact and time are the same.
-3. The new weights take the old ones' place in the graphs, which are checked against the module.
-4. The rank probabilities are fitted to the held-out chunks: a decoder is surer of a collection it
-   knows. Each chunk is reported with probabilities fitted to the other half of the chunks.
+3. The new weights replace the old ones in the graphs, which are checked against the module.
+4. The rank probabilities are fitted to the held-out chunks: a decoder is more confident on a
+   collection that it was trained on. Each chunk is reported with probabilities fitted to the other
+   half of the chunks.
 """
 
 from __future__ import annotations

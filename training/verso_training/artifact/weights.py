@@ -2,11 +2,11 @@
 
 The graphs name few of their weights: of a matrix that is multiplied from the right they keep the
 transpose under a number. Their order is that of the computation, though, so the products with a
-weight are, layer by layer, query, key, value, out, up and down; in memory.onnx key and value. That
-the order was understood is not believed but checked: the module's logits must be the graphs'.
+weight are, layer by layer, query, key, value, out, up and down; in memory.onnx key and value. The
+order is checked: the module's logits must equal the graphs'.
 
-Put back, only the weights are others. What is computed, in which order and how it is stored stays
-what was published, and with it the numeric profile.
+Replacing weights changes nothing else in the graphs: the computation, its order and the storage
+stay as published, and so does the numeric profile.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The vector space as it is stored: float16 or int8, and how training imitates it.
-
-int8 stores c = clip(round(v * scale), -127, 127) and gives c / scale back. One scale serves all
-vectors; it is fixed once, so that 127 / scale is the 99.99th percentile of |v|.
-
-Train a decoder within a wall-clock budget.
+"""Train a decoder within a wall-clock budget.
 
 Steps:
 
@@ -15,6 +10,10 @@ Steps:
    machine trains fewer steps but the decay always completes;
 4. every few minutes: held-out quality to TensorBoard and ``metrics.jsonl``, and a checkpoint from
    which ``--resume`` continues with the remaining time.
+
+Training imitates the storage of vectors, float16 or int8. int8 stores
+c = clip(round(v * scale), -127, 127) and returns c / scale. One scale serves all
+vectors; it is fixed once, so that 127 / scale is the 99.99th percentile of |v|.
 """
 
 from __future__ import annotations
@@ -245,8 +244,8 @@ class Run:
             dropout=self.config.vector_dropout,
             precision=self.config.vector_precision,
         )
-        place = torch.device(self.config.device).type
-        with torch.autocast(place, torch.bfloat16, enabled=self.config.bfloat16):
+        kind = torch.device(self.config.device).type
+        with torch.autocast(kind, torch.bfloat16, enabled=self.config.bfloat16):
             loss = self._loss(self.forward(batch.tokens, vectors), batch.targets)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), self.config.clip_norm)

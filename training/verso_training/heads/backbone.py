@@ -1,21 +1,19 @@
 """The encoder that heads are trained on: the weights of an artifact's ``encoder.onnx``.
 
-A head is served on the weights that the artifact stores, which are int8 codes with a scale per
-channel, widened when the graph is loaded. So it is trained on exactly these: they are read back
-from the graph, not from the checkpoint that the graph was made of. An artifact alone is enough to
-train a head for it.
+A head is served on the weights that the artifact stores: int8 codes with a scale per channel,
+widened when the graph is loaded. It is trained on exactly these weights, which are read from the
+graph and not from the checkpoint behind it. So an artifact alone is enough to train a head for it.
 
 The exporter keeps the names of biases and norms but renames transposed matrices and merges equal
 ones, so weights are found by their position: the n-th norm, the n-th product with a constant.
 
-Low-rank adaptation: a task's own change of every matrix of the shared encoder.
-
-Hu et al. 2021, eq. 3: with the stored matrix W_0 frozen,
+Low-rank adaptation changes every matrix of the shared encoder for one task (Hu et al. 2021, eq. 3).
+With the stored matrix W_0 frozen,
 
     h = W_0 x + (alpha / r) B A x,        A in R^(r x in), B in R^(out x r),
 
 A starts Gaussian and B at zero, so training starts at the encoder itself. All linear layers are
-adapted, the feed-forward ones too: on attention alone it lags behind full fine-tuning.
+adapted, the feed-forward ones too: adapting attention alone is worse than full fine-tuning.
 """
 
 from __future__ import annotations
@@ -108,9 +106,9 @@ def load(artifact: Path) -> Backbone:
         ArtifactInvalid: the graph is not a BERT written by ``export_encoder``.
     """
     model = onnx.load(artifact / "encoder.onnx")
-    places = _places(model.graph)
+    sources = _sources(model.graph)
     constants = {i.name: i for i in model.graph.initializer}
-    weights = {name: source.read(constants) for name, source in places.items()}
+    weights = {name: source.read(constants) for name, source in sources.items()}
     words, width = weights["embeddings.word_embeddings.weight"].shape
     layers = max(int(name.split(".")[2]) for name in weights if name.startswith("encoder.")) + 1
     config = BertConfig(
@@ -137,10 +135,10 @@ def load(artifact: Path) -> Backbone:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     bert.train(mode=False)
-    return Backbone(bert, tokenizer, {f"bert.{n}": s for n, s in places.items()})
+    return Backbone(bert, tokenizer, {f"bert.{n}": s for n, s in sources.items()})
 
 
-def _places(graph: onnx.GraphProto) -> dict[str, Source]:
+def _sources(graph: onnx.GraphProto) -> dict[str, Source]:
     """Return the source of every parameter, by its name in transformers' BertModel."""
     known = {i.name for i in graph.initializer}
 
@@ -152,30 +150,30 @@ def _places(graph: onnx.GraphProto) -> dict[str, Source]:
         scale = f"{name}.scale"
         return Source(f"{name}.narrow", scale if scale in known else None)
 
-    places: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for name in _EMBEDDINGS:
         found = source(f"bert.embeddings.{name}.weight")
         if found is None:
             raise ArtifactInvalid(f"encoder.onnx: expected an initialiser for {name}")
-        places[f"embeddings.{name}.weight"] = found
+        sources[f"embeddings.{name}.weight"] = found
     norms, products = 0, 0
     adders = {name: node for node in graph.node if node.op_type == "Add" for name in node.input}
     for node in graph.node:
         if node.op_type == "LayerNormalization":
             module = _norm_name(norms)
             norms += 1
-            places[f"{module}.weight"] = Source(node.input[1])
-            places[f"{module}.bias"] = Source(node.input[2])
+            sources[f"{module}.weight"] = Source(node.input[1])
+            sources[f"{module}.bias"] = Source(node.input[2])
         elif node.op_type == "MatMul" and (found := source(node.input[1])) is not None:
             module = f"encoder.layer.{products // 6}.{_PRODUCTS[products % 6]}"
             products += 1
-            places[f"{module}.weight"] = found
+            sources[f"{module}.weight"] = found
             adder = adders[node.output[0]]
             (bias,) = [name for name in adder.input if name in known]
-            places[f"{module}.bias"] = Source(bias)
+            sources[f"{module}.bias"] = Source(bias)
     if products == 0 or products % 6 or norms != products // 3 + 1:
         raise ArtifactInvalid(f"encoder.onnx: no BERT: {products} products, {norms} norms")
-    return places
+    return sources
 
 
 def _norm_name(index: int) -> str:

@@ -1,21 +1,19 @@
-"""From signals to decisions: fitted on texts that the head was not trained on.
+"""Calibrate a classifier on texts that it was not trained on, and report every signal on others.
 
 - Temperature (Guo et al. 2017, eq. 9): the T > 0 that minimises the negative log-likelihood of
   softmax(z / T). It changes no answer.
 - A probability per signal (Platt 1999): sigmoid(a x + b), a logistic regression on "was right".
 - The stack: one logistic regression on several signals together, weights in the signals' own
   units so that serving needs no statistics.
-- Thresholds for "at most this error rate among what is accepted": learn-then-test with fixed
+- Thresholds for "at most this error rate among accepted answers": learn-then-test with fixed
   sequence testing (Angelopoulos et al. 2021, section 4). Thresholds are tried from strict to
   loose; each must refuse H: risk > alpha by an exact binomial tail at level delta (Geifman &
   El-Yaniv 2017, lemma 3.1), and the first that cannot ends the search. The chance that the risk on
   texts like these exceeds alpha is then at most delta. It guarantees nothing under shift. With too
   few calibration texts there is no threshold.
 
-Calibrate a classifier on held-out rows and report every signal on others.
-
 Validation rows are halved by a fixed shuffle: temperature, probabilities and the stack come from
-one half, the thresholds from the other, so that a threshold is tried on rows its signal was not
+one half, the thresholds from the other, so that no threshold is tested on rows its signal was
 fitted on.
 """
 

@@ -1,7 +1,7 @@
 """The context of a training on tokens: encoder, checkpoints and output folder.
 
-The same steps for every task: the artifact's encoder is read, an adapter is trained on it from its
-last checkpoint, held-out rows end the training, and what was measured is written and checked.
+The steps are the same for every task: read the artifact's encoder, train an adapter on it from the
+last checkpoint, end the training by held-out rows, write and check the measured head.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TrainingContext:
         parts: Mapping[RowSplit, Sequence[_E]],
         *,
         losses: Callable[[Sequence[_E]], Mapping[str, Tensor]],
-        told: str,
+        reported: str,
         share: float = 1.0,
     ) -> None:
         """Train a module's own weights on the training part; the validation part ends it.
@@ -79,7 +79,7 @@ class TrainingContext:
             budget: How long.
             parts: Examples by split; those of the test part are not used.
             losses: Of one batch, by name.
-            told: The loss that progress reports.
+            reported: The loss that progress reports.
             share: Share of the whole work.
 
         Raises:
@@ -87,8 +87,8 @@ class TrainingContext:
             DiskFull: no room for a checkpoint.
         """
 
-        def tell(progress: Progress) -> None:
-            figures = {"loss": progress.metrics[f"loss/{told}"]}
+        def report(progress: Progress) -> None:
+            figures = {"loss": progress.metrics[f"loss/{reported}"]}
             if "validation_loss" in progress.metrics:
                 figures["validation_loss"] = progress.metrics["validation_loss"]
             self.on_progress(Progress(share * progress.share, figures))
@@ -100,7 +100,7 @@ class TrainingContext:
             held_out=parts[RowSplit.VALIDATION],
             losses=losses,
             folder=self.run,
-        ).train(on_progress=tell, should_stop=self.should_stop)
+        ).train(on_progress=report, should_stop=self.should_stop)
 
     def published(
         self,

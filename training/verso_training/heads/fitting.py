@@ -8,10 +8,10 @@ Steps:
 3. the rate rises over the first steps, then falls linearly to zero with the share of the work
    done: of the budget or of the epochs, whichever is further. The budget is processor time, not
    wall time: a busy machine does not shorten the training;
-4. after every epoch, where there are held-out examples: their loss. The weights of the epoch where
-   it is lowest are kept, and some epochs without a lower one end the training
+4. after every epoch, the loss of the held-out examples if there are any. The weights of the epoch
+   where it is lowest are kept, and some epochs without a lower one end the training
    (Prechelt 1998);
-5. a checkpoint every few minutes, from which a run in the same folder goes on.
+5. a checkpoint every few minutes, from which a run in the same folder continues.
 """
 
 from __future__ import annotations
@@ -176,10 +176,10 @@ class AdapterRun(Generic[_E]):
         self.module.to(device.PROCESSOR).eval()
 
     def _standing(self) -> dict[str, float]:
-        told = {"step": float(self._position.step)}
+        figures = {"step": float(self._position.step)}
         if math.isfinite(self._position.lowest):
-            told["validation_loss"] = self._position.lowest
-        return told
+            figures["validation_loss"] = self._position.lowest
+        return figures
 
     def save(self) -> None:
         """Write the module's own weights, the optimiser and the progress, each file atomically.

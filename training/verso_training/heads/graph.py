@@ -1,16 +1,14 @@
-"""Export a head's module as ``head.onnx``, without the encoder's weights.
+"""Export a head's module as ``head.onnx`` without the encoder's weights, and read a head back.
 
-What the head owns is stored as float16 and widened when the graph is loaded. Every weight of the
-encoder stays a name: marked as external data in a file that does not exist, to be handed to the
-session by whoever holds the encoder (``verso_core.heads``). The graph was exported only if it then
-gives what the module gives.
+The head's own weights are stored as float16 and widened when the graph is loaded. Every weight of
+the encoder is only a name, marked as external data in a file that does not exist: the process that
+holds the encoder adds it to the session (``verso_core.heads``). An export succeeds only if graph
+and module then agree.
 
-Go on from a head that was published: its weights, read back from its graph.
-
-A graph holds what its task owns (adapter and layers) and names the encoder's weights, so it is a
-complete starting point. The exporter keeps the names of most parameters and transposes matrices of
-linear layers under names of its own; those are found as the factor of the product that their bias
-is added to.
+A graph holds the weights of its task (adapter and layers) and names those of the encoder, so it is
+a complete starting point for another training. The exporter keeps the names of most parameters and
+transposes matrices of linear layers under new names; those are found as the factor of the product
+that their bias is added to.
 """
 
 from __future__ import annotations

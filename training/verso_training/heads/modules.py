@@ -1,18 +1,17 @@
-"""Reading an answer out of a text: span heads, their loss, and the best span.
+"""The layers of a head, in the shapes of a head's graph (``verso_core.heads``).
 
-Devlin et al. 2019, section 4.2: with token states h_t, start and end logits are s_t = S h_t and
-e_t = E h_t; the probability of a start is softmax(s)_t; the score of the answer t..u is s_t + e_u,
-and "no answer" scores s_0 + e_0, the position of [CLS] (section 4.3). An answer is returned if
+Every module is trained and exported as it is: its forward takes the graph's inputs in their order
+and returns the graph's outputs.
+
+An answer is a span of the text (Devlin et al. 2019, section 4.2): with token states h_t, start and
+end logits are s_t = S h_t and e_t = E h_t; the probability of a start is softmax(s)_t; the score of
+the answer t..u is s_t + e_u, and "no answer" scores s_0 + e_0, the position of [CLS] (section 4.3).
+An answer is returned if
 
     max_{t <= u} s_t + e_u  >  s_0 + e_0 + tau,
 
 tau being tuned on a split that is not reported. Preite 2020 (section 6.1) replaces the one linear
 layer by deeper ones; its widths are for states of 768 and are scaled to the encoder's here.
-
-The layers of a head, in the shapes that a head's graph has (``verso_core.heads``).
-
-Every module here is what is trained and what is exported: its forward takes the graph's inputs in
-their order and gives the graph's outputs.
 """
 
 from __future__ import annotations
@@ -165,8 +164,8 @@ def best_spans(
     s = np.where(allowed, start, NEGATIVE)
     e = np.where(allowed, end, NEGATIVE)
     scores = s[:, None] + e[None, :]
-    places = np.arange(len(s))
-    length = places[None, :] - places[:, None]
+    positions = np.arange(len(s))
+    length = positions[None, :] - positions[:, None]
     scores = np.where((length >= 0) & (length < longest), scores, 2 * NEGATIVE)
     order = np.argsort(scores, axis=None)[::-1][:count]
     found = [(int(i // len(s)), int(i % len(s))) for i in order]

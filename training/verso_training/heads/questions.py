@@ -4,17 +4,15 @@ A window is ``[CLS] question [SEP] context [SEP]``. A context that does not fit 
 windows that overlap by ``stride`` tokens (Devlin et al. 2019, their SQuAD code). Offsets of tokens
 index the characters of the original context, so an answer is always a slice of it.
 
-Questions that a reader is trained on: paragraphs in parts, and questions made up beside them.
+Training data are split paragraphs with their questions and made-up ones:
 
-Steps:
-
-1. a question that is asked twice of one text has all answers of both; with an answer and without
-   one it is dropped;
-2. documents (titles) without a split get one by their hash, so that no document is trained on and
-   measured on; of fewer than three documents the paragraphs are split instead;
-3. some questions without an answer are made of those with one. Trained on are a share of them;
-   the other parts get them only where the file holds no question without an answer, because the
-   null threshold could not be chosen otherwise.
+1. a question that occurs twice for one text has the answers of both; one with an answer and
+   without one is dropped;
+2. documents (titles) without a split get one by their hash, so that no document is both trained on
+   and measured on; with fewer than three documents the paragraphs are split instead;
+3. some questions without an answer are made from those with one. A share of them is trained on;
+   the other splits get them only if the file has no question without an answer, because the null
+   threshold could not be chosen otherwise.
 """
 
 from __future__ import annotations
@@ -191,13 +189,13 @@ def windows(
                 f"question {row.key!a}: expected <= {most} tokens, got {len(asked)}"
             )
         context = tokenizer.encode(row.context, add_special_tokens=False)
-        places = _answer_places(row, context.offsets)
+        spans = _answer_spans(row, context.offsets)
         room = max_tokens - len(asked) - 3
         made = []
         first = 0
         while True:
             last = min(first + room, len(context.ids))
-            inside = [(a, b) for a, b in places if first <= a and b < last]
+            inside = [(a, b) for a, b in spans if first <= a and b < last]
             shift = len(asked) + 2 - first
             made.append(
                 Window(
@@ -228,19 +226,19 @@ def special(tokenizer: Tokenizer, name: str) -> int:
     return number
 
 
-def _answer_places(row: Question, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _answer_spans(row: Question, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the first and last token of every occurrence of every answer that falls on token
     borders."""
     starts = {a: i for i, (a, _) in enumerate(offsets)}
     ends = {b: i for i, (_, b) in enumerate(offsets)}
-    places = set()
+    spans = set()
     for answer in row.answers:
         at = row.context.find(answer) if answer else -1
         while at >= 0:
             if at in starts and at + len(answer) in ends:
-                places.add((starts[at], ends[at + len(answer)]))
+                spans.add((starts[at], ends[at + len(answer)]))
             at = row.context.find(answer, at + 1)
-    return sorted(places)
+    return sorted(spans)
 
 
 _EVEN = 1.0

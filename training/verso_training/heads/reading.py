@@ -1,8 +1,8 @@
 """Train a head that answers, from questions to a folder that can be served.
 
-``train_reader`` puts the questions in parts, trains an adapter on the artifact's encoder (fresh, or
-going on from a head), sets the null threshold on validation questions, measures on test questions,
-writes and checks the folder. A run that is killed goes on from its last checkpoint.
+``train_reader`` splits the questions, trains an adapter on the artifact's encoder (new, or
+starting from a head), sets the null threshold on validation questions, measures on test questions,
+writes and checks the folder. A killed run continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _trained(
     if context.start is not None:
         context.start.restore(only)
     budget = Budget.of(config, seed=recipe.seed)
-    told = str(config.layers)
-    context.train(module, budget, shown, losses=module.losses, told=told, share=_TRAINED)
+    reported = str(config.layers)
+    context.train(module, budget, shown, losses=module.losses, reported=reported, share=_TRAINED)
     return only.eval()
 
 

@@ -1,13 +1,13 @@
-"""Labelled rows: checked, split, and turned into the vectors or tokens a head reads.
+"""Check and split labelled rows.
 
 Steps:
 
-1. rows that cannot be used are an error that says what was expected and what came;
-2. a text that stands there twice with one label is kept once; with several labels it is dropped,
-   and an error if that is more than ``MAX_CONTRADICTED`` of the texts;
+1. unusable rows raise an error with the expected and the actual form;
+2. a text that occurs twice with one label is kept once; with several labels it is dropped,
+   which is an error for more than ``MAX_CONTRADICTED`` of the texts;
 3. labels with fewer than ``FEWEST`` rows are dropped and reported;
 4. rows without a split get one by the hash of their document or text, stratified by label: no
-   document is trained on and measured on.
+   document is both trained on and measured on.
 """
 
 from __future__ import annotations

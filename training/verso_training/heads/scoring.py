@@ -1,16 +1,16 @@
-"""Score pairs of texts: read together by an adapted encoder, or each through its vector.
+"""Train a head that scores pairs of texts, from scored pairs to a folder that can be served.
 
-The loss for a score y in [0, 1] is the cross-entropy with soft targets,
+The pair is read together by an adapted encoder, or each text through its vector. The loss for a
+score y in [0, 1] is the cross-entropy with soft targets,
 
     L = -y log s - (1 - y) log(1 - s),
 
-whose minimum is at s = y, as for the squared error, but whose gradient does not vanish where s is
-far off. Sentence-BERT's regression objective is ``objectives.cosine_mse``.
+whose minimum is at s = y, as for the squared error, but whose gradient does not vanish if s is far
+off.
 
-Train a head that scores pairs, from scored texts to a folder that can be served.
-
-Pairs of one first text stay together, so that no question is trained on and measured on. The
-steps are those of ``training.train_head``; a run that is killed goes on from its last checkpoint.
+Pairs with the same first text stay in one split, so that no question is both trained on and
+measured on. The steps are those of ``vector_classifier.train_head``. A killed run continues from
+its last checkpoint.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def train_scorer(
         for part, rows in parts.items()
     }
     budget = Budget.of(config, seed=recipe.seed)
-    context.train(module, budget, tokens, losses=losses(module), told="score")
+    context.train(module, budget, tokens, losses=losses(module), reported="score")
     figures = {
         f"{part}_{name}": value
         for part in (RowSplit.VALIDATION, RowSplit.TEST)

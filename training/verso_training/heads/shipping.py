@@ -1,15 +1,15 @@
-"""The figures of a head as Markdown, for its card.
-
-Write a trained head as a folder that can be served, and only if it passes its own check.
+"""Write a trained head as a folder that can be served, and only if it passes its own check.
 
 Steps:
 
 1. the graph is written into a draft folder and compared with the module (``graph.write``);
-2. golden samples: inputs with what the written graph gives for them;
+2. golden samples: inputs with the outputs of the written graph;
 3. signals, card, and last ``head.json`` with the hash of every file and the version they make;
 4. the draft is loaded as a worker loads it and its golden samples are run again;
-5. one rename gives it its name: a reader sees no head, or a whole one. Whatever goes wrong before
-   leaves nothing behind; a full disk is ``DiskFull``.
+5. one rename publishes it: a reader sees no head or a complete one. An error before that leaves
+   nothing behind; a full disk is ``DiskFull``.
+
+The card holds the figures of the head as Markdown.
 """
 
 from __future__ import annotations

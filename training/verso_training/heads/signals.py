@@ -318,10 +318,10 @@ _NAMES = (SignalName.SELF_GENERATION, SignalName.BITS_GIVEN_VECTOR, SignalName.B
 def _code_length(seen: Pass) -> float:
     """- sum_i log2 p(t_i | t_<i, v)."""
     logits = seen.logits.astype(np.float64)
-    places = np.arange(len(seen.targets))
+    positions = np.arange(len(seen.targets))
     top = logits.max(-1)
     total = top + np.log(np.exp(logits - top[:, None]).sum(-1))
-    bits = (total - logits[places, seen.targets]) / np.log(2.0)
+    bits = (total - logits[positions, seen.targets]) / np.log(2.0)
     return float(bits.sum())
 
 

@@ -1,10 +1,8 @@
-"""Classify texts with an adapted encoder and a sequence classification head.
+"""Train a classifier that reads tokens: an adapter of the encoder and two layers on its states.
 
-Train a classifier that reads tokens: an adapter of the encoder, and two layers behind it.
-
-For what a stored vector does not tell apart. The index vectors stay as they are: the adapter is the
-head's own. Rows, splits, calibration and report are those of ``training.train_head``; a run that is
-killed goes on from its last checkpoint.
+It serves classes that a stored vector does not separate. The index vectors do not change: the
+adapter belongs to the head. Rows, splits, calibration and report are those of
+``vector_classifier.train_head``. A killed run continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -142,7 +140,7 @@ def train_token_classifier(
         checked.targets(RowSplit.TRAIN), classes=len(checked.labels), kind=config.class_weights
     )
     budget = _budget(recipe, [len(text.ids) for text in tokens[RowSplit.TRAIN]])
-    context.train(module, budget, tokens, losses=losses(module, weights), told="class")
+    context.train(module, budget, tokens, losses=losses(module, weights), reported="class")
     trained = Trained(
         recipe=recipe,
         module=module,

@@ -1,8 +1,8 @@
 """Train a classifier on vectors, from rows to a folder that can be served.
 
 ``train_head`` checks the rows, trains, calibrates on rows it did not train on, measures on others,
-writes and checks the folder. It prints nothing: progress goes to ``on_progress``, and between
-two steps ``should_stop`` is asked whether to give up.
+writes and checks the folder. It prints nothing: it reports progress to ``on_progress`` and calls
+``should_stop`` between two steps.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Steps:
    ten iterations a round, for each penalty of the recipe;
 2. after every round the validation loss; a penalty ends when it has not fallen for ``patience``
    rounds (early stopping), and its best round counts;
-3. the penalty with the best validation accuracy wins, the larger one where two are equal.
+3. the penalty with the best validation accuracy wins, the larger one if two are equal.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class _Rounds:
         weights: Tensor,
         l2: float,
     ) -> tuple[float, VectorClassifier]:
-        place = device.fastest()
-        model = model.to(place)
+        chosen = device.fastest()
+        model = model.to(chosen)
         x, y, weights = device.beside(model, (*train.tensors(), weights))
         val_x, val_y = device.beside(model, validation.tensors())
         matrices = [p for p in model.parameters() if p.ndim == 2]

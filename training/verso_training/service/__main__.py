@@ -87,7 +87,8 @@ def _serve(trainer: Trainer, subscriber: WorkSubscriber, stopping: threading.Eve
     while not stopping.is_set():
         try:
             trainer.heartbeat()
-            # Entered anew each time: an ear whose connection was lost hears nothing, and at once.
+            # Opened each time: a subscriber that lost its connection returns at once, without a
+            # signal.
             subscriber.open()
             try:
                 if not trainer.step():
