@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from studies.intents import scope
 from studies.tasks.adapters import CLINC, MORE, SEEDS
-from studies.tasks.outcome import Arrays, Outcome
+from studies.tasks.result import Arrays, StudyResult
 from verso_training.heads import signals
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.signals import Interval
 
-Found = Mapping[str, Outcome]
+Found = Mapping[str, StudyResult]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 HEADS = f"frozen-{CLINC.study}"

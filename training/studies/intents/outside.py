@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from studies.quality import sets
 from studies.quality.classification import Bench
 from studies.quality.sets import LabelledSet
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from verso_core.heads import SignalName
 from verso_training.heads import signals, vectors
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 Signals = Mapping[SignalName, Floats]
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Fit a head for each set and measure its signals."""
     clinc = sets.clinc(bench.data)
     strange = np.array([row.label == sets.OUT_OF_SCOPE for row in clinc.of(RowSplit.TEST)])
@@ -58,7 +58,7 @@ def run(bench: Bench) -> Outcome:
                     f"{group.name}/{name}/{figure}/low": interval.low,
                     f"{group.name}/{name}/{figure}/high": interval.high,
                 }
-    return Outcome(STUDY, figures, {})
+    return StudyResult(STUDY, figures, {})
 
 
 def _measured(bench: Bench, group: LabelledSet, rows: Floats) -> Signals:
@@ -105,7 +105,7 @@ def told(values: Floats, inside: NDArray[np.bool_]) -> dict[str, Interval]:
     }
 
 
-def section(found: Mapping[str, Outcome]) -> str:
+def section(found: Mapping[str, StudyResult]) -> str:
     """The table; empty where the study was not done."""
     if (part := found.get(STUDY)) is None:
         return ""
@@ -119,7 +119,8 @@ def section(found: Mapping[str, Outcome]) -> str:
         wrapped(
             "A head on stored vectors that knows the labels in scope alone; test questions in "
             "scope against the 1,000 test questions of CLINC150 that are out of it. Brackets are "
-            "95 % bootstrap intervals. The paper's signal, self-generation, is the share of tokens "
+            "95 % bootstrap intervals. The published signal, self-generation, is the share of "
+            "tokens "
             "that the decoder gives back; bits are its code length of a text's first 127 tokens."
         ),
         "",

@@ -21,7 +21,7 @@ from studies.quality.classification import Bench
 from studies.quality.sets import LabelledSet
 from studies.tasks import distillation, steps
 from studies.tasks.adapters import SEEDS, SHARES, Adapter
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from studies.tasks.steps import Spent, Task
 from verso_training.heads import backbone, token_classifier, vectors
 from verso_training.heads.backbone import Backbone
@@ -64,7 +64,7 @@ class Labels:
         return found
 
 
-def from_vectors(bench: Bench, name: str) -> Outcome:
+def from_vectors(bench: Bench, name: str) -> StudyResult:
     """Train the head on stored vectors alone, by seed, and once on each share of the rows."""
     group = SETS[name](bench.data)
     labels = Labels.of(group)
@@ -77,10 +77,10 @@ def from_vectors(bench: Bench, name: str) -> Outcome:
     for share in SHARES:
         given = _vector_head(bench, group, labels, seed=SEEDS[0], share=share)
         figures |= _accuracies(given, labels, f"vector_rows_{share:.0%}".removesuffix("%"))
-    return Outcome(f"frozen-{name}", figures, arrays)
+    return StudyResult(f"frozen-{name}", figures, arrays)
 
 
-def run(bench: Bench, name: str) -> Outcome:
+def run(bench: Bench, name: str) -> StudyResult:
     """Train both classifiers on a set and measure them, together too."""
     group = SETS[name](bench.data)
     labels = Labels.of(group)
@@ -96,17 +96,17 @@ def run(bench: Bench, name: str) -> Outcome:
         figures |= _accuracies(given, labels, reader)
         arrays |= _told(given, labels, reader)
     if labels.outside is not None:
-        figures |= means.scope_figures({name: Outcome(name, {}, arrays)})
-    return Outcome(name, figures, arrays, {"adapter": spent})
+        figures |= means.scope_figures({name: StudyResult(name, {}, arrays)})
+    return StudyResult(name, figures, arrays, {"adapter": spent})
 
 
-def alone(bench: Bench, one: Adapter) -> Outcome:
+def alone(bench: Bench, one: Adapter) -> StudyResult:
     """Train and measure one adapter."""
     group = SETS[one.name](bench.data)
     labels = Labels.of(group)
     given, spent = _adapter(bench, group, labels, one=one)
     arrays = _known(labels) | _told(given, labels, "adapter")
-    return Outcome(one.study, _accuracies(given, labels, "adapter"), arrays, {"adapter": spent})
+    return StudyResult(one.study, _accuracies(given, labels, "adapter"), arrays, {"adapter": spent})
 
 
 def _accuracies(given: Given, labels: Labels, reader: str) -> dict[str, float]:

@@ -11,8 +11,8 @@ from studies.intents.means import Found, Signal
 from studies.tasks import adapters
 from studies.tasks.adapters import CLINC
 from studies.tasks.curves import Curve
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from verso_training.heads.signals import Interval
 
 ASKED, ASKED_FPR95 = 96.5, 8.0
@@ -23,12 +23,12 @@ _QUESTIONS, _STRANGE = 4_500, 1_000
 """Of CLINC150's test part, in scope and out of it."""
 
 
-def outcome_of(found: Found, name: str) -> Outcome | None:
+def outcome_of(found: Found, name: str) -> StudyResult | None:
     """With its adapter, or from stored vectors alone."""
     return found.get(name) or found.get(f"frozen-{name}")
 
 
-def classifier(part: Outcome) -> str:
+def classifier(part: StudyResult) -> str:
     """The classifier of one study with the best validation accuracy."""
     known = [name for name in ("adapter", "both", "vector_0") if f"accuracy_{name}" in part.figures]
     return max(known, key=lambda name: part.figures.get(f"validation_{name}", 0.0))
@@ -123,27 +123,27 @@ def _told(of: Interval) -> str:
 
 
 def reached(found: Found) -> dict[str, float]:
-    """The figures of the goals M7 (intents, AUROC and FPR95 out of scope) and of BANKING77."""
+    """Return the figures of the goals on CLINC150 and BANKING77."""
     values = {}
     if (part := found.get(CLINC.study)) is not None:
         made = means.classifiers(found)
         usual = part.figures[f"accuracy_{classifier(part)}"]
-        values["M7"] = made[means.chosen(made)].test.value if made else usual
+        values["intents"] = made[means.chosen(made)].test.value if made else usual
     if told := _signals(found):
         best = told[means.chosen(told)]
-        values |= {"M7b": best.auroc.value, "M7c": best.fpr95.value}
+        values |= {"scope_auroc": best.auroc.value, "scope_fpr95": best.fpr95.value}
     if (banking := outcome_of(found, "intent_banking77")) is not None:
-        values["Banking"] = banking.figures[f"accuracy_{classifier(banking)}"]
+        values["banking"] = banking.figures[f"accuracy_{classifier(banking)}"]
     return values
 
 
 def causes(found: Found) -> str:
     """Why CLINC150's goals are missed, as far as studies tell; empty where none was done."""
-    if "M7" not in (values := reached(found)):
+    if "intents" not in (values := reached(found)):
         return ""
-    parts = [_accuracy(found, values["M7"]), _confused(found)]
-    if "M7c" in values:
-        parts.append(_choice(found, values["M7c"]))
+    parts = [_accuracy(found, values["intents"]), _confused(found)]
+    if "scope_fpr95" in values:
+        parts.append(_choice(found, values["scope_fpr95"]))
     return "\n\n".join(part for part in parts if part)
 
 

@@ -143,7 +143,7 @@ def log_report(bench: Bench, group: LabelledSet, *, seeds: Sequence[int] = (0, 1
 
 
 def _claim(test: Outputs) -> tuple[tuple[str, float, float], ...]:
-    """The paper's comparison: what is right among what each threshold accepts.
+    """Return the share of right answers that each threshold accepts.
 
     Returns:
         Name, coverage and accuracy, in percent: softmax at 0.9, self-generation at 0.8 (table 7),

@@ -1,4 +1,4 @@
-"""The page ``docs/research/quality.md``: our rows beside the papers' and the baselines'."""
+"""The page ``docs/research/quality.md``: our rows beside published ones and baselines."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ def _verdict(reports: Sequence[LogReport]) -> str:
     return _wrapped(
         f"Of {len(pairs)} comparisons at equal coverage softmax is right more often in {ahead},",
         f"self-generation in {behind}; the largest gap is {max(pairs):+.1f} points for softmax,",
-        f"the smallest {min(pairs):+.1f}. The paper's 22 points for self-generation are not found.",
+        f"the smallest {min(pairs):+.1f}. The published 22 points for self-generation are not "
+        f"found.",
     )
 
 
@@ -196,7 +197,7 @@ def _answers(metrics: Mapping[str, float]) -> str:
             "The official training part (130,000 questions) was not at hand. The `qa` head was",
             "trained",
             "on the 9,117 questions of 26 articles and on QAMR; eval is 12 other articles, 4,027",
-            "questions, of which 51.6 % have no answer. The papers' rows are on the official dev",
+            "questions, of which 51.6 % have no answer. The published rows are on the official dev",
             "set",
             "after the full training part: they show the distance, not a contest.",
         ),

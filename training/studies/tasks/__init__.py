@@ -1,1 +1,1 @@
-"""Tasks of the papers, trained on the artifact's encoder for their figures; nothing here ships."""
+"""Published experiments repeated on the artifact's encoder; nothing of them ships."""

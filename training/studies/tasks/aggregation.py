@@ -1,6 +1,6 @@
-"""How many groups of like failures there are among labelled logs: table 6 of the paper.
+"""Count the groups of similar failures among labelled logs, as in Decodable Sentence-BERT, table 6.
 
-DBSCAN (Ester et al. 1996) on the cosine of the vectors as stored, at the paper's two thresholds,
+DBSCAN (Ester et al. 1996) on the cosine of the vectors as stored, at the two published thresholds,
 with two neighbours for a core as the platform serves it. A count proves nothing by itself, so the
 homogeneity goes with it (Rosenberg & Hirschberg 2007, eq. 1): 1 - H(label | group) / H(label),
 which is 1 where no group holds two labels. Whoever stands alone is a group.
@@ -17,8 +17,8 @@ from sklearn.metrics import homogeneity_score
 
 from studies.quality import sets
 from studies.quality.classification import Bench
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from verso_training.heads.rows import RowSplit
 
 STUDY = "aggregation"
@@ -33,7 +33,7 @@ _PAPER = (
 """Decodable Sentence-BERT, table 6: samples and clusters."""
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Group the rows of every labelled log set."""
     figures: dict[str, float] = {}
     for name in sets.LOG_SETS:
@@ -49,7 +49,7 @@ def run(bench: Bench) -> Outcome:
                 f"{name}/alone/{cosine}": float((found == _ALONE).sum()),
                 f"{name}/homogeneity/{cosine}": 100 * homogeneous(labels, found),
             }
-    return Outcome(STUDY, figures, {})
+    return StudyResult(STUDY, figures, {})
 
 
 def grouped(vectors: NDArray[np.float32], *, cosine: float) -> NDArray[np.int64]:
@@ -66,7 +66,7 @@ def homogeneous(labels: list[str], found: NDArray[np.int64]) -> float:
     return float(homogeneity_score(labels, own))
 
 
-def section(found: Mapping[str, Outcome]) -> str:
+def section(found: Mapping[str, StudyResult]) -> str:
     """The table; empty where the study was not done."""
     if (part := found.get(STUDY)) is None:
         return ""
@@ -75,8 +75,10 @@ def section(found: Mapping[str, Outcome]) -> str:
         "### Groups of like logs",
         "",
         wrapped(
-            "DBSCAN on the cosine of stored vectors, all rows of a set, at the paper's thresholds. "
-            "The paper gives counts alone; homogeneity is 100 where no group holds two labels, "
+            "DBSCAN on the cosine of stored vectors, all rows of a set, at the published "
+            "thresholds. "
+            "The publication gives counts alone; homogeneity is 100 where no group holds two "
+            "labels, "
             "each row that stands alone being a group. Lines by their statement: "
             "[their page](log-templates.md)."
         ),

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import sets, siamese, steps, strategies
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from studies.tasks.siamese import Siamese
 from studies.tasks.steps import Task
 from verso_core import manifest
@@ -43,7 +43,7 @@ def weights(bench: Bench, recipe: Recipe) -> Path:
     return bench.work / "tasks" / f"{recipe.name}.safetensors"
 
 
-def run(bench: Bench, recipe: Recipe, *, seed: int = 0) -> Outcome:
+def run(bench: Bench, recipe: Recipe, *, seed: int = 0) -> StudyResult:
     """Train and measure; the adapter is kept beside the outcome."""
     base = backbone.load(bench.artifact)
     torch.manual_seed(seed)
@@ -69,4 +69,4 @@ def run(bench: Bench, recipe: Recipe, *, seed: int = 0) -> Outcome:
         gold = np.array([row.score for row in rows])
         figures[part] = 100 * scoring.spearman(scores, gold)
         arrays |= {part: scores, f"{part}_gold": gold}
-    return Outcome(recipe.name, figures, arrays, {"adapter": spent})
+    return StudyResult(recipe.name, figures, arrays, {"adapter": spent})

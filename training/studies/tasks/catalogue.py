@@ -15,20 +15,20 @@ from studies.tasks import (
     distillation,
     frozen,
     mapped,
-    outcome,
     pair_models,
     pretraining,
+    result,
     strategies,
 )
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Alone, Strategy
 
 
-def _alone(*recipes: Alone) -> dict[str, Callable[[Bench], Outcome]]:
+def _alone(*recipes: Alone) -> dict[str, Callable[[Bench], StudyResult]]:
     return {one.study: partial(strategies.alone, one=one) for one in recipes}
 
 
-STUDIES: dict[str, Callable[[Bench], Outcome]] = {
+STUDIES: dict[str, Callable[[Bench], StudyResult]] = {
     aggregation.STUDY: aggregation.run,
     outside.STUDY: outside.run,
     "frozen-sentiment": frozen.sentiment,
@@ -54,16 +54,16 @@ STUDIES: dict[str, Callable[[Bench], Outcome]] = {
 }
 
 
-def run(bench: Bench, names: Iterable[str]) -> dict[str, Outcome]:
+def run(bench: Bench, names: Iterable[str]) -> dict[str, StudyResult]:
     """Do the studies that were not done before; what was found is kept under ``bench.work``."""
     folder = bench.work / "tasks"
     for name in names:
-        if outcome.load(folder, name) is None:
+        if result.load(folder, name) is None:
             STUDIES[name](bench).save(folder)
     return found(bench)
 
 
-def found(bench: Bench) -> dict[str, Outcome]:
+def found(bench: Bench) -> dict[str, StudyResult]:
     """What the studies found so far."""
-    loaded = {name: outcome.load(bench.work / "tasks", name) for name in STUDIES}
+    loaded = {name: result.load(bench.work / "tasks", name) for name in STUDIES}
     return {name: part for name, part in loaded.items() if part is not None}

@@ -14,13 +14,13 @@ from statistics import mean
 import numpy as np
 
 from studies.tasks import frozen
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Alone, Strategy
 
 ADAPTERS = tuple(
     Alone(Strategy.LORA, name, share=frozen.SHARES[0]) for name in ("sentiment", "duplicates")
 )
-Found = Mapping[str, Outcome]
+Found = Mapping[str, StudyResult]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from studies.quality.classification import Bench
-from studies.tasks import outcome, sets, steps, strategies
-from studies.tasks.outcome import Outcome
+from studies.tasks import result, sets, steps, strategies
+from studies.tasks.result import StudyResult
 from studies.tasks.steps import Spent, Task
 from verso_training import device
 from verso_training.config import RecipeInvalid
@@ -43,13 +43,13 @@ class Taught(TextTokens):
     teacher: NDArray[np.float32]
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Train students with and without the teacher.
 
     Raises:
         RecipeInvalid: there is no teacher yet.
     """
-    teacher = outcome.load(bench.work / "tasks", "lora-sentiment")
+    teacher = result.load(bench.work / "tasks", "lora-sentiment")
     if teacher is None:
         raise RecipeInvalid("expected the study `lora-sentiment` first: its adapter is the teacher")
     logits = _taught(bench)
@@ -63,7 +63,7 @@ def run(bench: Bench) -> Outcome:
             arrays |= {run_name: found}
             gold = teacher.arrays["sentiment_dev_gold"]
             figures[run_name] = 100 * float((found.argmax(-1) == gold).mean())
-    return Outcome("distillation", figures, arrays, spent)
+    return StudyResult("distillation", figures, arrays, spent)
 
 
 def halved(bert: BertModel) -> BertModel:

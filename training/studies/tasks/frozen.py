@@ -22,7 +22,7 @@ from studies.quality import pairsets
 from studies.quality import sets as labelled
 from studies.quality.classification import Bench
 from studies.tasks import sets
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from verso_core import manifest
 from verso_training.heads import scoring, vectors
 from verso_training.heads.modules import PairPooling, VectorPair
@@ -51,13 +51,13 @@ class Vectors:
         return Vectors(self.u[index], self.v[index], self.scores[index])
 
 
-def sentiment(bench: Bench) -> Outcome:
+def sentiment(bench: Bench) -> StudyResult:
     """Accuracy on dev by seed."""
     figures = {f"sentiment_{seed}": _sentiment(bench, seed=seed) for seed in SEEDS}
-    return Outcome("frozen-sentiment", figures, {})
+    return StudyResult("frozen-sentiment", figures, {})
 
 
-def duplicates(bench: Bench) -> Outcome:
+def duplicates(bench: Bench) -> StudyResult:
     """Accuracy on the test pairs, by cosine and threshold and by layers and seed."""
     asked = {
         split: stored_pairs(bench, rows, name=f"duplicates-{split}")
@@ -71,10 +71,10 @@ def duplicates(bench: Bench) -> Outcome:
         found = _scores(_fitted(asked[RowSplit.TRAIN], held_out, seed=seed), test)
         figures[f"duplicates_layers_{seed}"] = 100 * float(((found >= 0.5) == truth).mean())
         arrays[f"duplicates_test_{seed}"] = found
-    return Outcome("frozen-duplicates", figures, arrays)
+    return StudyResult("frozen-duplicates", figures, arrays)
 
 
-def curves(bench: Bench) -> Outcome:
+def curves(bench: Bench) -> StudyResult:
     """Accuracies of sentiment and duplicates by share of the training rows and by seed."""
     asked = {
         split: stored_pairs(bench, rows, name=f"duplicates-{split}")
@@ -90,10 +90,10 @@ def curves(bench: Bench) -> Outcome:
         said = _scores(layers, test) >= 0.5
         figures[f"duplicates_{share}_{seed}"] = 100 * float((said == truth).mean())
         figures[f"sentiment_{share}_{seed}"] = _sentiment(bench, seed=seed, share=share)
-    return Outcome("frozen-curves", figures, {})
+    return StudyResult("frozen-curves", figures, {})
 
 
-def similarity(bench: Bench) -> Outcome:
+def similarity(bench: Bench) -> StudyResult:
     """Correlations on dev and test, by cosine and by layers and seed."""
     alike = {
         part: stored_pairs(bench, pairsets.stsb(bench.data, part), name=f"similarity-{part}")
@@ -107,7 +107,7 @@ def similarity(bench: Bench) -> Outcome:
         for part in ("dev", "test"):
             found = _scores(scorer, alike[part])
             figures |= _correlated(found, alike[part], name=f"similarity_{part}_layers_{seed}")
-    return Outcome("frozen-similarity", figures, {})
+    return StudyResult("frozen-similarity", figures, {})
 
 
 def _stored(bench: Bench, texts: Sequence[str], *, name: str) -> Floats:

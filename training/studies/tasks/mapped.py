@@ -20,7 +20,7 @@ from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import frozen, objectives
 from studies.tasks.frozen import Vectors
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from verso_training.heads import scoring
 
 STUDY = "frozen-objectives"
@@ -64,7 +64,7 @@ class Mapped(nn.Module):
         return objectives.pair_classes(u, v, self.classes, label)
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Train a map with each objective and seed; Spearman's correlation on dev and test."""
     shown, held = frozen.tenth_out(
         frozen.stored_pairs(bench, pairsets.stsb(bench.data, "train"), name="similarity-train")
@@ -79,7 +79,7 @@ def run(bench: Bench) -> Outcome:
             best = fitted(name, shown, held=held, seed=seed)
             for part, rows in reported.items():
                 figures[f"{name}_{part}_{seed}"] = _spearman(best, rows)
-    return Outcome(STUDY, figures, {})
+    return StudyResult(STUDY, figures, {})
 
 
 def fitted(name: str, shown: Vectors, *, held: Vectors, seed: int) -> Mapped:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.tasks import apart, frozen
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from verso_training.heads import scoring, signals
 from verso_training.heads.signals import Interval
 
-Found = Mapping[str, Outcome]
+Found = Mapping[str, StudyResult]
 Floats = NDArray[np.float64]
 Measure = Callable[[Floats, NDArray[np.int64]], float]
 """The figure of these answers, on these rows."""

@@ -14,17 +14,20 @@ from statistics import mean
 from studies.intents import tables
 from studies.quality.tables import figure
 from studies.tasks import curves, frozen, page, strategies
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Strategy
 
 TITLE = "## Where goals are missed, and why"
-Found = Mapping[str, Outcome]
+Found = Mapping[str, StudyResult]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What was asked, what was reached; ``lower`` where less is better, ``digits`` as printed."""
+    """A goal and the figure reached; ``lower`` if less is better, ``digits`` as printed.
+
+    The name starts with the topic and a colon.
+    """
 
     name: str
     asked: float
@@ -33,8 +36,13 @@ class Goal:
     lower: bool = False
 
     @property
+    def topic(self) -> str:
+        """Return the topic of the goal."""
+        return self.name.partition(":")[0]
+
+    @property
     def short(self) -> float:
-        """By how much it is missed, as printed; 0 where it is not."""
+        """Return the distance to a missed goal, as printed; 0 for a goal that is reached."""
         gap = self.reached - self.asked if self.lower else self.asked - self.reached
         return max(0.0, round(gap, self.digits))
 
@@ -56,15 +64,15 @@ _LOGS = "## Log failures"
 _LEAST_80 = "accuracy of the surest 80 %"
 _QUALITY, _SEARCH, _TEMPLATES = "quality.md", "search-quality.md", "log-templates.md"
 _ANSWERS = (_QUALITY, "## Answers", ("qa, null threshold",), "F1")
-_TAUGHT = "M6 SciFact, reranked by a head that its own claims taught; not shipped"
+_TAUGHT = "Search: SciFact, reranked by a head that its own claims taught; not shipped"
 _BEFORE = (
-    Cited("M1 answers, F1, first step", 60.0, *_ANSWERS),
-    Cited("M1 answers, F1, the paper's with 14 times the questions", 71.8, *_ANSWERS),
+    Cited("Answers: F1, first step", 60.0, *_ANSWERS),
+    Cited("Answers: F1, published with 14 times the questions", 71.8, *_ANSWERS),
 )
 _AFTER = (
-    Cited("M6 SciFact, hybrid, nDCG@10", 73.3, _SEARCH, "## SciFact", ("hybrid",), "nDCG@10"),
-    Cited("M6 CACM, hybrid, nDCG@10", 57.0, _SEARCH, "## CACM", ("hybrid",), "nDCG@10"),
-    Cited("M6 SciFact, reranked", 75.5, _SEARCH, "## SciFact", ("hybrid, then",), "nDCG@10"),
+    Cited("Search: SciFact, hybrid, nDCG@10", 73.3, _SEARCH, "## SciFact", ("hybrid",), "nDCG@10"),
+    Cited("Search: CACM, hybrid, nDCG@10", 57.0, _SEARCH, "## CACM", ("hybrid",), "nDCG@10"),
+    Cited("Search: SciFact, reranked", 75.5, _SEARCH, "## SciFact", ("hybrid, then",), "nDCG@10"),
     Cited(
         _TAUGHT,
         75.5,
@@ -73,9 +81,11 @@ _AFTER = (
         ("general, then claims",),
         "SciFact",
     ),
-    Cited("M6 CACM, reranked", 60.0, _SEARCH, "## CACM", ("hybrid, then",), "nDCG@10"),
+    Cited("Search: CACM, reranked", 60.0, _SEARCH, "## CACM", ("hybrid, then",), "nDCG@10"),
     *(
-        Cited(f"M8 {name}, {title}, {column}", asked, _QUALITY, _LOGS, (name, row), column)
+        Cited(
+            f"Log failures: {name}, {title}, {column}", asked, _QUALITY, _LOGS, (name, row), column
+        )
         for name, row, title, f1, at_80 in (
             ("logs_syzkaller", "head", "head on vectors", 45.0, 63.2),
             ("logs_defects4j", "head", "head on vectors", 55.0, 97.6),
@@ -84,11 +94,11 @@ _AFTER = (
         for column, asked in (("macro-F1", f1), (_LEAST_80, at_80))
     ),
     *(
-        Cited(f"M9 log templates, {column}", asked, _TEMPLATES, "# ", ("Verso",), column, 3)
+        Cited(f"Log templates: {column}", asked, _TEMPLATES, "# ", ("Verso",), column, 3)
         for column, asked in (("GA", 0.80), ("FGA", 0.80), ("V", 0.96))
     ),
     Cited(
-        "M9 log templates, lines a CPU second",
+        "Log templates: lines a CPU second",
         50_000.0,
         _TEMPLATES,
         "# ",
@@ -98,12 +108,14 @@ _AFTER = (
     ),
 )
 _REASONS = {
-    "M1": "**Answers.** The paper's reader had 130,000 questions, this one 9,117 of 26 articles "
+    "Answers": "**Answers.** The published reader had 130,000 questions, this one 9,117 of 26 "
+    "articles "
     "and those of QAMR. With a quarter of the 9,117 and of the steps (`python -m studies "
     "head --recipe qa-quarter`, 2026-11-22) F1 is 53.9 instead of 61.0: 3.6 points a doubling. "
     "130,000 questions are 3.8 doublings more, which would be 74.6 were it to go on as straight. "
     "Part of that slope is what more steps give.",
-    "M6": "**Search.** A distance of a few tenths says nothing on the 52 questions of CACM, whose "
+    "Search": "**Search.** A distance of a few tenths says nothing on the 52 questions of CACM, "
+    "whose "
     "56.9 has an interval of 50.3 to 63.7, or the 300 of SciFact. The heads that rerank were not "
     "made for it: `alike` is the cosine of sentences, untrained, and `pairs` learnt from single "
     "sentences, so that by itself it is 20 points behind the search where it reads whole records "
@@ -120,25 +132,39 @@ _REASONS = {
     "11.6 and 16.7 points ([why](search-quality.md#why-cacm-loses-by-it)). Nor do other orders "
     "that the same encoder gives without training: token by token, or asked again with what was "
     "found ([tried](search-quality.md#what-else-was-tried)).",
-    "M8": "**logs_rinstall.** Three of the six labels have two test rows each, and one such row is "
-    "worth up to 5.6 points of macro-F1: words alone, right far more often, miss the goal too. The "
+    "Log failures": "**logs_rinstall.** Three of the six labels have two test rows each, and "
+    "one such "
+    "row is worth up to 5.6 points of macro-F1: words alone, right far more often, miss the "
+    "goal too. The "
     "vector falls behind them because it holds a text's first 256 tokens.",
-    "M9": "**Log templates.** Of 2,000 lines, encoding the templates that resemble another takes "
-    "most of the time; of many more it does not ([its page](log-templates.md)). Without vectors "
+    "Log templates": "**Log templates.** Of 2,000 lines, encoding the templates that resemble "
+    "another "
+    "takes most of the time; of many more it does not ([its page](log-templates.md)). Without "
+    "vectors "
     "all four goals are reached.",
 }
-"""Causes that no study measures, told where a goal of that number is missed."""
+"""Causes that no study measures, printed if a goal of the topic is missed."""
 _CHOSEN = (
-    "**Chosen after looking.** The figures of M2 and M3 are of ensembles that were put "
-    "together after single readers had missed on these rows; they do not ship, and the single "
-    "readers miss. The signal of M7 for out-of-scope questions is one of 55, chosen on about "
-    "100 rows. The reference of M5, one encoder a task, is below the untrained cosine. The "
-    "parameters of M9 were chosen on the reported sets; chosen on half of them, the other "
+    "**Chosen after looking.** The figures of similarity are of ensembles that were built "
+    "after single readers had missed on these rows; they do not ship, and the single "
+    "readers miss. The signal for out-of-scope questions is one of 55, chosen on about "
+    "100 rows. The reference of several tasks, one encoder a task, is below the untrained "
+    "cosine. The "
+    "parameters of log templates were chosen on the reported sets; chosen on half of "
+    "them, the other "
     "half gives GA 0.839, FGA 0.909 and V 0.985."
 )
 """What a reader must know of the figures that reach their goal."""
 
-_BY_KEY = {"M2": "M2", "M3": "M3", "M4": "M4", "M4b": "M4", "M7": "M7", "M7b": "M7", "M7c": "M7"}
+_TOPICS = {
+    "vectors": "Similarity",
+    "similarity": "Similarity",
+    "duplicates": "Classification",
+    "sentiment": "Classification",
+    "intents": "Intents",
+    "scope_auroc": "Intents",
+    "scope_fpr95": "Intents",
+}
 
 
 def _multiple(doublings: float) -> str:
@@ -158,11 +184,11 @@ def section(found: Found, folder: Path) -> str:
     if not found:
         return ""
     goals = [*_cited(_BEFORE, folder), *_studied(found), *_cited(_AFTER, folder)]
-    missed = {goal.name[:2] for goal in goals if goal.short > 0}
-    told = [wrapped(text) for number, text in _REASONS.items() if number in missed]
+    missed = {goal.topic for goal in goals if goal.short > 0}
+    told = [wrapped(text) for topic, text in _REASONS.items() if topic in missed]
     parts = [TITLE, _opening(goals), _table(goals), wrapped(_CHOSEN)]
     parts += [_rows_needed(found), _spread(found)]
-    parts += [tables.causes(found) if "M7" in missed else "", *told]
+    parts += [tables.causes(found) if "Intents" in missed else "", *told]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -177,16 +203,18 @@ def _cited(goals: tuple[Cited, ...], folder: Path) -> Iterator[Goal]:
 
 def _studied(found: Found) -> Iterator[Goal]:
     values = page.reached(found)
-    for key, number in _BY_KEY.items():
+    for key, topic in _TOPICS.items():
         if key in values:
             name, asked = page.GOALS[key]
-            yield Goal(f"{number} {name}", asked, values[key], lower=key in page.LOWER)
+            yield Goal(f"{topic}: {name}", asked, values[key], lower=key in page.LOWER)
     full = strategies.joined(Strategy.FULL, found)
     for strategy in (Strategy.LORA, Strategy.ROUND_ROBIN):
         part = strategies.joined(strategy, found)
         if part and full and "mean" in part.figures and "mean" in full.figures:
             gap = part.figures["mean"] - full.figures["mean"]
-            yield Goal(f"M5 {page.NAMES[strategy]}, against one encoder a task", -0.5, gap)
+            yield Goal(
+                f"Several tasks: {page.NAMES[strategy]}, against one encoder a task", -0.5, gap
+            )
 
 
 def _opening(goals: list[Goal]) -> str:
@@ -211,7 +239,7 @@ def _table(goals: list[Goal]) -> str:
 
 
 def _rows_needed(found: Found) -> str:
-    sst, quora, clinc = (page.GOALS[key][1] for key in ("M4b", "M4", "M7"))
+    sst, quora, clinc = (page.GOALS[key][1] for key in ("sentiment", "duplicates", "intents"))
     heads = "head on stored vectors"
     known = (
         ("SST-5, adapter", sst, curves.adapter(found, "sentiment")),
@@ -256,6 +284,6 @@ def _spread(found: Found) -> str:
         told.append(
             f"**Size and seed.** Fine-tuned on SST-5's labels, 3 layers reach {seeds[0]:.1f} and "
             f"{seeds[1]:.1f} with two seeds, 6 layers {whole:.1f}: {whole - mean(seeds):+.1f} for "
-            "twice the depth. The paper's encoder has 12 layers of twice the width."
+            "twice the depth. The published encoder has 12 layers of twice the width."
         )
     return wrapped(" ".join(told)) if told else ""

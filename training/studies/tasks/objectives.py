@@ -1,9 +1,9 @@
 """Objectives that an encoder and its heads are trained with, one function each.
 
-The papers: BERT (Devlin et al. 2019), Sentence-BERT (Reimers & Gurevych 2019) and the Decodable
-Sentence-BERT, whose equation numbers are given as "DSB". Letters: B batch, T tokens, V vocabulary,
-D width, C classes. The index vectors of an artifact stay as they are whatever is trained here: an
-adapter is a copy of its own.
+The publications: BERT (Devlin et al. 2019), Sentence-BERT (Reimers & Gurevych 2019) and the
+Decodable Sentence-BERT, whose equation numbers are given as "DSB". Letters: B batch, T tokens, V
+vocabulary, D width, C classes. The index vectors of an artifact stay as they are whatever is
+trained here: an adapter is a copy of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mask_tokens(
     """Mask ``share`` of the tokens and replace another ``share`` by random ones (DSB, section 3.2).
 
     The first token, [CLS], is never touched (DSB, section 2.2). BERT chooses 15 % in all and leaves
-    a tenth of them as they are; the paper masks 15 % and replaces 15 %.
+    a tenth of them as they are; the publication masks 15 % and replaces 15 %.
 
     Args:
         ids: Shape: (B, T), int64.
@@ -71,8 +71,8 @@ def masked_language_model(
         L_msk  = CE(E h_t, y_t) over the masked and replaced ones               (12)
         L_mlm  = L_msk + L_attn                                                 (13)
 
-    E is the encoder's own embedding (11). The paper sums over tokens; means are used here, so that
-    the rate does not depend on the length of a batch.
+    E is the encoder's own embedding (11). The publication sums over tokens; means are used here, so
+    that the rate does not depend on the length of a batch.
 
     Args:
         states: Shape: (B, T, D).

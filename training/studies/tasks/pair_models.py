@@ -21,8 +21,8 @@ from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import frozen, siamese, steps, strategies
 from studies.tasks.objectives import OneWayAttention
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from studies.tasks.siamese import Apart
 from studies.tasks.steps import Task
 from verso_training import device
@@ -75,7 +75,7 @@ def scores(module: OneWay, rows: Sequence[Apart]) -> NDArray[np.float32]:
     return found
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Train both heads on the frozen encoder; Spearman's correlation on dev and test."""
     base = backbone.load(bench.artifact)
     rows = {part: pairsets.stsb(bench.data, part) for part in ("train", *_PARTS)}
@@ -102,10 +102,10 @@ def run(bench: Bench) -> Outcome:
             ("together", scoring.scores(together, joint[part])),
         ):
             figures[f"{name}_{part}"] = 100 * scoring.spearman(found, gold)
-    return Outcome(STUDY, figures, {}, spent)
+    return StudyResult(STUDY, figures, {}, spent)
 
 
-def section(found: Mapping[str, Outcome]) -> str:
+def section(found: Mapping[str, StudyResult]) -> str:
     """The table; empty where the study was not done."""
     if STUDY not in found:
         return ""
@@ -129,7 +129,7 @@ def section(found: Mapping[str, Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _rows(found: Mapping[str, Outcome]) -> list[tuple[str, str, list[float]]]:
+def _rows(found: Mapping[str, StudyResult]) -> list[tuple[str, str, list[float]]]:
     rows: list[tuple[str, str, list[float]]] = []
     if "frozen-similarity" in found:
         f = found["frozen-similarity"].figures

@@ -24,8 +24,8 @@ from transformers import BertModel
 
 from studies.quality.classification import Bench
 from studies.tasks import objectives, siamese, steps
-from studies.tasks.outcome import Outcome
 from studies.tasks.paragraphs import wrapped
+from studies.tasks.result import StudyResult
 from studies.tasks.steps import Rates, Spent, Task
 from verso_training import device
 from verso_training.data import sources
@@ -102,7 +102,7 @@ class NextSentence(nn.Module):
         return states.last_hidden_state[:, 0]  # type: ignore[no-any-return]
 
 
-def run(bench: Bench) -> Outcome:
+def run(bench: Bench) -> StudyResult:
     """Train both objectives, each both ways, and measure them on held-out documents."""
     base = backbone.load(bench.artifact)
     shown, held = drawn(sources.documents(bench.data))
@@ -124,7 +124,7 @@ def run(bench: Bench) -> Outcome:
         task = Task(f"next_{wrong}", model, pairs, next_losses(model), 2, 1)
         spent[task.name] = _trained(task)
         figures[task.name] = accuracy(model, asked)
-    return Outcome(STUDY, figures, {}, spent)
+    return StudyResult(STUDY, figures, {}, spent)
 
 
 def drawn(documents: Iterator[Document]) -> tuple[list[Following], list[Following]]:
@@ -285,7 +285,7 @@ def _trained(task: Task) -> Spent:
     return steps.train(steps.one_task(task), rates=RATES, seed=0, title=task.name)
 
 
-def section(found: Mapping[str, Outcome]) -> str:
+def section(found: Mapping[str, StudyResult]) -> str:
     """The tables; empty where the study was not done."""
     if (part := found.get(STUDY)) is None:
         return ""

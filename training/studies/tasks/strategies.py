@@ -31,7 +31,7 @@ from transformers import BertModel
 from studies.quality import pairsets
 from studies.quality.classification import Bench
 from studies.tasks import sets, steps
-from studies.tasks.outcome import Arrays, Outcome
+from studies.tasks.result import Arrays, StudyResult
 from studies.tasks.steps import Task
 from verso_training.heads import backbone, scoring, token_classifier
 from verso_training.heads.backbone import Backbone
@@ -81,7 +81,7 @@ class Alone:
         return "-".join([self.strategy, self.name, *filter(None, odd)])
 
 
-def alone(bench: Bench, one: Alone) -> Outcome:
+def alone(bench: Bench, one: Alone) -> StudyResult:
     """Train one task by itself and measure it; its own weights are kept beside the outcome."""
     base = backbone.load(bench.artifact)
     torch.manual_seed(one.seed)
@@ -96,10 +96,10 @@ def alone(bench: Bench, one: Alone) -> Outcome:
         path = weights(bench, one.study)
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(backbone.state(task.module), path)
-    return Outcome(one.study, figures(arrays), arrays, {one.name: spent})
+    return StudyResult(one.study, figures(arrays), arrays, {one.name: spent})
 
 
-def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
+def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> StudyResult:
     """Train the three tasks on one encoder and measure them."""
     base = backbone.load(bench.artifact)
     bert = _encoder(base, strategy)
@@ -115,7 +115,7 @@ def together(bench: Bench, strategy: Strategy, *, seed: int = 0) -> Outcome:
     arrays: dict[str, NDArray[np.generic]] = {}
     for task in tasks:
         arrays |= _measured(bench, base, task)
-    return Outcome(str(strategy), figures(arrays), arrays, spent)
+    return StudyResult(str(strategy), figures(arrays), arrays, spent)
 
 
 def weights(bench: Bench, study: str) -> Path:
@@ -123,7 +123,7 @@ def weights(bench: Bench, study: str) -> Path:
     return bench.work / "tasks" / f"{study}.safetensors"
 
 
-def joined(strategy: Strategy, found: Mapping[str, Outcome]) -> Outcome | None:
+def joined(strategy: Strategy, found: Mapping[str, StudyResult]) -> StudyResult | None:
     """What was found of a strategy: one outcome, or those of its tasks taken together."""
     if strategy not in (Strategy.FULL, Strategy.LORA):
         return found.get(strategy)
@@ -133,7 +133,7 @@ def joined(strategy: Strategy, found: Mapping[str, Outcome]) -> Outcome | None:
     arrays = {key: values for part in parts for key, values in part.arrays.items()}
     spent = {key: values for part in parts for key, values in part.spent.items()}
     one = parts[0]
-    return Outcome(str(strategy), figures(arrays), arrays, spent, one.machine, one.date)
+    return StudyResult(str(strategy), figures(arrays), arrays, spent, one.machine, one.date)
 
 
 def _encoder(base: Backbone, strategy: Strategy) -> BertModel:
@@ -199,7 +199,8 @@ def _scored(
 
 
 def figures(arrays: Arrays) -> dict[str, float]:
-    """Accuracies and correlations of what is there, in percent; with all, the paper's mean."""
+    """Accuracies and correlations of what is there, in percent; with all, their mean as
+    published."""
     found: dict[str, float] = {}
     if "sentiment_dev" in arrays:
         right = arrays["sentiment_dev"].argmax(-1) == arrays["sentiment_dev_gold"]

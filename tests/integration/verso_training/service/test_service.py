@@ -316,7 +316,7 @@ def test_other_labels_than_those_of_the_stable_version_are_refused(bench: Bench)
     # All labels are there, and one of them in too few rows to be trained on.
     rare, rows = known.labels[0], some_rows(labels=known.labels)
     few = [row for row in rows if row.label == rare][:2]
-    with pytest.raises(LabelsChanged, match=rf"missing \['{rare}'\]"):
+    with pytest.raises(LabelsChanged, match=rf"missing: \['{rare}'\]"):
         training_job.train(_folder(bench, [row for row in rows if row.label != rare] + few))
     assert [path.name for path in place.parent.iterdir()] == [known.version]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from studies.intents import means, tables
 from studies.tasks import adapters
 from studies.tasks.adapters import CLINC
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from verso_training.heads.rows import RowSplit
 
 OUTSIDE = 2
@@ -33,7 +33,7 @@ def reader(name: str, *, wrong: tuple[int, ...], split: RowSplit) -> dict[str, N
     return arrays
 
 
-def found(*, second: tuple[int, ...]) -> dict[str, Outcome]:
+def found(*, second: tuple[int, ...]) -> dict[str, StudyResult]:
     """Two adapters and three heads; the first adapter errs on rows 0 and 1, the heads on 3."""
     parts: dict[str, dict[str, NDArray[np.generic]]] = {}
     known: dict[str, NDArray[np.generic]] = {"labels": np.array(["card", "rate", "oos"])}
@@ -45,8 +45,8 @@ def found(*, second: tuple[int, ...]) -> dict[str, Outcome]:
             parts["first"] |= reader(f"vector_{seed}", wrong=(3,), split=split)
     other = means.ADAPTERS[1].study
     return {
-        CLINC.study: Outcome(CLINC.study, {}, known | parts["first"]),
-        other: Outcome(other, {}, known | parts["other"]),
+        CLINC.study: StudyResult(CLINC.study, {}, known | parts["first"]),
+        other: StudyResult(other, {}, known | parts["other"]),
     }
 
 
@@ -91,12 +91,12 @@ def test_a_study_that_kept_no_rows_tells_its_own_figures() -> None:
     figures = {"accuracy_both": 96.2, "validation_both": 97.2, "accuracy_adapter": 95.9}
     figures |= {f"accuracy_vector_{seed}": 95.5 for seed in adapters.SEEDS}
     figures |= means.scope_figures(found(second=()))
-    told = {CLINC.study: Outcome(CLINC.study, figures, {})}
+    told = {CLINC.study: StudyResult(CLINC.study, figures, {})}
     [best] = (name.removeprefix("chosen/") for name in figures if name.startswith("chosen/"))
     assert tables.reached(told) == {
-        "M7": 96.2,
-        "M7b": figures[f"auroc/{best}"],
-        "M7c": figures[f"fpr95/{best}"],
+        "intents": 96.2,
+        "scope_auroc": figures[f"auroc/{best}"],
+        "scope_fpr95": figures[f"fpr95/{best}"],
     }
     assert "chosen on validation" in tables.section(told)
     # 0.3 % of 4,500, and sqrt(96.5 * 3.5 / 4500).
@@ -111,7 +111,7 @@ def test_a_curve_needs_all_its_studies() -> None:
         if one.share < 1.0
     }
     studies = {
-        name: Outcome(name, {"accuracy_adapter": value}, {}) for name, value in figures.items()
+        name: StudyResult(name, {"accuracy_adapter": value}, {}) for name, value in figures.items()
     }
     made = tables.adapter_curve(studies)
     assert made is not None
@@ -121,7 +121,9 @@ def test_a_curve_needs_all_its_studies() -> None:
 
 def test_the_causes_of_a_missed_goal_are_told() -> None:
     said = found(second=(3, 4))
-    said = {name: Outcome(name, {"accuracy_adapter": 95.0}, o.arrays) for name, o in said.items()}
+    said = {
+        name: StudyResult(name, {"accuracy_adapter": 95.0}, o.arrays) for name, o in said.items()
+    }
     told = tables.causes(said)
     assert "The adapter by seed: 95.0, 95.0." in told
     assert "`card` and `rate`" in told.replace("\n", " ")

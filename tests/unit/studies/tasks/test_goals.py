@@ -7,7 +7,7 @@ import pytest
 
 from studies.tasks import apart, curves, frozen, means, missed, page
 from studies.tasks.curves import Curve
-from studies.tasks.outcome import Outcome
+from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Alone, Strategy
 
 GOLD = np.array([0.0, 1.0, 1.0, 0.0])
@@ -15,14 +15,14 @@ GOLD = np.array([0.0, 1.0, 1.0, 0.0])
 ONE, OTHER = np.array([0.1, 0.9, 0.4, 0.1]), np.array([0.6, 0.9, 0.9, 0.1])
 
 
-def answers(study: str, key: str, said: object, gold: object = GOLD) -> Outcome:
-    return Outcome(study, {}, {key: np.asarray(said), f"{key}_gold": np.asarray(gold)})
+def answers(study: str, key: str, said: object, gold: object = GOLD) -> StudyResult:
+    return StudyResult(study, {}, {key: np.asarray(said), f"{key}_gold": np.asarray(gold)})
 
 
 def test_readers_that_err_elsewhere_are_right_together() -> None:
     found = {
         "lora-duplicates": answers("lora-duplicates", "duplicates_test", ONE),
-        "frozen-duplicates": Outcome(
+        "frozen-duplicates": StudyResult(
             "frozen-duplicates", {}, {f"duplicates_test_{seed}": OTHER for seed in frozen.SEEDS}
         ),
     }
@@ -37,7 +37,7 @@ def test_similarity_takes_the_mean_of_both_scores() -> None:
     gold, read, cosine = (np.tile(rows, 9) for rows in ([0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]))
     found = {
         "lora-similarity": answers("lora-similarity", "similarity_dev", read, gold),
-        apart.COSINE.name: Outcome(apart.COSINE.name, {}, {"dev": 0.9 * cosine}),
+        apart.COSINE.name: StudyResult(apart.COSINE.name, {}, {"dev": 0.9 * cosine}),
     }
     made = means.similarity(found)
     assert made is not None
@@ -60,7 +60,7 @@ def test_vectors_side_by_side_have_the_mean_of_the_cosines() -> None:
 def test_sentiment_takes_the_mean_of_probabilities() -> None:
     sure, unsure = np.eye(5)[[0, 1]] * 9.0, np.eye(5)[[1, 1]] * 0.1
     found = {"lora-sentiment": answers("lora-sentiment", "sentiment_dev", unsure, [0, 1])}
-    found["distillation"] = Outcome("distillation", {}, {"taught_0": sure, "taught_1": sure})
+    found["distillation"] = StudyResult("distillation", {}, {"taught_0": sure, "taught_1": sure})
     made = means.sentiment(found)
     assert made is not None
     assert [*made.readers.values()] == [50.0, 100.0]
@@ -83,12 +83,12 @@ def test_a_straight_curve_tells_how_many_rows_a_goal_takes() -> None:
     assert Curve("flat", {0.5: 3.0, 1.0: 3.0}).doublings(4.0) == float("inf")
 
 
-def sentiment_curve() -> dict[str, Outcome]:
+def sentiment_curve() -> dict[str, StudyResult]:
     """An adapter's figures on a quarter and on all of the rows: two points a doubling."""
     shares = {one.study: one.share for one in curves.ADAPTERS if one.name == "sentiment"}
     shares["lora-sentiment"] = 1.0
     return {
-        name: Outcome(name, {"sentiment": 48.0 + 2.0 * float(np.log2(share))}, {})
+        name: StudyResult(name, {"sentiment": 48.0 + 2.0 * float(np.log2(share))}, {})
         for name, share in shares.items()
     }
 
@@ -98,7 +98,7 @@ def test_goals_of_all_pages_stand_together_with_their_distance(tmp_path: Path) -
         "## CACM\n\n| mode | nDCG@10 |\n|---|---:|\n| **hybrid: both** | **56.4** |\n"
     )
     told = missed.section(sentiment_curve(), tmp_path)
-    assert "| M6 CACM, hybrid, nDCG@10 | 57.0 | 56.4 | 0.6 short |" in told
+    assert "| Search: CACM, hybrid, nDCG@10 | 57.0 | 56.4 | 0.6 short |" in told
     assert "| SST-5, adapter | 44.0 |  | 48.0 | +2.0 | 2 times |" in told
     once = page.replaced("# Page\n", told) + "\n## Next\n"
     assert page.kept(once, missed.TITLE) == told

@@ -21,7 +21,7 @@ from studies.intents import study
 from studies.intents.study import Labels
 from studies.tasks import distillation, page, sets, siamese, steps, strategies
 from studies.tasks.distillation import Taught
-from studies.tasks.outcome import Outcome, load
+from studies.tasks.result import StudyResult, load
 from studies.tasks.steps import Spent, Task
 from verso_training.heads import fitting
 from verso_training.heads.modules import SequenceClassifier
@@ -216,8 +216,8 @@ def test_a_difference_has_its_interval() -> None:
     assert (same.low, same.value, same.high) == (0.0, 0.0, 0.0)
 
 
-def outcome(name: str, figures: dict[str, float]) -> Outcome:
-    return Outcome(name, figures, arrays(0.1), {"all": Spent(60.0, 10, 1000)})
+def outcome(name: str, figures: dict[str, float]) -> StudyResult:
+    return StudyResult(name, figures, arrays(0.1), {"all": Spent(60.0, 10, 1000)})
 
 
 def test_an_outcome_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_the_page_gets_its_section_anew_and_keeps_the_others() -> None:
     found = {}
     for strategy, (name, start) in itertools.product(("lora", "full"), parts.items()):
         own = {key: values for key, values in arrays(0.1).items() if key.startswith(start)}
-        made = Outcome(name, strategies.figures(own), own, {name: Spent(60.0, 10, 1000)})
+        made = StudyResult(name, strategies.figures(own), own, {name: Spent(60.0, 10, 1000)})
         found[f"{strategy}-{name}"] = made
     first = page.section(found)
     row = " | ".join(

@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyResult:
     """One study's figures.
 
     Attributes:
@@ -55,14 +55,14 @@ class Outcome:
         (folder / f"{self.name}.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
 
 
-def load(folder: Path, name: str) -> Outcome | None:
+def load(folder: Path, name: str) -> StudyResult | None:
     """What an earlier run found; None where there was none."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
     values = json.loads(path.read_text(encoding="utf-8"))
     with np.load(folder / f"{name}.npz") as arrays:
-        return Outcome(
+        return StudyResult(
             name,
             values["figures"],
             {key: arrays[key] for key in arrays.files},
