@@ -29,7 +29,7 @@ DEPTH = 100
 
 
 def depth(limit: int) -> int:
-    """Return how many candidates to ask each search for."""
+    """Return how many candidates to request from each search."""
     return max(DEPTH, widened_limit(limit))
 
 

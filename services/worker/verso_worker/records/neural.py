@@ -36,11 +36,11 @@ class Decoder(Protocol):
         disturbed: bool = False,
         drafts: Sequence[bytes] | None = None,
     ) -> list[bytes | None]:
-        """Decode each payload; None where it is no payload of this model.
+        """Decode each payload; None for one that is no payload of this model.
 
-        ``disturbed`` decodes with logits moved by up to half the margin. ``drafts`` are what the
-        payloads are thought to say: a right one is confirmed through the payload in one pass over
-        all its tokens, a wrong one changes nothing but the time.
+        ``disturbed`` decodes with logits moved by up to half the margin. ``drafts`` are the
+        expected texts of the payloads: a right one is confirmed through the payload in one pass
+        over all its tokens, a wrong one changes only the time.
         """
         ...
 
@@ -79,10 +79,10 @@ class NeuralCodec:
         """Decode chunks; None where a payload is none of this model's.
 
         Args:
-            offers: codec and payload, as :meth:`code` gave them.
+            offers: codec and payload, as :meth:`code` returned them.
             vectors: the chunks' stored vectors.
             disturbed: see :class:`Decoder`.
-            drafts: what the payloads are thought to say, chunk by chunk.
+            drafts: the expected text of each chunk.
         """
         pieces = [_parts(codec, payload) for codec, payload in offers]
         expected = None if drafts is None else self._drafts(pieces, drafts)
@@ -97,7 +97,7 @@ class NeuralCodec:
         return [_join([next(texts) for _ in parts]) for parts in pieces]
 
     def _drafts(self, pieces: list[list[bytes]], drafts: Sequence[bytes]) -> list[bytes]:
-        """Cut drafts as their payloads are cut; one that does not fit is no draft at all."""
+        """Cut drafts as their payloads are cut; one that does not fit becomes empty drafts."""
         expected: list[bytes] = []
         for parts, draft in zip(pieces, drafts, strict=True):
             segments = self.segmenter.segments(draft)

@@ -34,10 +34,10 @@ TERMS = "terms"
 """Name that the engines know the sparse vectors by; the dense one has none."""
 
 DENSE = ""
-"""Name of the dense vector, where an engine must be told which one is meant."""
+"""Name of the dense vector, for engines that need one."""
 
 BATCH = 256
-"""Most points in one call to an engine: more makes the call long, fewer wins nothing."""
+"""Most points in one call to an engine: more would make the call long, fewer gain nothing."""
 
 LOST = "x"
 """Mark of a point whose document's metadata and time are lost."""
@@ -51,9 +51,9 @@ _EXACT_MAX = 1 << 53  # larger integers are not all float64 numbers, so no range
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The words of a chunk or of a query, as a sparse vector: ids, ascending, and their weights.
+    """The words of a chunk or of a query, as a sparse vector: ascending ids, and their weights.
 
-    An id is a 31-bit hash of a word's stem, so there is no vocabulary to keep.
+    An id is a 31-bit hash of a word's stem, so no vocabulary is stored.
     """
 
     ids: tuple[int, ...]
@@ -151,7 +151,7 @@ Condition = OneOf | Within
 
 
 def check_name(name: str) -> str:
-    """Check a collection's name, which becomes a folder's, and give it back.
+    """Check a collection's name, which becomes a folder's, and return it.
 
     Raises:
         IdInvalid: it is not 1..64 of a-z, 0-9, ``_`` and ``-``, starting with a letter or digit.
@@ -182,7 +182,7 @@ def stacked(points: Sequence[Point]) -> Stored:
 
 
 def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a payload as the engines keep it.
+    """Return a payload in the form that the engines store.
 
     Raises:
         MetadataInvalid: a value that an engine refuses or would change: no scalar, not finite, an
@@ -224,7 +224,7 @@ def impossible(wanted: Sequence[Condition]) -> bool:
 
 
 def widened_limit(limit: int) -> int:
-    """Return how many candidates to ask an engine for so that exact scoring finds the best."""
+    """Return how many candidates to request so that exact scoring finds the best points."""
     return limit + 16 + min(limit, 48)
 
 

@@ -37,11 +37,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What the decoder makes of a vector alone.
+    """The decoder's guess of a text from a vector alone.
 
-    ``text`` may end inside a UTF-8 character where it stopped at the token limit;
-    ``log_probability`` is the mean over its tokens, <= 0; ``confidence`` the mean probability of
-    its tokens, in [0, 1], not calibrated.
+    ``text`` may end inside a UTF-8 character if it stopped at the token limit; ``log_probability``
+    is the mean over its tokens, <= 0; ``confidence`` the mean probability of its tokens, in [0, 1],
+    not calibrated.
     """
 
     text: bytes
@@ -53,7 +53,7 @@ class Engine(Decoder, Protocol):
     """The model's graphs, wherever they run. Vectors: (texts, dim) float32, widened from store."""
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
-        """Return each text's vector; what passes the encoder's window is not seen."""
+        """Return each text's vector; text beyond the encoder's window is ignored."""
         ...
 
     def guess(self, vectors: Vector, *, beam: int, max_tokens: int) -> list[Guess]:
@@ -69,7 +69,7 @@ class ByteCodec(Protocol):
         ...
 
     def decode(self, payload: bytes) -> bytes:
-        """Return the bytes back; raises PatchCorrupt where the payload is none of this codec's."""
+        """Return the coded bytes; raises PatchCorrupt for a payload that is not of this codec."""
         ...
 
 
@@ -81,7 +81,7 @@ class Precision(Protocol):
         ...
 
     def widen(self, stored: Stored) -> Vector:
-        """Return the float32 vectors that stored ones stand for. Shape: (texts, dim)."""
+        """Return the float32 vectors of stored ones. Shape: (texts, dim)."""
         ...
 
     def raw(self, stored: Stored) -> bytes:
@@ -261,7 +261,7 @@ class Recorder:
             text
             if text is not None and _matches(text, record, key=key)
             else RecordCorrupt(
-                f"the {record.codec.name.lower()} record does not give its text back"
+                f"the {record.codec.name.lower()} record does not decode to its text"
             )
             for text, record in zip(texts, records, strict=True)
         ]

@@ -116,7 +116,7 @@ class Space:
         return rows
 
     def values(self, stored: Stored) -> Vector:
-        """Return what the engine is handed for stored vectors. Shape: (texts, dim), in and out."""
+        """Return the engine's form of stored vectors. Shape: (texts, dim), in and out."""
         rows = stored.astype(np.float32)
         return rows if self.precision is Precision.FLOAT16 else rows + np.float32(_SHIFT)
 
@@ -142,7 +142,7 @@ class Space:
         return np.divide(row, length).astype(np.float32)
 
     def query_values(self, unit: Vector) -> Vector:
-        """Return what the engine is asked with for a unit query. Shape: (dim,), in and out."""
+        """Return the engine's form of a unit query. Shape: (dim,), in and out."""
         if self.precision is Precision.FLOAT16:
             return unit
         return np.asarray(self.values(self.round(unit[None]))[0])

@@ -74,7 +74,7 @@ _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
 
 
 class Optimiser(Protocol):
-    """Optimises the files of a collection that nobody has open."""
+    """Optimises the files of a collection that no process has open."""
 
     def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
         """Index payload fields and segments of more points than ``index_above``, win room back.
@@ -169,7 +169,7 @@ class EdgeCollection:
         self._wear.removed += len(ids)
 
     def flush(self) -> None:
-        """Bring what was applied to the disk."""
+        """Bring all applied writes to the disk."""
         with self._using() as edge:
             edge.flush()
 
@@ -236,8 +236,8 @@ class EdgeCollection:
             said = edge.query(matching(terms, limit=wide, where=chosen)) if terms else []
             found = joined(candidates(self.space, near), candidates(self.space, said))
             silent = found.ids[len(said) :]
-            heard = edge.query(weighing(terms, silent)) if terms and silent else []
-        weights = {uuid(point.id): point.score for point in heard}
+            weighed = edge.query(weighing(terms, silent)) if terms and silent else []
+        weights = {uuid(point.id): point.score for point in weighed}
         return fused(self.space, unit, found=found, weights=weights, limit=limit)
 
     def neighbours(self, rows: Stored, *, limit: int) -> list[list[UUID]]:

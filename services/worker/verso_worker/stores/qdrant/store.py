@@ -63,7 +63,7 @@ from verso_worker.stores.qdrant.query import (
 )
 
 PREFIX = "verso-"
-"""What the names of our collections begin with, in a server that may hold others."""
+"""Prefix of the names of Verso's collections, in a server that may hold others."""
 
 TIMEOUT_S = 60
 
@@ -92,7 +92,7 @@ class QdrantVectors:
 
     @classmethod
     def server(cls, url: str, *, api_key: str | None = None, prefix: str = PREFIX) -> QdrantVectors:
-        """Use a server; nothing is called yet."""
+        """Return a client of a server; it does not connect yet."""
         client = QdrantClient(
             url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False
         )
@@ -390,7 +390,7 @@ class QdrantVectors:
         return self._settings(name).space
 
     def _settings(self, name: str) -> Settings:
-        """Ask the store for a collection's settings, each time: another worker may change them."""
+        """Return a collection's settings, read each time: another worker may change them."""
         if not self._client.collection_exists(self._prefix + name):
             raise unknown(name)
         config = self._client.get_collection(self._prefix + name).config
@@ -401,6 +401,6 @@ class QdrantVectors:
 
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
-        """Turn the library's errors into ours, and make one span of what is asked."""
+        """Turn the library's errors into Verso's, and trace the call as one span."""
         with tracing.inner("qdrant"), self._turn, translated(name):
             yield
