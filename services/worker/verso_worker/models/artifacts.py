@@ -276,9 +276,7 @@ class ArtifactStore:
         return load(kept)
 
     def _start(self, codec: str, artifact: Artifact | None = None) -> Model:
-        """Start an engine once, whoever asks for it; calls of running engines do not wait
-        meanwhile.
-        """
+        """Start an engine once; calls of running engines do not wait meanwhile."""
         with self._lock:
             starting = self._starts.setdefault(codec, threading.Lock())
         with starting:
