@@ -93,5 +93,5 @@ def test_five_states_are_terminal() -> None:
 
 def test_a_queue_with_bells_has_hands_in_every_worker() -> None:
     """A worker looks around all of them; its settings name the hands of these three."""
-    rung = {queue for queue in Queue if queue.takes_wakeups}
-    assert rung == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB}
+    woken = {queue for queue in Queue if queue.takes_wakeups}
+    assert woken == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB}

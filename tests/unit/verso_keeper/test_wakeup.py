@@ -49,7 +49,7 @@ def test_after_an_outage_workers_get_time_for_a_beat_before_leases_are_taken_bac
     for now[0] in (10.0, 12.0, 13.9):
         reaper.step()
         assert ledger.reaped == 1
-        assert dict(reaper.due) == {Queue.BULK: 7}  # due work is still rung for
+        assert dict(reaper.due) == {Queue.BULK: 7}  # wake-ups for due work go on
     now[0] = 14.0
     reaper.step()
     assert ledger.reaped == 2
