@@ -1,32 +1,27 @@
 """Python client of Verso: :class:`Client`, :class:`AsyncClient`, and the `verso` command line."""
 
-from verso_client.answers import (
+from verso_client.async_client import AsyncClient
+from verso_client.client import Client
+from verso_client.operations.documents import Document, IngestReport, Progress
+from verso_client.operations.training import Training
+from verso_client.retries import Retries
+from verso_core.jobs.admin import (
     CodecShare,
     CollectionInfo,
     Damaged,
     DocumentInfo,
     DocumentPage,
-    Embedded,
-    Found,
-    Guess,
-    Hit,
-    Ingested,
-    IngestReport,
-    ItemError,
-    Job,
-    JobEvent,
     MigrationState,
     RecentWalk,
     RegistryState,
     ScrubState,
     Statistics,
-    StoredText,
 )
-from verso_client.async_client import AsyncClient
-from verso_client.client import Client
-from verso_client.operations.documents import Document, Progress
-from verso_client.operations.training import Training
-from verso_client.retries import Retries
+from verso_core.jobs.ingest import Embedded, Ingested
+from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.models import ItemError
+from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.search import Found, Hit
 
 __all__ = [
     "AsyncClient",

@@ -14,22 +14,6 @@ from typing import Self, TypeVar
 import httpx2
 
 from verso_client import operations
-from verso_client.answers import (
-    Clustered,
-    CollectionInfo,
-    DocumentPage,
-    Embedded,
-    Found,
-    Guess,
-    IngestReport,
-    Job,
-    JobEvent,
-    MigrationState,
-    RegistryState,
-    ScrubState,
-    Statistics,
-    StoredText,
-)
 from verso_client.exchange import (
     DEFAULT_URL,
     Call,
@@ -43,10 +27,8 @@ from verso_client.exchange import (
     reply_of,
     unreachable,
 )
-from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
-from verso_client.operations.documents import Document, Progress
+from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Question, Subjects
-from verso_client.operations.search import Query
 from verso_client.operations.training import Training
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
@@ -57,11 +39,25 @@ from verso_core.jobs import (
     Kind,
     Precision,
     SearchMode,
+    SearchRequest,
     SearchSetting,
     Status,
     TextPolicy,
 )
-from verso_core.jobs.cluster import ClusterRequest
+from verso_core.jobs.admin import (
+    CollectionInfo,
+    DocumentPage,
+    MigrationState,
+    RegistryState,
+    ScrubState,
+    Statistics,
+)
+from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.heads import Answered, Classified, HeadInfo, RankedDocument
+from verso_core.jobs.ingest import Embedded
+from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.search import Found
 from verso_core.registry import Channel
 
 T = TypeVar("T")
@@ -152,9 +148,9 @@ class AsyncClient:
             rerank: a head that scores pairs; it reorders the nearest ``rerank_from`` records.
             rerank_share: weight of the head's score, in [0, 1]; the search's score has the rest.
         """
-        query = Query(
-            text=text,
-            vector=vector,
+        query = SearchRequest.model_construct(  # the platform checks it
+            query=text,
+            vector=None if vector is None else [float(value) for value in vector],
             id=id,
             collection=collection,
             limit=limit,

@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import httpx2
 
-from verso_client.answers import JobEvent
 from verso_core.errors import CLASSES, QueueFull, Unavailable, VersoError
+from verso_core.jobs.job import JobEvent
 
 T = TypeVar("T")
 

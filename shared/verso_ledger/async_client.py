@@ -10,7 +10,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.jobs.migration import Migration
+from verso_core.jobs.admin import Migration
 from verso_ledger import codec, pages, scrub
 from verso_ledger.connection import connect_async, translated
 from verso_ledger.job_events import JobEvents, JobWaiter

@@ -31,7 +31,7 @@ import redis
 import sheet
 
 from verso_client import Client, Retries
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
 from verso_ledger import Ledger, Limits, NewJob, Policy, codec
 from verso_ledger.scripts import source
 from verso_standalone.stack import Stack, StackConfig, find_artifact
@@ -58,7 +58,7 @@ def fill(url: str, jobs: int, *, limit: int) -> float:
             with client.pipeline(transaction=False) as pipe:
                 for number in range(first, min(first + _BATCH, jobs)):
                     text = b"job %d: link is up" % number
-                    slices = list(cut(Kind.EMBED, {}, [Item({}, text)]))
+                    slices = list(cut(Kind.EMBED, EmbedParams(), [EmbedItem(text)]))
                     job = NewJob(Kind.EMBED, Queue.INTERACTIVE, slices, limits=limits)
                     args = codec.admission(job).args
                     pipe.evalsha(str(sha), 0, *args)

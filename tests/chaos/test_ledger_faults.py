@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import redis
 from tests.chaos.proxy import Proxy
+from tests.wire import Item, cut
 
 from verso_core.errors import LedgerUnavailable
-from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_ledger import Commit, Ledger, NewJob
 from verso_ledger.connection import connect
 from verso_ledger.keys import key

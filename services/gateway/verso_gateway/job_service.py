@@ -24,9 +24,8 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
-from verso_core.jobs import Kind, Queue, Result, SliceSpec, Status
+from verso_core.jobs import AnyResult, Kind, Queue, Result, SliceSpec, Status
 from verso_core.result_files import ResultFiles, is_reference
-from verso_gateway import pages
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import URGENCY, Accepted, AsyncLedger, JobOutcome, JobRecord, Limits, NewJob
@@ -57,7 +56,7 @@ class Ended:
     """A job that ended in time, with the results of its slices."""
 
     record: JobRecord
-    results: list[Result]
+    results: list[AnyResult]
 
 
 class JobService:
@@ -184,7 +183,7 @@ class JobService:
         """Replace references to result files by the results."""
         if not any(row is not None and is_reference(row) for row in outcome.results):
             return outcome
-        found = await pages.whole(self._files, outcome.record.job_id, outcome.results)
+        found = await whole(self._files, outcome.record.job_id, outcome.results)
         return replace(outcome, results=found)
 
 
@@ -200,7 +199,7 @@ def ended(outcome: JobOutcome) -> Ended:
     if any(data is None for data in outcome.results):
         raise failure(record)
     # a job whose every item failed has a result as well: the errors of its items
-    results = [Result.unpack(data) for data in outcome.results if data is not None]
+    results = [Result.unpack(record.kind, data) for data in outcome.results if data is not None]
     return Ended(record=record, results=results)
 
 
@@ -217,3 +216,20 @@ def failure(record: JobRecord) -> VersoError:
             return AttemptsExhausted("the job failed too often; it can be replayed")
         case _:
             return JobEnded(f"the job ended as {record.status}")
+
+
+async def whole(
+    files: ResultFiles, job_id: str, held: Sequence[bytes | None]
+) -> list[bytes | None]:
+    """Return the result frames of a job's first slices, those in files read.
+
+    Raises:
+        ResultLost: a file is gone or damaged.
+        ResultsUnavailable: the folder cannot be read.
+    """
+    return [
+        await asyncio.to_thread(files.read, job_id, number, row)
+        if row is not None and is_reference(row)
+        else row
+        for number, row in enumerate(held)
+    ]

@@ -15,7 +15,7 @@ import orjson
 
 from verso_core.jobs import Kind, Result
 from verso_core.result_files import ResultFiles, is_reference
-from verso_gateway import results
+from verso_gateway import views
 
 
 class Page:
@@ -56,7 +56,8 @@ class Page:
         comma = b""
         for number, held in self._rows:
             frame = await self._read(number, held) if is_reference(held) else held
-            items = results.render(self._kind, Result.unpack(frame), vectors_base64=vectors_base64)
+            result = Result.unpack(self._kind, frame)
+            items = views.rendered([result], vectors_base64=vectors_base64)
             if items:
                 yield comma + orjson.dumps(items)[1:-1]
                 comma = b","
@@ -64,20 +65,3 @@ class Page:
 
     async def _read(self, number: int, held: bytes) -> bytes:
         return await asyncio.to_thread(self._files.read, self._job_id, number, held)
-
-
-async def whole(
-    files: ResultFiles, job_id: str, held: Sequence[bytes | None]
-) -> list[bytes | None]:
-    """Return the result frames of a job's first slices, those in files read.
-
-    Raises:
-        ResultLost: a file is gone or damaged.
-        ResultsUnavailable: the folder cannot be read.
-    """
-    return [
-        await asyncio.to_thread(files.read, job_id, number, row)
-        if row is not None and is_reference(row)
-        else row
-        for number, row in enumerate(held)
-    ]

@@ -12,9 +12,9 @@ import orjson
 from fastapi import Request
 from starlette.responses import Response
 
-from verso_core.errors import VersoError, from_body
-from verso_core.jobs import Item, Kind, Queue, SliceSpec, cut
-from verso_gateway import bodies, headers, job_service, results, views
+from verso_core.jobs import Failed, Item, Kind, Params, Queue, Rejected, SliceSpec, cut
+from verso_core.jobs.models import OpenModel
+from verso_gateway import bodies, headers, job_service, views
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
 from verso_gateway.job_service import Ended, Order
@@ -23,22 +23,23 @@ from verso_ledger import Accepted, JobRecord
 SLICE_ALL = 1 << 30
 """Bound of a slice that must not be cut."""
 
-Body = Callable[[Ended], dict[str, Any]]
+Body = Callable[[Ended], OpenModel | dict[str, Any]]
+"""Makes the answer out of a job's results."""
 
 
 def json_response(
     content: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Write a JSON answer."""
+    """Write a JSON answer: a model of the job contracts, or a JSON value."""
     return Response(
-        orjson.dumps(content),
+        orjson.dumps(content.public() if isinstance(content, OpenModel) else content),
         status_code=status,
         media_type="application/json",
         headers=dict(headers or {}),
     )
 
 
-def one_slice(kind: Kind, params: Mapping[str, Any], items: Iterable[Item]) -> list[SliceSpec]:
+def one_slice(kind: Kind, params: Params, items: Iterable[Item | Rejected]) -> list[SliceSpec]:
     """Make the single slice of a job that is not cut."""
     return list(cut(kind, params, items, max_items=SLICE_ALL, max_bytes=SLICE_ALL))
 
@@ -119,7 +120,7 @@ async def respond(
     if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
         return deferred(outcome.record, headers=fields)
     ended = job_service.ended(outcome)
-    fields["Server-Timing"] = results.server_timing(results.total_timings(ended.results))
+    fields["Server-Timing"] = views.server_timing(views.total_timings(ended.results))
     return json_response(body(ended), status=status, headers=fields)
 
 
@@ -145,21 +146,26 @@ def deferred(record: JobRecord, *, headers: Mapping[str, str]) -> Response:
     return json_response(views.job(record), status=202, headers={**headers, **location})
 
 
-def sole(kind: Kind, ended: Ended) -> dict[str, Any]:
+def sole(ended: Ended) -> Any:
     """Return the only item of a job.
 
     Raises:
         VersoError: the item failed.
     """
-    [item] = results.render(kind, ended.results[0])
-    if "error" in item:
-        raise item_error(item)
-    return item
+    return ended.results[0].only
 
 
-def item_error(item: Mapping[str, Any]) -> VersoError:
-    """Rebuild the error of a failed item."""
-    return from_body(item["error"])
+def all_items(ended: Ended) -> list[Any]:
+    """Return all items of a job whose answer has no error of one item.
+
+    Raises:
+        VersoError: an item failed.
+    """
+    items = [item for result in ended.results for item in result.items]
+    for item in items:
+        if isinstance(item, Failed):
+            raise item.error.exception()
+    return items
 
 
 def _fields(accepted: Accepted, *, applied: str | None) -> dict[str, str]:

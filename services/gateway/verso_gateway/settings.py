@@ -5,21 +5,48 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from verso_core.passwords import with_password
 from verso_core.webhooks import Network, networks
-from verso_ledger.settings import ServiceSettings
 
 _MIB = 1024 * 1024
 
 
-class Settings(ServiceSettings):
+class Settings(BaseSettings):
     """Settings of one gateway process; each is the environment variable ``VERSO_<NAME>``."""
 
+    model_config = SettingsConfigDict(
+        env_prefix="VERSO_",
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,  # an address may hold a password
+    )
+
+    redis_password_file: Path | None = Field(
+        default=None, description="holds the ledger's password, in place of one in the address"
+    )
+    broker_password_file: Path | None = Field(
+        default=None, description="holds the broker's password, in place of one in the address"
+    )
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        validate_default=True,
+        description="ledger and documents (Redis or Valkey)",
+    )
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1",
+        validate_default=True,
+        description="Celery broker that carries the door-bells",
+    )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on")
     api_keys_file: Path | None = Field(
         default=None, description="hashed API keys, one a line; needed beyond loopback"
+    )
+    results: Path | None = Field(
+        default=None, description="folder of results too large for the ledger, shared with workers"
     )
     body_limit_bytes: int = Field(
         default=16 * _MIB, ge=1024, description="largest JSON body, bytes"
@@ -86,6 +113,12 @@ class Settings(ServiceSettings):
     def tenant_part(self) -> float:
         """Return the part of a queue that one tenant may fill; without keys there is but one."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _password(cls, value: str, info: ValidationInfo) -> str:
+        which = "redis" if info.field_name == "redis_url" else "broker"
+        return with_password(value, info.data.get(f"{which}_password_file"))
 
     @field_validator("webhook_allow")
     @classmethod

@@ -1,137 +1,145 @@
-"""What callers see of jobs and collections."""
+"""What callers see of jobs, results and collections, as the classes of the job contracts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from verso_core.jobs import Collection, Kind, Result
-from verso_core.jobs.migration import Migration
-from verso_gateway import results
+from verso_core.jobs import AnyResult, Collection, ItemError
+from verso_core.jobs.admin import (
+    Damaged,
+    DocumentInfo,
+    Migration,
+    MigrationState,
+    RecentWalk,
+    ScrubState,
+)
+from verso_core.jobs.job import DeadLetterView, Job
+from verso_core.jobs.models import moment
 from verso_gateway.job_service import Ended
 from verso_ledger import DeadLetter, DocumentRow, JobRecord, Scrub
 
 
-def job(record: JobRecord) -> dict[str, Any]:
+def job(record: JobRecord) -> Job:
     """Describe a job. Times are ISO 8601, UTC."""
-    return {
-        "id": record.job_id,
-        "kind": record.kind,
-        "status": record.status,
-        "items": record.items,
-        "ok": record.n_ok,
-        "failed": record.n_err,
-        "slices": record.slices,
-        "slices_done": record.done,
-        "attempts": record.attempts,
-        "urgency": record.urgency,
-        "created": _moment(record.created),
-        "started": _moment(record.started),
-        "finished": _moment(record.finished),
-        "deadline": _moment(record.deadline),
-        "error": record.error,
-    }
+    return Job(
+        id=record.job_id,
+        kind=record.kind,
+        status=record.status,
+        items=record.items,
+        ok=record.n_ok,
+        failed=record.n_err,
+        slices=record.slices,
+        slices_done=record.done,
+        attempts=record.attempts,
+        urgency=record.urgency,
+        created=moment(record.created),
+        started=moment(record.started),
+        finished=moment(record.finished),
+        deadline=moment(record.deadline),
+        error=None if record.error is None else ItemError(**record.error),
+    )
 
 
-def dead_letter(letter: DeadLetter) -> dict[str, Any]:
+def dead_letter(letter: DeadLetter) -> DeadLetterView:
     """Describe a dead letter; its text is not shown."""
-    return {
-        "job_id": letter.job_id,
-        "slice": letter.number,
-        "kind": letter.kind,
-        "phase": letter.phase,
-        "items": letter.items,
-        "bytes": letter.size_bytes,
-        "crashes": letter.crashes,
-        "errors": letter.errors,
-        "error": letter.error,
-        "died": _moment(letter.died),
-    }
+    return DeadLetterView(
+        job_id=letter.job_id,
+        slice=letter.number,
+        kind=letter.kind,
+        phase=letter.phase,
+        items=letter.items,
+        bytes=letter.size_bytes,
+        crashes=letter.crashes,
+        errors=letter.errors,
+        error=ItemError(**letter.error),
+        died=moment(letter.died),
+    )
 
 
-def batch(kind: Kind, ended: Ended, *, vectors_base64: bool = False) -> dict[str, Any]:
+def batch(ended: Ended, *, vectors_base64: bool = False) -> dict[str, Any]:
     """Describe a job that ended, with a result or an error for every item, in order."""
     return {
-        **job(ended.record),
-        "results": flat(kind, ended.results, vectors_base64=vectors_base64),
-        "timings_ms": results.total_timings(ended.results),
+        **job(ended.record).public(),
+        "results": rendered(ended.results, vectors_base64=vectors_base64),
+        "timings_ms": total_timings(ended.results),
     }
 
 
-def flat(kind: Kind, found: Sequence[Result], *, vectors_base64: bool = False) -> list[Any]:
-    """Join the items of several slices."""
+def rendered(results: Iterable[AnyResult], *, vectors_base64: bool = False) -> list[dict[str, Any]]:
+    """Return the items of some slices' results as JSON objects, in order.
+
+    Args:
+        results: what the worker committed.
+        vectors_base64: vectors as base64 of float32 (little endian), not as numbers.
+    """
     return [
-        item
-        for result in found
-        for item in results.render(kind, result, vectors_base64=vectors_base64)
+        item.public(vectors_base64=vectors_base64) for result in results for item in result.items
     ]
 
 
-def collection(value: Collection) -> dict[str, Any]:
-    """Describe a collection; the key of its checksums is not for callers."""
-    return value.model_dump(mode="json", exclude={"checksum_key"})
+def total_timings(results: Iterable[AnyResult]) -> dict[str, float]:
+    """Sum the slices' timings by phase, ms."""
+    total: dict[str, float] = {}
+    for result in results:
+        for phase, ms in result.timings_ms.items():
+            total[phase] = round(total.get(phase, 0.0) + ms, 3)
+    return total
 
 
-def document(row: DocumentRow) -> dict[str, Any]:
+def server_timing(timings_ms: Mapping[str, float]) -> str:
+    """Write timings as a Server-Timing header (W3C Server Timing)."""
+    return ", ".join(f"{phase};dur={ms:g}" for phase, ms in timings_ms.items())
+
+
+def document(row: DocumentRow) -> DocumentInfo:
     """Describe a stored document."""
-    return {
-        "id": row.id,
-        "written": row.seq,
-        "bytes": row.size_bytes,
-        "verified": row.verified,
-    }
+    return DocumentInfo(id=row.id, written=row.seq, bytes=row.size_bytes, verified=row.verified)
 
 
-def migration(state: Migration) -> dict[str, Any]:
+def migration(state: Migration) -> MigrationState:
     """Describe a migration; the own names of its two sides are not for callers."""
-    return {
-        "collection": state.collection,
-        "stage": state.stage,
-        "codec": state.codec,
-        "in_place": state.in_place,
-        "pass_number": state.number,
-        "progress": round(min(1.0, state.bucket / state.buckets), 4) if state.running else 1.0,
-        "copied": state.copied,
-        "removed": state.removed,
-        "unread": list(state.unread),
-        "old_removed": state.old_removed,
-        "started": _moment(state.started),
-        "ended": _moment(state.ended),
-    }
+    return MigrationState(
+        collection=state.collection,
+        stage=state.stage,
+        codec=state.codec,
+        in_place=state.in_place,
+        pass_number=state.number,
+        progress=round(min(1.0, state.bucket / state.buckets), 4) if state.running else 1.0,
+        copied=state.copied,
+        removed=state.removed,
+        unread=state.unread,
+        old_removed=state.old_removed,
+        started=moment(state.started),
+        ended=moment(state.ended),
+    )
 
 
-def scrub(state: Scrub, collections: Mapping[str, Collection]) -> dict[str, Any]:
+def scrub(state: Scrub, collections: Mapping[str, Collection]) -> ScrubState:
     """Describe the newest pass of the scrub, and the walk over recent documents before it."""
-    return {
-        "number": state.number,
-        "state": state.stage,
-        "running": state.running,
-        "asked": state.asked,
-        "progress": round(state.progress(collections), 4),
-        "recent": _recent(state, collections),
-        "started": _moment(state.started),
-        "ended": _moment(state.ended),
+    return ScrubState(
+        number=state.number,
+        state=state.stage,
+        running=state.running,
+        asked=state.asked,
+        progress=round(state.progress(collections), 4),
+        recent=_recent(state, collections),
+        started=moment(state.started),
+        ended=moment(state.ended),
         **state.counts,
-        "damaged_documents": [
-            {"collection": one.collection, "id": one.document} for one in state.damaged
-        ],
-    }
+        damaged_documents=tuple(
+            Damaged(collection=one.collection, id=one.document) for one in state.damaged
+        ),
+    )
 
 
-def _recent(state: Scrub, collections: Mapping[str, Collection]) -> dict[str, Any] | None:
+def _recent(state: Scrub, collections: Mapping[str, Collection]) -> RecentWalk | None:
     walked = state.recent_walked(collections)
     if walked is None or state.recent is None:
         return None
-    return {
-        "progress": round(walked.part, 4),
-        "buckets_done": walked.done,
-        "buckets": walked.total,
-        "documents": state.recent.documents,
-    }
-
-
-def _moment(time_s: float | None) -> str | None:
-    if time_s is None:
-        return None
-    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds")
+    return RecentWalk(
+        progress=round(walked.part, 4),
+        buckets_done=walked.done,
+        buckets=walked.total,
+        documents=state.recent.documents,
+    )

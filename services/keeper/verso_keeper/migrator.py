@@ -21,8 +21,15 @@ from typing import Any
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
-from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
-from verso_core.jobs.migration import FAILED_LISTED, Migration, Stage
+from verso_core.jobs import Kind, Queue, Result, Status, cut
+from verso_core.jobs.admin import (
+    FAILED_LISTED,
+    MigrateItem,
+    MigrateParams,
+    Migration,
+    MigrationResult,
+    Stage,
+)
 from verso_ledger import Ledger, NewJob
 
 TENANT = "verso"
@@ -68,8 +75,8 @@ class Migrator:
                 self._ask(state)
 
     def _ask(self, state: Migration) -> None:
-        header = {"first": state.bucket, "count": state.buckets, "spend_s": SPEND_S}
-        params = {"collection": state.collection, "step": "work"}
+        item = MigrateItem(first=state.bucket, count=state.buckets, spend_s=SPEND_S)
+        params = MigrateParams(collection=state.collection, step="work")
         # The same step is the same job for every keeper, before and after a restart.
         where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
         with tracing.span("migrate", about={"verso.stage": state.stage}):
@@ -77,7 +84,7 @@ class Migrator:
                 NewJob(
                     kind=Kind.MIGRATE,
                     queue=Queue.BULK,
-                    slices=list(cut(Kind.MIGRATE, params, [Item(header)])),
+                    slices=list(cut(Kind.MIGRATE, params, [item])),
                     tenant=TENANT,
                     idempotency=(f"migrate-{state.target}-{state.started}-{where}", "migrate"),
                     trace=tracing.current(),
@@ -101,18 +108,17 @@ class Migrator:
             wait_s = min(_RETRY_S * 2**state.tries, _LONGEST_RETRY_S)
             self._move(state, job=None, tries=state.tries + 1, due=self._clock() + wait_s)
             return
-        [found] = Result.unpack(data).items
-        moved = int(found["copied"]) + int(found["removed"])
+        found: MigrationResult = Result.unpack(Kind.MIGRATE, data).only
         self._move(
             state,
             job=None,
             tries=0,
-            bucket=state.bucket + int(found["buckets"]),
-            moved=state.moved + moved,
-            failed=state.failed + int(found["failed"]),
-            copied=state.copied + int(found["copied"]),
-            removed=state.removed + int(found["removed"]),
-            unread=(*state.unread, *found["ids"])[:FAILED_LISTED],
+            bucket=state.bucket + found.buckets,
+            moved=state.moved + found.copied + found.removed,
+            failed=state.failed + found.failed,
+            copied=state.copied + found.copied,
+            removed=state.removed + found.removed,
+            unread=(*state.unread, *found.ids)[:FAILED_LISTED],
         )
 
     def _end_pass(self, state: Migration) -> None:

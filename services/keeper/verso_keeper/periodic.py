@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from verso_core.errors import Unavailable
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
 from verso_core.result_files import SHARDS, ResultFiles
 from verso_ledger import Ledger, NewJob
 
@@ -114,7 +114,7 @@ class Prober:
         job = NewJob(
             kind=Kind.EMBED,
             queue=Queue.INTERACTIVE,
-            slices=list(cut(Kind.EMBED, {}, [Item({}, _PROBE_TEXT)])),
+            slices=list(cut(Kind.EMBED, EmbedParams(), [EmbedItem(_PROBE_TEXT)])),
             tenant=TENANT,
             idempotency=(f"probe-{span}", "probe"),
             deadline_s=_PROBE_DEADLINE_S,

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
-from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
+from verso_core.jobs import BucketRange, Collection, Kind, Queue, Result, Status, cut
+from verso_core.jobs.admin import Scrubbed, ScrubParams
 from verso_ledger import Damage, JobRecord, Ledger, Move, NewJob, Recent, Scrub
 
 TENANT = "verso"
@@ -91,10 +91,10 @@ class Scrubber:
         name, first = place
         # After a failure one bucket alone, so that only the one to blame is ever left out.
         count = 1 if state.tries else collections[name].buckets - first
-        header = {"first": first, "count": count, "spend_s": SPEND_S}
+        buckets = BucketRange(first, count, SPEND_S)
         # The same step is the same job for every keeper, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
-        job_id = self._accept(name, header, key=key)
+        job_id = self._accept(name, buckets, key=key)
         self._ledger.scrub.move(
             state.turn, Move(set={"collection": name, "bucket": first, "job": job_id})
         )
@@ -112,18 +112,19 @@ class Scrubber:
             return
         name, first = place
         count = 1 if state.tries else collections[name].buckets - first
-        header = {"first": first, "count": count, "spend_s": SPEND_S, "since": recent.since}
-        job_id = self._accept(name, header, key=f"scrub-recent-{state.turn}")
+        buckets = BucketRange(first, count, SPEND_S, since=recent.since)
+        job_id = self._accept(name, buckets, key=f"scrub-recent-{state.turn}")
         where: dict[str, str | int] = {"recent_collection": name, "recent_bucket": first}
         self._ledger.scrub.move(state.turn, Move(set=where | {"job": job_id, "walk": "recent"}))
 
-    def _accept(self, name: str, header: Mapping[str, Any], *, key: str) -> str:
+    def _accept(self, name: str, buckets: BucketRange, *, key: str) -> str:
+        params = ScrubParams(collection=name)
         with tracing.span("scrub"):
             accepted = self._ledger.jobs.accept(
                 NewJob(
                     kind=Kind.SCRUB,
                     queue=Queue.SCRUB,
-                    slices=list(cut(Kind.SCRUB, {"collection": name}, [Item(dict(header))])),
+                    slices=list(cut(Kind.SCRUB, params, [buckets])),
                     tenant=TENANT,
                     idempotency=(key, "scrub"),
                     trace=tracing.current(),
@@ -155,28 +156,27 @@ class Scrubber:
         if record.status is not Status.SUCCEEDED or data is None:
             self._try_again(state, record)
             return False
-        [found] = Result.unpack(data).items
+        found: Scrubbed = Result.unpack(Kind.SCRUB, data).only
         rest_s = _duration_s(record) * (1 / self._share - 1)
         collection, bucket, field = _cursor(state)
         # A recent document is counted by the pass that reads it; but damage is recorded at once.
         counted = ("repaired", "damaged") if state.of_recent else _COUNTED
-        read = int(found.get("documents", 0))
         moved = self._ledger.scrub.move(
             state.turn,
             Move(
                 set=_ended(state)
-                | _recent_read(state, read)
+                | _recent_read(state, found.documents)
                 | {
                     "tries": 0,
-                    field: bucket + int(found["buckets"]),
+                    field: bucket + found.buckets,
                     "due": (record.finished or state.now) + rest_s,
                 },
-                add={name: int(found.get(name, 0)) for name in counted},
-                damaged=[Damage(collection, document) for document in found["ids"]],
+                add={name: getattr(found, name) for name in counted},
+                damaged=[Damage(collection, document) for document in found.ids],
             ),
         )
-        if moved and found["damaged"]:
-            _log.error("damaged documents", extra={"count": found["damaged"]})
+        if moved and found.damaged:
+            _log.error("damaged documents", extra={"count": found.damaged})
         return moved
 
     def _try_again(self, state: Scrub, record: JobRecord) -> None:

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from verso_client import DocumentInfo, DocumentPage, StoredText
-from verso_client.answers import CollectionInfo
 from verso_client.cli.sources import Format, read
 from verso_client.cli.terminal import client as connected
 from verso_client.cli.terminal import failures_reported
 from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, RequestInvalid
+from verso_core.jobs.admin import CollectionInfo
 from verso_standalone.stack import find_artifact
 from verso_training.artifact import collection
 from verso_training.artifact.collection import WORTH, Report

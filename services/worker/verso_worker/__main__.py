@@ -28,6 +28,7 @@ from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import VersoError
 from verso_core.jobs import Queue
+from verso_core.jobs.admin import CollectionParams
 from verso_core.result_files import ResultFiles
 from verso_ledger import Ledger, WorkSubscriber, await_ledger
 from verso_ledger.connection import connect
@@ -88,7 +89,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             hot=TextCache(settings.text_cache_mib << 20, tell=metrics.text_cache),
         )
         pipeline = make(artifacts)
-        pipeline.create_collection({"name": DEFAULT_COLLECTION})
+        pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
         leases = _leases(settings, ledger, stack, owner=owner)
         watcher.step()
         watcher.start()

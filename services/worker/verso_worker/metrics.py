@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from verso_core.errors import VersoError
-from verso_core.jobs import Kind, Queue, Result
+from verso_core.jobs import AnyResult, Failed, ItemResult, Kind, Queue
+from verso_core.jobs.heads import Answered, Classification, Classified, HeadResult, PairScore
+from verso_core.jobs.models import OpenModel, Text
+from verso_core.jobs.search import Hits
 from verso_core.record import Codec, Entry
 from verso_worker.rules.ports import Write
 
@@ -195,7 +198,7 @@ class Metrics:
         self._slices.labels(kind, phase, outcome).inc()
         self._seconds.labels(kind, phase).observe(seconds)
 
-    def result(self, kind: Kind, result: Result) -> None:
+    def result(self, kind: Kind, result: AnyResult) -> None:
         """Count the items of a committed slice."""
         self._items.labels(kind, "ok").inc(result.ok)
         self._items.labels(kind, "error").inc(len(result.items) - result.ok)
@@ -207,13 +210,15 @@ class Metrics:
         if kind in _HEAD_KINDS:
             self._heads(kind, result)
 
-    def _heads(self, kind: Kind, result: Result) -> None:
+    def _heads(self, kind: Kind, result: AnyResult) -> None:
         """Count the items of each head; a head's label sets exist after its first job."""
         for item in result.items:
-            for one in item.get("heads", [item]) if item["ok"] else ():
-                withheld = one.get("abstained", not one.get("answered", True))
+            for one in _head_results(item):
+                withheld = (isinstance(one, Classification) and one.abstained) or (
+                    isinstance(one, Answered) and not one.answered
+                )
                 for status in ("ok", "withheld"):
-                    counted = self._asked.labels(kind, one["head"], one["channel"], status)
+                    counted = self._asked.labels(kind, one.head, one.channel, status)
                     counted.inc(status == ("withheld" if withheld else "ok"))
 
     def written(self, writes: Iterable[Write]) -> None:
@@ -258,17 +263,39 @@ class Metrics:
         self._verified.labels("sound").inc(sound)
         self._verified.labels("rewritten").inc(rewritten)
 
-    def _read(self, kind: Kind, result: Result) -> None:
-        self._restored.inc(sum(len(blob) for blob in result.blobs))
+    def _read(self, kind: Kind, result: AnyResult) -> None:
+        self._restored.inc(sum(map(_text_bytes, result.items)))
         self._restore_seconds.inc(result.timings_ms.get("restore", 0.0) / 1e3)
         self._corrupt.labels(kind).inc(sum(_corrupt(item) for item in result.items))
 
 
-def _corrupt(item: dict[str, Any]) -> int:
+def _head_results(item: ItemResult) -> Sequence[HeadResult]:
+    """Return what each head found of an item; of one that failed nothing."""
+    match item:
+        case Classified():
+            return item.heads
+        case Answered() | PairScore():
+            return [item]
+        case _:
+            return []
+
+
+def _text_bytes(item: ItemResult) -> int:
+    """Count the bytes of the texts in an item's result."""
+    texts: Sequence[OpenModel] = item.hits if isinstance(item, Hits) else [item]
+    return sum(
+        len(one.data)
+        for one in texts
+        if isinstance(one, Text) and (one.text, one.text_base64) != (None, None)
+    )
+
+
+def _corrupt(item: ItemResult) -> int:
     """Count the corrupt records that an item met: its own, or those of its hits."""
-    own = (item.get("error") or {}).get("code") in _CORRUPT
-    hits = ((hit.get("error") or {}).get("code") in _CORRUPT for hit in item.get("hits", ()))
-    return own + sum(hits)
+    errors = [hit.error for hit in item.hits] if isinstance(item, Hits) else []
+    if isinstance(item, Failed):
+        errors.append(item.error)
+    return sum(error is not None and error.code in _CORRUPT for error in errors)
 
 
 @dataclass(frozen=True, slots=True)

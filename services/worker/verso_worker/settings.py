@@ -5,20 +5,48 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_ledger.settings import ServiceSettings
+from verso_core.passwords import with_password
 
 
-class WorkerSettings(ServiceSettings):
+class WorkerSettings(BaseSettings):
     """Every field is the environment variable ``VERSO_`` + its name in capitals."""
 
+    model_config = SettingsConfigDict(
+        env_prefix="VERSO_",
+        frozen=True,
+        hide_input_in_errors=True,  # an address may hold a password
+    )
+
+    redis_password_file: Path | None = Field(
+        default=None, description="holds the ledger's password, in place of one in the address"
+    )
+    broker_password_file: Path | None = Field(
+        default=None, description="holds the broker's password, in place of one in the address"
+    )
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        validate_default=True,
+        description="ledger, entries and collections",
+    )
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1",
+        validate_default=True,
+        description="Celery's door-bells; may be lost",
+    )
     data: Path = Field(default=Path("verso-data"), description="folder of vectors and artifacts")
     run: Path | None = Field(
         default=None, description="folder of sockets; paths there must stay under 100 characters"
     )
     models: Path = Field(
         default=Path("models"), description="folder of artifacts and heads, with their registry"
+    )
+    results: Path | None = Field(
+        default=None,
+        description="folder of results too large for the ledger, the same for gateway and keeper; "
+        "unset, the ledger holds all",
     )
     result_inline_bytes: int = Field(
         default=65536, ge=0, description="largest result that stays in the ledger, bytes"
@@ -69,3 +97,9 @@ class WorkerSettings(ServiceSettings):
     )
     worker_name: str = Field(default_factory=socket.gethostname, description="in leases and logs")
     log_level: str = "INFO"
+
+    @field_validator("redis_url", "broker_url")
+    @classmethod
+    def _password(cls, value: str, info: ValidationInfo) -> str:
+        which = "redis" if info.field_name == "redis_url" else "broker"
+        return with_password(value, info.data.get(f"{which}_password_file"))

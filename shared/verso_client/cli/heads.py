@@ -15,8 +15,8 @@ from rich.text import Text
 from verso_client.cli.render import excerpt
 from verso_client.cli.terminal import AsJson, Collection, out, print_json
 from verso_client.cli.terminal import client as connected
-from verso_client.head_answers import Answered, Classified, HeadInfo
 from verso_core.heads import Portion
+from verso_core.jobs.heads import Answered, Classified, HeadInfo
 from verso_core.registry import Channel
 
 

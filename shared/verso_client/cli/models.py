@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from verso_client.answers import RegistryState, RolloutState
 from verso_client.cli.terminal import AsJson, client, fail, out, print_json
 from verso_client.client import Client
 from verso_client.operations.training import CSV, NDJSON, Training
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs import Status
+from verso_core.jobs.admin import RegistryState, RolloutState
 from verso_core.registry import SHARE
 
 train_app = typer.Typer(no_args_is_help=True, help="Train on your own data.")

@@ -10,20 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from verso_client.answers import (
-    Clustered,
-    CollectionInfo,
-    Found,
-    Guess,
-    IngestReport,
-    Job,
-    JobEvent,
-    MigrationState,
-    ScrubState,
-    Statistics,
-    StoredText,
-)
 from verso_client.cli.evaluation import Gain, Report
+from verso_client.operations.documents import IngestReport
+from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_core.jobs.cluster import Clustered
+from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.search import Found
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20

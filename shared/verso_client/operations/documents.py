@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from verso_client.answers import DocumentPage, Ingested, IngestReport, Job, StoredText
 from verso_client.exchange import Call, Steps
 from verso_client.operations.jobs import (
     answered,
@@ -24,12 +23,54 @@ from verso_client.operations.jobs import (
 )
 from verso_client.retries import Retries, perform
 from verso_core.errors import RequestInvalid
+from verso_core.jobs.admin import DocumentPage
+from verso_core.jobs.ingest import Ingested
+from verso_core.jobs.job import Job
+from verso_core.jobs.models import OpenModel
+from verso_core.jobs.reconstruct import StoredText
 from verso_core.texts import Scalar
 
 UPLOAD_DOCUMENTS = 2048
 UPLOAD_BYTES = 4 * 1024 * 1024
 _OPEN_UPLOADS = 3
 _NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+class IngestReport(OpenModel):
+    """What became of all documents of one :meth:`Client.ingest`."""
+
+    jobs: tuple[str, ...]
+    documents: int
+    chunks: int
+    bytes_text: int
+    bytes_patches: int
+    codecs: dict[str, int]
+    failed: tuple[Ingested, ...]
+
+    @classmethod
+    def of(cls, jobs: Iterable[str], items: Iterable[Ingested]) -> IngestReport:
+        """Sum the items of some ingest jobs."""
+        documents = chunks = bytes_text = bytes_patches = 0
+        codecs: Counter[str] = Counter()
+        failed: list[Ingested] = []
+        for item in items:
+            if item.error is not None:
+                failed.append(item)
+                continue
+            documents += 1
+            chunks += item.chunks
+            bytes_text += item.bytes_text
+            bytes_patches += item.bytes_patch
+            codecs.update(item.codecs)
+        return cls(
+            jobs=tuple(jobs),
+            documents=documents,
+            chunks=chunks,
+            bytes_text=bytes_text,
+            bytes_patches=bytes_patches,
+            codecs=dict(codecs),
+            failed=tuple(failed),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from verso_client.exchange import Call, Steps
-from verso_client.head_answers import Answered, Classified, HeadInfo, RankedDocument
 from verso_client.operations.jobs import ask
 from verso_client.retries import Retries, perform
 from verso_core.errors import from_body
 from verso_core.heads import Portion
 from verso_core.jobs import Filter
+from verso_core.jobs.heads import Answered, Classified, HeadInfo, RankedDocument
 from verso_core.registry import Channel
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from verso_client.answers import Job
 from verso_client.exchange import Call, Reply, Steps
 from verso_client.retries import Retries, perform
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import Kind, Status
+from verso_core.jobs.job import Job
 
 _LONGEST_WAIT_S = 20.0
 _PAGE = 200

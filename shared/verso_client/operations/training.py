@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from verso_client.answers import Job, RegistryState
 from verso_client.exchange import Call, Steps
 from verso_client.operations.jobs import get_job
 from verso_client.retries import Retries, perform
 from verso_core.heads import Task
+from verso_core.jobs.admin import RegistryState
+from verso_core.jobs.job import Job
 from verso_core.registry import SHARE
 
 CSV = "text/csv"

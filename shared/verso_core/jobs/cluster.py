@@ -1,12 +1,13 @@
-"""The request to group a collection's records."""
+"""Cluster: group a collection's records."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from verso_core.jobs import Name, Wire
+from verso_core.jobs.kinds import Name
+from verso_core.jobs.models import ItemResult, OpenModel, Params, Text
 
 MAX_RECORDS = 100_000
 """Most records that are grouped: of each its vector is held, or its text decoded."""
@@ -20,8 +21,8 @@ class Method(StrEnum):
     TEMPLATES = "templates"
 
 
-class ClusterRequest(Wire):
-    """Body of ``POST /v1/cluster``."""
+class ClusterParams(Params):
+    """How a collection is grouped."""
 
     collection: Name = "default"
     method: Method = Method.DBSCAN
@@ -37,3 +38,41 @@ class ClusterRequest(Wire):
     since: float | None = Field(
         default=None, description="Unix seconds: a group first seen from then on is new"
     )
+
+
+class ClusterRequest(ClusterParams):
+    """Body of ``POST /v1/cluster``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def params(self) -> ClusterParams:
+        """Return the params of the request's slice."""
+        return ClusterParams(**{name: getattr(self, name) for name in ClusterParams.model_fields})
+
+
+class Member(Text):
+    """A record shown of a group; without a text where it does not read."""
+
+    id: str = Field(examples=["boot-1#0"])
+    time: float | None = None
+
+
+class Group(OpenModel):
+    """Records that belong together; times in Unix seconds, of the documents that have one."""
+
+    size: int
+    template: str | None = None
+    first_seen: float | None = None
+    last_seen: float | None = None
+    new: bool | None = Field(default=None, description="first seen since the time asked for")
+    representatives: tuple[Member, ...] = ()
+
+
+class Clustered(ItemResult):
+    """The groups of a collection's records, the largest first."""
+
+    records: int
+    clusters: int
+    alone: int = Field(description="records in no group")
+    unread: int = Field(description="records that could not be compared")
+    groups: tuple[Group, ...]

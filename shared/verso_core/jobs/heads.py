@@ -1,19 +1,33 @@
-"""Requests to heads: classify, answer, score and rerank."""
+"""Jobs that ask heads: classify, answer, score, rerank, and the list of heads itself."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from verso_core.heads import Portion
-from verso_core.jobs import Filter, Name, Wire
+from verso_core.heads import Portion, Reads, SignalName, Task
+from verso_core.jobs.kinds import Name
+from verso_core.jobs.models import (
+    Filter,
+    Item,
+    ItemError,
+    ItemResult,
+    OpenModel,
+    Params,
+    RecordText,
+    StrictModel,
+    Text,
+)
+from verso_core.registry import Channel
+from verso_core.texts import Scalar
 
 MAX_PAIRS = 2048
 MAX_CONTEXTS = 256
 
 
-class ClassifyRequest(Wire):
+class ClassifyRequest(StrictModel):
     """Body of ``POST /v1/classify``: texts, or stored documents and records."""
 
     head: Name | list[Name] = Field(description="a head, or several", examples=["intents"])
@@ -44,8 +58,19 @@ class ClassifyRequest(Wire):
         """Return the names of the heads."""
         return [self.head] if isinstance(self.head, str) else list(self.head)
 
+    def params(self) -> ClassifyParams:
+        """Return the params of the request's slices."""
+        return ClassifyParams(
+            heads=tuple(self.heads),
+            collection=None if self.ids is None else self.collection,
+            top_k=self.top_k,
+            signals=self.signals,
+            accept_error=self.accept_error,
+            chunk=self.chunk,
+        )
 
-class AnswerRequest(Wire):
+
+class AnswerRequest(StrictModel):
     """Body of ``POST /v1/answer``: a question, and contexts or the collection to find them in."""
 
     question: str = Field(min_length=1, examples=["which disk is full"])
@@ -71,13 +96,17 @@ class AnswerRequest(Wire):
             raise ValueError("expected a collection where there is a filter")
         return self
 
+    def params(self) -> AnswerParams:
+        """Return the params of the request's slice."""
+        return AnswerParams(**{name: getattr(self, name) for name in AnswerParams.model_fields})
+
     @property
     def given_contexts(self) -> list[str]:
         """Return the contexts of the request itself."""
         return [self.context] if self.context is not None else list(self.contexts or [])
 
 
-class ScoreRequest(Wire):
+class ScoreRequest(StrictModel):
     """Body of ``POST /v1/score``: pairs, or the common shape of two texts or lists of texts."""
 
     head: Name = Field(
@@ -104,14 +133,14 @@ class ScoreRequest(Wire):
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """Return the pairs, whatever shape they came in."""
+        """Return the pairs, in whichever shape they came."""
         if self.pairs is not None:
             return list(self.pairs)
         first, second = _listed(self.text_1), _listed(self.text_2)
         return list(zip(first * len(second) if len(first) == 1 else first, second, strict=True))
 
 
-class RerankRequest(Wire):
+class RerankRequest(StrictModel):
     """Body of ``POST /v1/rerank``, in the shape that Jina's and Cohere's clients send."""
 
     query: str = Field(min_length=1)
@@ -133,6 +162,268 @@ class RerankRequest(Wire):
     def texts(self) -> list[str]:
         """Return the documents' texts."""
         return [one if isinstance(one, str) else str(one["text"]) for one in self.documents]
+
+
+class ClassifyParams(Params):
+    """Which heads classify the items of a slice, and how; ``collection`` where they are stored."""
+
+    heads: tuple[str, ...]
+    collection: str | None = None
+    top_k: int = 3
+    signals: bool = False
+    accept_error: float | None = None
+    chunk: Portion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyItem(Item):
+    """A text, or a stored document or record by its name."""
+
+    BLOB: ClassVar = "text"
+
+    id: str = ""
+    chunk: int | None = None
+    text: bytes | None = None
+
+
+class Label(OpenModel):
+    """A label with its calibrated probability."""
+
+    label: str
+    score: float
+
+
+class HeadResult(OpenModel):
+    """Which version of a head did a job."""
+
+    head: str
+    version: str
+    channel: Channel = Channel.STABLE
+
+
+class Classification(HeadResult):
+    """The labels that one head gives a text: ``label`` is None where it was not sure enough."""
+
+    label: str | None
+    abstained: bool
+    confidence: float = Field(default=0.0, description="probability that the best label is right")
+    scores: tuple[Label, ...] = Field(default=(), description="best first")
+    out_of_scope: bool | None = None
+    signals: dict[str, float | None] | None = Field(default=None, description="larger is surer")
+
+
+class Classified(ItemResult):
+    """One text, or one stored document or record."""
+
+    id: str | None = None
+    chunk: int | None = None
+    heads: tuple[Classification, ...] = ()
+    error: ItemError | None = None
+
+
+class AnswerParams(Params):
+    """Which head answers, from which collection, and how much is read."""
+
+    head: str
+    collection: str | None = None
+    limit: int = 5
+    top_k: int = 3
+    filter: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerItem(Item):
+    """The question and the given contexts, one after another; ``split``: their sizes in bytes."""
+
+    BLOB: ClassVar = "texts"
+
+    split: list[int]
+    texts: bytes
+
+    @classmethod
+    def of(cls, texts: list[bytes]) -> AnswerItem:
+        """Join the question and its contexts."""
+        return cls([len(text) for text in texts], b"".join(texts))
+
+
+class Place(OpenModel):
+    """A part of a text: in bytes and, where the text is UTF-8, in characters (code points)."""
+
+    start: int | None = None
+    end: int | None = None
+    start_byte: int
+    end_byte: int
+
+
+class AnswerPart(RecordText, Place):
+    """A part of a text that may be the answer; offsets are into its context or record."""
+
+    score: float
+    null_score: float = Field(description="of 'there is no answer in this context'")
+    evidence: Place = Field(description="the sentence or line it stands in")
+    context: int | None = Field(default=None, description="index of the given context")
+    id: str | None = Field(default=None, description="of the record: document#chunk")
+    document: str | None = None
+    chunk: int | None = None
+    search_score: float | None = None
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    document_start_byte: int | None = None
+    document_end_byte: int | None = None
+
+
+class UnreadRecord(RecordText):
+    """A record that a search found and that could not be read back."""
+
+    id: str
+    document: str
+    chunk: int
+    search_score: float
+    error: ItemError
+
+
+class Answered(HeadResult, ItemResult):
+    """Answers to a question, best first; ``answered`` is false where "no answer" is the answer."""
+
+    answered: bool = Field(description="the best part passes the head's threshold")
+    null_threshold: float
+    contexts: int = Field(description="how many were read")
+    answers: tuple[AnswerPart, ...] = Field(description="best first")
+    failed: tuple[UnreadRecord, ...] = Field(
+        default=(), description="records that could not be read back"
+    )
+
+
+class AnswerResponse(Answered):
+    """Answer of ``POST /v1/answer``."""
+
+    job_id: str
+    timings_ms: dict[str, float]
+
+
+class ScoreParams(Params):
+    """Which head scores; with ``sentences`` a second text counts by its best sentence."""
+
+    head: str
+    sentences: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreItem(Item):
+    """A pair of texts, one after the other; ``split``: bytes of the first."""
+
+    BLOB: ClassVar = "texts"
+
+    split: int
+    texts: bytes
+
+    @classmethod
+    def of(cls, first: bytes, second: bytes) -> ScoreItem:
+        """Join two texts."""
+        return cls(len(first), first + second)
+
+    @property
+    def pair(self) -> tuple[bytes, bytes]:
+        """Return the two texts."""
+        return self.texts[: self.split], self.texts[self.split :]
+
+
+class PairScore(HeadResult, ItemResult):
+    """The score of one pair: larger where the two fit better."""
+
+    score: float
+
+
+class PairView(OpenModel):
+    """The score of one pair."""
+
+    index: int
+    object: str = "score"
+    score: float
+
+
+class ScoreResponse(OpenModel):
+    """Answer of ``POST /v1/score``."""
+
+    job_id: str
+    object: str = "list"
+    model: str
+    data: tuple[PairView, ...]
+    timings_ms: dict[str, float]
+
+
+class RankedDocument(OpenModel):
+    """A document with its score."""
+
+    index: int
+    relevance_score: float
+    document: dict[str, str] | None = None
+
+
+class RerankResponse(OpenModel):
+    """Answer of ``POST /v1/rerank``, best first."""
+
+    id: str
+    model: str
+    results: tuple[RankedDocument, ...]
+    timings_ms: dict[str, float]
+
+
+class HeadsParams(Params):
+    """All heads; or, with ``report``, the report of one head as a channel serves it."""
+
+    report: str | None = None
+    channel: Channel = Channel.STABLE
+
+
+class HeadVersion(OpenModel):
+    """A version of a head, as a channel serves it; of one that cannot be served only the error."""
+
+    version: str
+    created: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    task: Task | None = None
+    reads: Reads | None = None
+    space: str | None = None
+    labels: tuple[str, ...] = ()
+    none_label: str | None = Field(default=None, description="the label for what fits no other")
+    chunk: Portion | None = Field(default=None, description="which chunks it reads by default")
+    metrics: dict[str, float] = Field(default_factory=dict)
+    accept_by: SignalName | None = None
+    accept_errors: tuple[str, ...] = Field(
+        default=(), description="error rates that accept_error may be bounded by"
+    )
+    data: tuple[str, ...] = ()
+    licence: str | None = None
+    error: ItemError | None = None
+
+
+class HeadInfo(OpenModel):
+    """A head and what its channels serve."""
+
+    name: str
+    share: float = Field(description="part of the jobs that a canary gets")
+    stable: HeadVersion | None = None
+    canary: HeadVersion | None = None
+
+
+class HeadList(ItemResult):
+    """All heads, by name."""
+
+    heads: tuple[HeadInfo, ...]
+
+
+class HeadReport(Text, ItemResult):
+    """The report that a version of a head was published with; its text is Markdown."""
+
+    head: str
+    version: str
+
+
+class HeadReportView(OpenModel):
+    """Answer of ``GET /v1/heads/{name}/report``."""
+
+    head: str
+    version: str
+    report: str = Field(description="Markdown")
 
 
 def _listed(texts: str | list[str] | None) -> list[str]:

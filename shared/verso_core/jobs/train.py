@@ -1,4 +1,4 @@
-"""Training on the wire: what a train job asks for, and the examples it may bring.
+"""Train: what a train job asks for, and the examples it may bring.
 
 A train job is one slice with one item. Its params are a :class:`TrainRequest` without examples;
 those that came with the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
@@ -11,25 +11,26 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
-from verso_core.jobs import Name, Wire
-from verso_core.registry import SHARE
+from verso_core.jobs.kinds import Name
+from verso_core.jobs.models import Item, ItemResult, OpenModel, Params, StrictModel
+from verso_core.registry import SHARE, Channel
 
 MAX_ROWS_BYTES = 64 * 1024 * 1024
 MAX_CONTRADICTED = 0.2
-"""Share of the texts that may stand there with several labels."""
+"""Largest share of texts that may occur with several labels."""
 MAX_COLLECTION_ROWS = 50_000
 FEWEST_PAIRS = 12
 SPLITS = ("train", "validation", "test")
 Label = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class LabelledText(Wire):
+class LabelledText(StrictModel):
     """One labelled row."""
 
     text: str = Field(min_length=1)
@@ -39,7 +40,7 @@ class LabelledText(Wire):
     )
 
 
-class ScoredTexts(Wire):
+class ScoredTexts(StrictModel):
     """Two texts and how well they fit each other."""
 
     text_1: str = Field(min_length=1)
@@ -50,7 +51,7 @@ class ScoredTexts(Wire):
     )
 
 
-class TrainSource(Wire):
+class TrainSource(StrictModel):
     """What a head is trained on: examples, or the records of a collection that carry a label."""
 
     rows: list[LabelledText] | None = Field(default=None, description="for a head that classifies")
@@ -83,7 +84,7 @@ class TrainSource(Wire):
         return Task.CLASSIFY if self.pairs is None else Task.SCORE
 
 
-class TrainRequest(Wire):
+class TrainRequest(StrictModel):
     """Body of ``POST /v1/train``."""
 
     head: Name
@@ -109,6 +110,58 @@ class TrainRequest(Wire):
                 "expected rows or a collection for classify, squad for answer, pairs for score"
             )
         return self
+
+    def params(self) -> TrainParams:
+        """Return the params of the request's slice: all but the examples."""
+        fields = {name: getattr(self, name) for name in TrainParams.model_fields}
+        source = {name: getattr(self.source, name) for name in CollectionSource.model_fields}
+        return TrainParams(**fields | {"source": CollectionSource(**source)})
+
+
+class CollectionSource(OpenModel):
+    """Which labelled records of a collection are trained on; None where examples came along."""
+
+    collection: str | None = None
+    label_key: str | None = None
+    limit: int = MAX_COLLECTION_ROWS
+
+
+class TrainParams(Params):
+    """How a head is trained."""
+
+    head: str
+    task: Task = Task.CLASSIFY
+    source: CollectionSource = CollectionSource()
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    share: float = SHARE
+    new_labels: bool = False
+    licence: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainItem(Item):
+    """The examples that came with the request, and how many they are."""
+
+    BLOB: ClassVar = "examples"
+
+    rows: int | None
+    examples: bytes | None = None
+
+
+class Trained(ItemResult):
+    """The version that a training published, and what was measured of it."""
+
+    channel: Channel
+    history: tuple[dict[str, Any], ...]
+    head: str
+    version: str
+    space: str
+    labels: tuple[str, ...]
+    rows: dict[str, Any]
+    dropped_labels: tuple[str, ...]
+    contradicted: int
+    metrics: dict[str, float]
+    data_sha256: str
 
 
 @dataclass(frozen=True, slots=True)

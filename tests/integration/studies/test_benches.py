@@ -11,8 +11,8 @@ import pytest
 from studies.benches import bench_guess, halves, interaction, scoring
 from studies.benches.readings import readers
 from studies.benches.reranking import Read
-from verso_client.answers import Hit
 from verso_core import manifest, registry
+from verso_core.jobs.search import Hit
 from verso_core.registry import Channel
 from verso_worker.engine.sessions import Device, open_session
 

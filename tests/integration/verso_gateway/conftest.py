@@ -21,6 +21,7 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from tests.wire import Item, Result, Slice, read_slice
 
 from verso_core.errors import (
     DocumentUnknown,
@@ -29,17 +30,7 @@ from verso_core.errors import (
     RecordCorrupt,
     error_body,
 )
-from verso_core.jobs import (
-    Collection,
-    Item,
-    Kind,
-    Precision,
-    Queue,
-    Result,
-    Slice,
-    TextPolicy,
-    read_slice,
-)
+from verso_core.jobs import Collection, Kind, Precision, Queue, TextPolicy
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 from verso_ledger import Ledger
@@ -166,8 +157,11 @@ class FakeWorker:
                 return {"heads": [self._label(name) for name in work.params["heads"]]}
             case Kind.ANSWER:
                 sizes = item.header["split"]
-                part = {"context": 0, "blob": result.add_blob(text[sizes[0] :][:1])}
-                return _ABOUT | {"answered": True, "answers": [part], "failed": []}
+                span = {"start_byte": 0, "end_byte": 1}
+                part: dict[str, Any] = {"context": 0, "blob": result.add_blob(text[sizes[0] :][:1])}
+                part |= span | {"score": 2.0, "null_score": 1.0, "evidence": span}
+                found = {"answered": True, "null_threshold": 0.0, "contexts": 1}
+                return _ABOUT | found | {"answers": [part], "failed": []}
             case Kind.SCORE:
                 return _ABOUT | {"score": 1.0 / (1 + abs(2 * item.header["split"] - len(text)))}
             case Kind.HEADS:

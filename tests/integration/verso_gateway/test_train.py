@@ -9,9 +9,10 @@ import httpx2
 import pytest
 from tests import made_up
 from tests.integration.verso_gateway.conftest import FakeWorker
+from tests.wire import read_slice
 
 from verso_core import questions
-from verso_core.jobs import Kind, Queue, read_slice
+from verso_core.jobs import Kind, Queue
 from verso_core.jobs.train import Labelled, unpack_pairs, unpack_rows
 from verso_ledger import Ledger
 

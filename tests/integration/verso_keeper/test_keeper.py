@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import redis
+from tests.wire import Item, cut
 
-from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_keeper.periodic import TENANT
 from verso_keeper.wakeup import WakeupSender
 from verso_ledger import Ledger, NewJob

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.wire import Item, cut
 
 from verso_core.errors import ResultLost
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import Kind, Queue
 from verso_core.result_files import SHARDS, ResultFiles
 from verso_keeper.periodic import ResultSweeper
 from verso_ledger import Commit, Ledger, NewJob

@@ -15,8 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.wire import Result, read_slice
 
-from verso_core.jobs import Collection, Precision, Queue, Result, TextPolicy, read_slice
+from verso_core.jobs import Collection, Precision, Queue, TextPolicy
 from verso_keeper.scrubber import Scrubber
 from verso_ledger import Lease, Ledger
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 import trustme
+from tests.wire import Item, cut
 
 from verso_core import webhooks
 from verso_core.errors import WebhookUnknown
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import Kind, Queue
 from verso_core.webhooks import networks
 from verso_keeper.webhooks import WebhookSender
 from verso_ledger import AsyncLedger, Ledger, NewJob

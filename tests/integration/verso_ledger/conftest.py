@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from tests.wire import Item, cut
 
-from verso_core.jobs import Collection, Item, Kind, Precision, Queue, TextPolicy, cut
+from verso_core.jobs import Collection, Kind, Precision, Queue, TextPolicy
 from verso_core.record import Codec, Entry, Record
 from verso_ledger import Ledger, NewJob
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 import redis
+from tests.wire import Item, cut
 
-from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_ledger import (
     AsyncLedger,
     Commit,

@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores
 
+from verso_core.jobs import SearchMode, TextPolicy
+from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
@@ -55,7 +57,7 @@ def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Itera
             lexicon=Bm25(),
             buckets=BUCKETS,
         )
-        pipeline.create_collection({"name": "default"})
-        pipeline.create_collection({"name": "both", "text_policy": "both"})
-        pipeline.create_collection({"name": "words", "search": "hybrid"})
+        pipeline.create_collection(CollectionParams(name="default"))
+        pipeline.create_collection(CollectionParams(name="both", text_policy=TextPolicy.BOTH))
+        pipeline.create_collection(CollectionParams(name="words", search=SearchMode.HYBRID))
         yield Stores(ledger, pipeline, vectors)

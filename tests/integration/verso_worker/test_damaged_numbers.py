@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores
+from tests.wire import Item, cut
 
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import Kind, Queue
 from verso_core.record import Flag, bucket_of
 from verso_ledger import NewJob
 

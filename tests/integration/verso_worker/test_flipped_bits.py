@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
+from tests.wire import Item
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
-from verso_core.jobs import Item, Kind, Status
+from verso_core.jobs import Kind, Status
+from verso_core.jobs.admin import CollectionParams
 from verso_core.record import Codec, Flag, bucket_of
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
@@ -72,7 +74,7 @@ def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
         lexicon=Bm25(),
         buckets=BUCKETS,
     )
-    pipeline.create_collection({"name": "default"})
+    pipeline.create_collection(CollectionParams(name="default"))
     return Stores(ledger, pipeline, folder.vectors)
 
 

@@ -12,7 +12,8 @@ import pytest
 from verso_core import heads, registry
 from verso_core.errors import HeadUnknown
 from verso_core.heads import named
-from verso_core.jobs import Item, Kind, Slice
+from verso_core.jobs import Kind, Slice
+from verso_core.jobs.heads import Classification, Classified, ClassifyItem, ClassifyParams
 from verso_core.registry import Channel
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.heads import HeadStore
@@ -56,26 +57,27 @@ def swapped(models: Path, one: str, another: str) -> str:
 
 def classified(
     models: Path, shelf: ArtifactStore
-) -> tuple[list[dict[str, Any]], list[tuple[str, int, int]]]:
+) -> tuple[list[Classification], list[tuple[str, int, int]]]:
     """Classify the lines; give what was said, and what was told of canary and stable version."""
     told: list[tuple[str, int, int]] = []
     served = HeadStore(models, shelf, on_compared=lambda *row: told.append(row))
-    params = {"heads": ["kinds"], "top_k": 1, "signals": False, "accept_error": None}
-    work = Slice(Kind.CLASSIFY, params, tuple(Item({}, line) for line in LINES.values()))
+    params = ClassifyParams(heads=("kinds",), top_k=1)
+    items = tuple(ClassifyItem(text=line) for line in LINES.values())
+    work = Slice(Kind.CLASSIFY, params, items)
     classify = Classify(cast(Any, None), cast(Any, None), served)  # texts need no stores
     result = classify.run(work, None, job="a" * 32, timings=Timings())
-    return [item["heads"][0] for item in result.items], told
+    return [item.heads[0] for item in result.items if isinstance(item, Classified)], told
 
 
-def best(found: list[dict[str, Any]]) -> list[str]:
-    return [one["scores"][0]["label"] for one in found]
+def best(found: list[Classification]) -> list[str]:
+    return [one.scores[0].label for one in found]
 
 
 def test_what_a_canary_says_is_compared_with_what_the_stable_version_says(
     shelf: ArtifactStore, models: Path
 ) -> None:
     found, told = classified(models, shelf)
-    assert {one["channel"] for one in found} == {"canary"}
+    assert {one.channel for one in found} == {"canary"}
     assert best(found) == ["retry", "request", "frame"]
     assert told == [("kinds", 1, 2)]
 
@@ -92,7 +94,7 @@ def test_a_stable_version_that_does_not_work_is_no_rival_and_no_fault(
 def test_without_a_canary_nothing_is_compared(shelf: ArtifactStore, models: Path) -> None:
     registry.promote(models, head="kinds")
     found, told = classified(models, shelf)
-    assert {one["channel"] for one in found} == {"stable"}
+    assert {one.channel for one in found} == {"stable"}
     assert told == []
 
 

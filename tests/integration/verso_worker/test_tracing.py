@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from verso_core import tracing
-from verso_core.jobs import Queue
+from verso_core.jobs import Precision, Queue
+from verso_core.jobs.admin import CollectionParams
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 from verso_ledger import Ledger
@@ -113,7 +114,7 @@ def dispatcher(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         pipeline = Pipeline(
             shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
         )
-        pipeline.create_collection({"name": "default", "precision": "float16"})
+        pipeline.create_collection(CollectionParams(name="default", precision=Precision.FLOAT16))
         yield Dispatcher(
             ledger,
             pipeline,

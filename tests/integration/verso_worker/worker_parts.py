@@ -10,8 +10,9 @@ from uuid import UUID
 
 import redis
 from prometheus_client import CollectorRegistry
+from tests.wire import Item, Result, cut
 
-from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_core.record import Entry, Flag, Record, bucket_of, point_ids
 from verso_ledger import Ledger, NewJob, WorkSubscriber
 from verso_worker.jobs.dispatcher import Dispatcher

@@ -8,33 +8,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.jobs import Item
+from verso_core.jobs import IngestItem, Rejected
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway.bodies.intake import Intake
 
+Taken = IngestItem | Rejected
 
-def _take(*documents: object) -> list[Item]:
+
+def _take(*documents: object) -> list[Taken]:
     intake = Intake()
     return [intake.take(one, place=f"document {n}") for n, one in enumerate(documents)]
 
 
-def _code(item: Item) -> str:
-    assert item.rejected is not None
-    assert item.blob is None
-    return item.rejected["code"]
+def _good(item: Taken) -> IngestItem:
+    assert isinstance(item, IngestItem)
+    return item
+
+
+def _bad(item: Taken) -> Rejected:
+    assert isinstance(item, Rejected)
+    return item
+
+
+def _code(item: Taken) -> str:
+    return _bad(item).error["code"]
 
 
 @given(st.binary(max_size=200))
 def test_base64_bytes_are_kept_exactly(data: bytes) -> None:
     [item] = _take({"text_base64": base64.b64encode(data).decode()})
-    assert item.blob == data
+    assert _good(item).text == data
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_a_text_is_kept_as_its_utf8_bytes(text: str) -> None:
     [item] = _take({"id": "a", "text": text})
-    assert item.blob == text.encode()
-    assert item.header == {"id": "a", "metadata": {}, "time": None}
+    assert item == IngestItem("a", text.encode(), {}, None)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +84,8 @@ def test_a_text_is_kept_as_its_utf8_bytes(text: str) -> None:
 def test_a_bad_document_fails_alone_and_in_its_place(document: object, code: str) -> None:
     before, item, after = _take({"text": "x"}, document, {"text": "y"})
     assert _code(item) == code
-    assert item.rejected is not None
-    assert item.rejected["detail"].startswith("document 1: ")
-    assert (before.blob, after.blob) == (b"x", b"y")
+    assert _bad(item).error["detail"].startswith("document 1: ")
+    assert (_good(before).text, _good(after).text) == (b"x", b"y")
 
 
 @pytest.mark.parametrize(
@@ -86,24 +94,24 @@ def test_a_bad_document_fails_alone_and_in_its_place(document: object, code: str
 )
 def test_times_are_unix_seconds_or_rfc_3339(time: object, seconds: float) -> None:
     [item] = _take({"text": "a", "time": time})
-    assert item.header["time"] == seconds
+    assert _good(item).time == seconds
 
 
 def test_a_repeated_id_is_refused_the_second_time() -> None:
     first, second = _take({"id": "a", "text": "1"}, {"id": "a", "text": "2"})
-    assert first.rejected is None
+    assert _good(first).text == b"1"
     assert _code(second) == "duplicate_id"
-    assert second.header["id"] == "a"
+    assert _bad(second).id == "a"
 
 
 def test_a_refused_document_does_not_use_its_id_up() -> None:
     bad, good = _take({"id": "a", "text": "\ud800"}, {"id": "a", "text": "2"})
     assert _code(bad) == "text_not_encodable"
-    assert good.rejected is None
+    assert _good(good).text == b"2"
 
 
 def test_derived_ids_are_the_same_for_the_same_request() -> None:
     documents = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "metadata": {"k": 1}}]
-    ids = [item.header["id"] for item in _take(*documents)]
+    ids = [_good(item).id for item in _take(*documents)]
     assert len(set(ids)) == 4
-    assert ids == [item.header["id"] for item in _take(*documents)]
+    assert ids == [_good(item).id for item in _take(*documents)]

@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.wire import Result
 
+from verso_core import jobs
 from verso_core.errors import ResultLost
-from verso_core.jobs import Kind, Result
+from verso_core.jobs import Kind
 from verso_core.result_files import ResultFiles
 from verso_gateway import views
-from verso_gateway.pages import Page, whole
+from verso_gateway.job_service import whole
+from verso_gateway.pages import Page
 
 JOB = "0" * 32
 
@@ -41,7 +44,9 @@ def test_a_page_is_the_same_wherever_its_slices_lie(tmp_path: Path, inline_bytes
     files = ResultFiles(tmp_path, inline_bytes=inline_bytes)
     page = Page(files, JOB, kind=Kind.RECONSTRUCT, first=7, held=held(files))
     asyncio.run(page.check())
-    expected = {"id": JOB, "next_cursor": None, "results": views.flat(Kind.RECONSTRUCT, RESULTS)}
+    unpacked = [jobs.Result.unpack(Kind.RECONSTRUCT, one.pack()) for one in RESULTS]
+    rendered = views.rendered(unpacked)
+    expected = {"id": JOB, "next_cursor": None, "results": rendered}
     assert json.loads(text_of(page)) == expected
 
 

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wire import Item, read_slice
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Item, SliceSpec, read_slice
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, SliceSpec
 from verso_gateway.bodies import upload
 from verso_gateway.bodies.upload import Upload
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
-from verso_core.jobs import Kind, Queue, read_slice
+from tests.wire import read_slice
+
+from verso_core.jobs import Kind, Queue
 from verso_keeper.periodic import Prober
 from verso_ledger import Accepted, Health, Ledger, NewJob
 

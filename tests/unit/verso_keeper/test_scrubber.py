@@ -9,18 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.wire import Result, read_slice
 
 from verso_core.errors import JobUnknown
-from verso_core.jobs import (
-    Collection,
-    Kind,
-    Precision,
-    Queue,
-    Result,
-    Status,
-    TextPolicy,
-    read_slice,
-)
+from verso_core.jobs import Collection, Kind, Precision, Queue, Status, TextPolicy
 from verso_keeper.scrubber import Scrubber
 from verso_ledger import (
     Accepted,

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from verso_client import DocumentInfo, DocumentPage, StoredText
-from verso_client.answers import CollectionInfo, ItemError
 from verso_core.errors import CollectionUnknown, EngineUnavailable, RequestInvalid
 from verso_core.jobs import Precision, TextPolicy
+from verso_core.jobs.admin import CollectionInfo
+from verso_core.jobs.models import ItemError
 from verso_standalone.fitting import MOST_BYTES, texts_of
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from verso_core.jobs import Kind, Result
+from verso_core.errors import RecordCorrupt
+from verso_core.jobs import Failed, ItemError, Kind, Result
+from verso_core.jobs.search import Hit, Hits
 from verso_core.record import Codec, Entry, Record
 from verso_worker.metrics import Metrics
 from verso_worker.rules.ports import Write
@@ -29,10 +31,17 @@ def test_what_is_written_is_counted_by_the_codec_that_won() -> None:
 def test_a_read_counts_its_bytes_its_time_and_every_corrupt_record() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    corrupt = {"code": "record_corrupt"}
-    items = [{"ok": True, "hits": [{"error": corrupt}, {"error": None}]}, {"ok": True, "hits": []}]
-    metrics.result(Kind.SEARCH, Result(items, [b"abc", b"de"], {"restore": 250.0, "queue": 9.0}))
-    metrics.result(Kind.RECONSTRUCT, Result([{"ok": False, "error": corrupt}]))
+    corrupt = RecordCorrupt("odd")
+    named = {"document": "d", "chunk": 0, "score": 0.5}
+    hits = (
+        Hit(id="d#0", **named, error=ItemError.of(corrupt)),
+        Hit(id="d#0", **named, text="abc"),
+        Hit(id="d#0", **named, text_base64="ZGU="),
+    )
+    metrics.result(
+        Kind.SEARCH, Result([Hits(hits=hits), Hits(hits=())], {"restore": 250.0, "queue": 9.0})
+    )
+    metrics.result(Kind.RECONSTRUCT, Result([Failed.of(corrupt)]))
     value = registry.get_sample_value
     assert value("verso_restored_bytes_total") == 5
     assert value("verso_restore_seconds_total") == 0.25

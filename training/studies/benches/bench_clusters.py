@@ -125,14 +125,14 @@ def measure(space: Space, stored: Stored, *, eps: float, pairs: int) -> dict[str
         nodes = Nodes.of(space, stored)
         store_s, own_s, began = cpu_s(pid), cpu_s(), time.perf_counter()
         with searched(vectors, queries) as beside:
-            graph = graph_of(nodes, ask, nearest=NEAREST, tell=no_progress)
+            graph = graph_of(nodes, ask, nearest=NEAREST, on_progress=no_progress)
         wall_s = time.perf_counter() - began
         store_s, own_s = cpu_s(pid) - store_s, cpu_s() - own_s
     density, density_s = timed(
-        lambda: by_graph.by_density(graph, eps=eps, min_samples=2, tell=no_progress)
+        lambda: by_graph.by_density(graph, eps=eps, min_samples=2, on_progress=no_progress)
     )
     _, stability_s = timed(
-        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, tell=no_progress)
+        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, on_progress=no_progress)
     )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     wanted, pairs_s = timed(lambda: by_pairs.by_density(unit, eps=eps, min_samples=2))
@@ -163,9 +163,9 @@ def stability(space: Space, stored: Stored) -> dict[str, Any]:
         near = np.argsort(-(unit_of(space.widen(rows)) @ unit.T), axis=1)
         return [[int(n) for n in row[:limit]] for row in near]
 
-    graph = graph_of(Nodes.of(space, stored), ask, nearest=NEAREST, tell=no_progress)
+    graph = graph_of(Nodes.of(space, stored), ask, nearest=NEAREST, on_progress=no_progress)
     found, graph_s = timed(
-        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, tell=no_progress)
+        lambda: by_graph.by_stability(graph, min_size=5, min_samples=5, on_progress=no_progress)
     )
     wanted, pairs_s = timed(lambda: by_pairs.by_stability(unit, min_size=5, min_samples=5))
     return {

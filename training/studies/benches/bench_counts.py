@@ -20,7 +20,16 @@ import redis
 import sheet
 
 from studies.benches.ledger_server import server_s, serving
-from verso_core.jobs import Collection, Item, Kind, Precision, Queue, TextPolicy, cut
+from verso_core.jobs import (
+    Collection,
+    IngestItem,
+    IngestParams,
+    Kind,
+    Precision,
+    Queue,
+    TextPolicy,
+    cut,
+)
 from verso_core.record import Codec, Entry, Record
 from verso_ledger import Counting, DocumentWrite, Ledger, NewJob
 from verso_ledger.keys import key
@@ -35,12 +44,14 @@ def fill(ledger: Ledger, server: psutil.Process, *, name: str, documents: int) -
     record = Record(Codec.NGRAM, 0, b"hashhash", b"sums", _PATCH)
     before = server_s(server)
     for start in range(0, documents, _SLICE):
-        items = [Item({"id": f"line-{start + n}"}) for n in range(min(_SLICE, documents - start))]
-        [part] = cut(Kind.INGEST, {"collection": name}, items)
+        items = [
+            IngestItem(f"line-{start + n}", b"") for n in range(min(_SLICE, documents - start))
+        ]
+        [part] = cut(Kind.INGEST, IngestParams(collection=name), items)
         ledger.jobs.accept(NewJob(kind=Kind.INGEST, queue=Queue.BULK, slices=[part]))
         [lease] = ledger.leases.claim(Queue.BULK, owner="bench")
         entry = Entry(lease.seq, 150, (record,)).pack()
-        writes = [DocumentWrite(name, item.header["id"], entry) for item in items]
+        writes = [DocumentWrite(name, item.id, entry) for item in items]
         ledger.leases.commit(
             lease, b"", ok=len(items), errors=0, documents=writes, verify_delay_s=86400
         )

@@ -22,7 +22,7 @@ import sheet
 import texts
 
 from studies.benches.ledger_server import server_s, serving
-from verso_core.jobs import Item, Kind, Queue, cut
+from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
 from verso_ledger import AsyncLedger, NewJob
 
 _CALLERS = 64
@@ -35,8 +35,8 @@ async def accept(ledger: AsyncLedger, strings: list[bytes], *, joined: int) -> N
 
     async def caller() -> None:
         while left:
-            items = [Item({}, text) for text in left.pop()]
-            slices = list(cut(Kind.EMBED, {}, items))
+            items = [EmbedItem(text) for text in left.pop()]
+            slices = list(cut(Kind.EMBED, EmbedParams(), items))
             await ledger.accept(NewJob(kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices))
 
     await asyncio.gather(*(caller() for _ in range(_CALLERS)))

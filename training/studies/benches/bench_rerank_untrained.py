@@ -31,8 +31,8 @@ from studies.benches import interaction, reranking
 from studies.benches.interaction import Array
 from studies.benches.reranking import HITS, Read
 from verso_client import Client
-from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
+from verso_core.jobs.search import Hit
 from verso_standalone.stack import find_artifact
 from verso_training.heads import backbone
 from verso_training.heads.backbone import Backbone

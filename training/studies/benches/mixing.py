@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
 from verso_core.jobs import RERANK_SHARE
+from verso_core.jobs.search import Hit
 from verso_worker.records import fusion
 
 Scores = NDArray[np.float64]

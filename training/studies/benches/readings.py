@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core import heads, registry
-from verso_core.jobs import Item, Kind, Slice
+from verso_core.jobs import Kind, Slice
+from verso_core.jobs.heads import PairScore, ScoreItem, ScoreParams
 from verso_core.registry import Channel
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.heads import HeadStore
@@ -35,10 +36,10 @@ class Way:
     def scores(self, pairing: Score, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Score texts against a query. Shape: (texts,)."""
         asked = query.encode()
-        items = tuple(Item({"split": len(asked)}, asked + one.encode()) for one in texts)
-        work = Slice(Kind.SCORE, {"head": self.head, "sentences": self.sentences}, items)
+        items = tuple(ScoreItem.of(asked, one.encode()) for one in texts)
+        work = Slice(Kind.SCORE, ScoreParams(head=self.head, sentences=self.sentences), items)
         found = pairing.run(work, job=None, timings=Timings()).items
-        return np.array([item["score"] for item in found], np.float32)
+        return np.array([item.score for item in found if isinstance(item, PairScore)], np.float32)
 
 
 def ways(models: Path, served: Path, names: Sequence[str], *, tokens: int) -> Iterator[Way]:

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_client import Client
-from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
 from verso_client.cli.evaluation import Gain
 from verso_client.operations.documents import Document
 from verso_core.jobs import Precision, SearchMode
+from verso_core.jobs.search import Hit
 from verso_worker.records import fusion
 
 HITS = 300

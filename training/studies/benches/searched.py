@@ -21,8 +21,8 @@ from studies.benches.reranking import HITS, Read
 from studies.quality import passages
 from studies.quality.ranking import Group
 from verso_client import Client
-from verso_client.answers import Hit
 from verso_client.cli import evaluation as retrieval
+from verso_core.jobs.search import Hit
 from verso_training.heads.scoring import Pair
 
 Scores = Callable[[Sequence[Pair]], NDArray[np.float32]]

@@ -16,7 +16,8 @@ from typing import Protocol
 from verso_core import tracing
 from verso_core.errors import AttemptsExhausted, from_body
 from verso_core.heads import Portion
-from verso_core.jobs import Collection, Item, Kind, Queue, Result, Status, cut
+from verso_core.jobs import Collection, Kind, Queue, Result, Status, cut
+from verso_core.jobs.admin import Rows, RowsItem, RowsParams
 from verso_ledger import Accepted, JobRecord, NewJob
 from verso_training.service.process import Stopped
 
@@ -82,15 +83,10 @@ def fetch(
     step = math.ceil(collection.buckets / _RANGES)
     most = max(_FEWEST, math.ceil(_SPARE * limit / _RANGES))
     items = [
-        Item({"first": first, "count": min(step, collection.buckets - first), "most": most})
+        RowsItem(first, min(step, collection.buckets - first), most)
         for first in range(0, collection.buckets, step)
     ]
-    params = {
-        "collection": name,
-        "label_key": label_key,
-        "chunk": chunk,
-        "texts": texts,
-    }
+    params = RowsParams(collection=name, label_key=label_key, chunk=chunk, texts=texts)
     slices = list(cut(Kind.ROWS, params, items, max_items=1))
     accepted = jobs.accept(
         NewJob(
@@ -112,16 +108,14 @@ def _joined(frames: Sequence[bytes | None], *, row_bytes: int | None, limit: int
     """Join the rows of all slices: ``row_bytes`` each, or one line each if None."""
     rows = ExportedRows()
     for frame in frames:
-        result = Result.unpack(frame or b"")
-        [item] = result.items
+        found: Rows = Result.unpack(Kind.ROWS, frame or b"").only
         wanted = limit - len(rows.labels)
-        rows.documents += item["ids"][:wanted]
-        rows.labels += item["labels"][:wanted]
-        blob = result.blobs[item["blob"]]
+        rows.documents += found.ids[:wanted]
+        rows.labels += found.labels[:wanted]
         if row_bytes is None:
-            rows.data += b"".join(blob.splitlines(keepends=True)[:wanted])
+            rows.data += b"".join(found.data.splitlines(keepends=True)[:wanted])
         else:
-            rows.data += blob[: wanted * row_bytes]
+            rows.data += found.data[: wanted * row_bytes]
     return rows
 
 

@@ -39,6 +39,7 @@ from verso_core.errors import (
 )
 from verso_core.heads import Portion, Reads
 from verso_core.jobs import Queue, Result, Slice, read_slice
+from verso_core.jobs.train import Trained, TrainItem, TrainParams
 from verso_core.manifest import MANIFEST_NAME, Manifest
 from verso_core.registry import Channel
 from verso_ledger import Commit, Lease, Ledger
@@ -146,11 +147,13 @@ class Trainer:
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
 
-    def _train(self, lease: Lease, work: Slice, folder: Path, lost: threading.Event) -> Result:
+    def _train(
+        self, lease: Lease, work: Slice[TrainParams, TrainItem], folder: Path, lost: threading.Event
+    ) -> Result[Trained]:
         def stopped() -> bool:
             return lost.is_set() or self._closing.is_set()
 
-        head = str(work.params["head"])
+        head = work.params.head
         folder.mkdir(parents=True, exist_ok=True)
         with self._metrics.phase("rows"):
             self._prepare(lease, work, folder, stopped=stopped)
@@ -176,35 +179,36 @@ class Trainer:
         if result.get("error") is not None:
             raise from_body(result["error"])
         report({"stage": "publish", "share": 1.0})
-        share = float(work.params["share"])
+        share = work.params.share
         with self._metrics.phase("publish"):
             registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
         _log.info("head %s %s is the canary", head, result["version"])
-        return Result([{"ok": True, "channel": Channel.CANARY, "history": history} | result])
+        return Result([Trained(channel=Channel.CANARY, history=tuple(history), **result)])
 
-    def _prepare(self, lease: Lease, work: Slice, folder: Path, *, stopped: Any) -> None:
+    def _prepare(
+        self, lease: Lease, work: Slice[TrainParams, TrainItem], folder: Path, *, stopped: Any
+    ) -> None:
         """Write the files that the training's process reads; keep those that exist."""
         artifact = registry.resolve(self._models)
         request = {
-            "params": work.params,
+            "params": work.params.model_dump(mode="json"),
             "artifact": str(artifact.resolve()),
             "models": str(self._models.resolve()),
             "threads": self._threads,
         }
         files.replace(folder / "request.json", json.dumps(request).encode())
-        [item] = work.items
-        source = work.params["source"]
-        if item.blob is not None:
-            files.replace(folder / "rows.jsonl", item.blob)
+        item, source = work.only, work.params.source
+        if item.examples is not None:
+            files.replace(folder / "rows.jsonl", item.examples)
             return
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
-        name = str(source["collection"])
+        name = str(source.collection)
         collection = self._ledger.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
-        texts = _reads_texts(work.params["recipe"])
+        texts = _reads_texts(work.params.recipe)
         if collection.space != space and not texts:
             raise SpaceMismatch(
                 f"expected a collection of space {space}, got {name} of {collection.space}"
@@ -214,17 +218,16 @@ class Trainer:
             self._ledger.jobs,
             collection,
             name=name,
-            label_key=str(source["label_key"]),
-            chunk=_chunk(work.params["recipe"]),
+            label_key=str(source.label_key),
+            chunk=_chunk(work.params.recipe),
             texts=texts,
-            limit=int(source["limit"]),
+            limit=source.limit,
             job_id=lease.job_id,
             stopped=stopped,
         )
         if not found.labels:
             raise RequestInvalid(
-                f"expected records of {name} with {source['label_key']!r} in their metadata, "
-                "got none"
+                f"expected records of {name} with {source.label_key!r} in their metadata, got none"
             )
         if texts:
             files.replace(folder / "rows.jsonl", bytes(found.data))

@@ -25,7 +25,7 @@ from verso_core.errors import (
     VersoError,
     error_body,
 )
-from verso_core.jobs import Item
+from verso_core.jobs import IngestItem, Rejected
 from verso_core.texts import Scalar, check_document_id, check_metadata, text_bytes, text_from_base64
 from verso_gateway.bodies import encodable
 
@@ -42,7 +42,7 @@ class Intake:
         self._contents: Counter[bytes] = Counter()
         self.count = 0
 
-    def take(self, document: object, *, place: str) -> Item:
+    def take(self, document: object, *, place: str) -> IngestItem | Rejected:
         """Read one document.
 
         Args:
@@ -55,12 +55,12 @@ class Intake:
         except VersoError as error:
             return self._rejected(document, error, place=place)
 
-    def refuse(self, error: VersoError, *, place: str) -> Item:
+    def refuse(self, error: VersoError, *, place: str) -> Rejected:
         """Stand in for a document that could not even be parsed."""
         self.count += 1
         return self._rejected(None, error, place=place)
 
-    def _item(self, document: object) -> Item:
+    def _item(self, document: object) -> IngestItem:
         if not isinstance(document, dict):
             raise RequestInvalid(f"expected an object, got {type(document).__name__}")
         unknown = sorted(document.keys() - _FIELDS)
@@ -74,8 +74,7 @@ class Intake:
         else:
             document_id = check_document_id(document["id"])
         self._note(document_id)
-        header = {"id": document_id, "metadata": metadata, "time": time_s}
-        return Item(header=header, blob=text)
+        return IngestItem(id=document_id, text=text, metadata=metadata, time=time_s)
 
     def _note(self, document_id: str) -> None:
         # 16 bytes an id, however long: an upload may hold millions
@@ -93,14 +92,12 @@ class Intake:
         content.update(seen.to_bytes(8, "little"))
         return content.hexdigest()
 
-    def _rejected(self, document: object, error: VersoError, *, place: str) -> Item:
+    def _rejected(self, document: object, error: VersoError, *, place: str) -> Rejected:
         body = error_body(error)
         body["detail"] = f"{place}: {body['detail']}"
-        header: dict[str, Any] = {"rejected": body}
         given = document.get("id") if isinstance(document, dict) else None
-        if isinstance(given, str) and encodable(given):
-            header["id"] = given[:256]
-        return Item(header=header)
+        name = given[:256] if isinstance(given, str) and encodable(given) else None
+        return Rejected(body, name)
 
 
 def _text(document: dict[str, Any]) -> bytes:

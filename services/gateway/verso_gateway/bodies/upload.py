@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Item, Kind, SliceSpec, cut
+from verso_core.jobs import (
+    SLICE_BYTES,
+    SLICE_ITEMS,
+    IngestItem,
+    IngestParams,
+    Kind,
+    Rejected,
+    SliceSpec,
+    cut,
+)
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway import bodies
 from verso_gateway.bodies.intake import Intake
@@ -22,8 +31,8 @@ class Upload:
 
     def __init__(self, collection: str) -> None:
         self._intake = Intake()
-        self._params = {"collection": collection}
-        self._pending: list[Item] = []
+        self._params = IngestParams(collection=collection)
+        self._pending: list[IngestItem | Rejected] = []
         self._pending_bytes = 0
         self._slices: list[SliceSpec] = []
 
@@ -69,9 +78,9 @@ class Upload:
         else:
             self._add(self._intake.take(document, place=place))
 
-    def _add(self, item: Item) -> None:
+    def _add(self, item: IngestItem | Rejected) -> None:
         self._pending.append(item)
-        self._pending_bytes += len(item.blob or b"")
+        self._pending_bytes += _size(item)
         if len(self._pending) > 4 * SLICE_ITEMS or self._pending_bytes > 4 * SLICE_BYTES:
             self._cut(final=False)
 
@@ -80,7 +89,11 @@ class Upload:
         rest = [] if final or not specs else self._pending[-specs.pop().items :]
         self._slices += specs
         self._pending = rest
-        self._pending_bytes = sum(len(item.blob or b"") for item in rest)
+        self._pending_bytes = sum(map(_size, rest))
+
+
+def _size(item: IngestItem | Rejected) -> int:
+    return len(item.text) if isinstance(item, IngestItem) else 0
 
 
 class _Lines:

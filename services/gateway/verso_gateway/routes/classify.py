@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.errors import error_body
-from verso_core.jobs import Item, Kind, Queue, cut
-from verso_core.jobs.heads import ClassifyRequest
+from verso_core.errors import VersoError, error_body
+from verso_core.jobs import Kind, Queue, Rejected, cut
+from verso_core.jobs.heads import ClassifyItem, ClassifyRequest
+from verso_core.jobs.job import Batch
+from verso_core.texts import split_record_id
 from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
-from verso_gateway.head_views import ClassifyView
 from verso_gateway.routes.embed import split_texts
-from verso_gateway.routes.reconstruct import stored_item
 
 router = APIRouter(tags=["heads"])
 
@@ -25,7 +25,7 @@ _INTERACTIVE_ITEMS = 64
     "/v1/classify",
     name="classify",
     operation_id="classify",
-    responses=openapi.job_responses(ClassifyView),
+    responses=openapi.job_responses(Batch),
     openapi_extra=openapi.body(ClassifyRequest),
 )
 async def classify(request: Request) -> Response:
@@ -43,22 +43,15 @@ async def classify(request: Request) -> Response:
     )
     if checked.ids is not None:
         await context_of(request).catalogue.get(checked.collection)
-        items = [stored_item(name) for name in checked.ids]
+        items: list[ClassifyItem | Rejected] = [_stored(name) for name in checked.ids]
     else:
         items = [
-            Item({"rejected": error_body(faults[place])})
-            if place in faults
-            else Item({}, text.encode())
-            for place, text in enumerate(checked.texts or [])
+            Rejected(error_body(faults[index]))
+            if index in faults
+            else ClassifyItem(text=text.encode())
+            for index, text in enumerate(checked.texts or [])
         ]
-    params = {
-        "heads": checked.heads,
-        "collection": None if checked.ids is None else checked.collection,
-        "top_k": checked.top_k,
-        "signals": checked.signals,
-        "accept_error": checked.accept_error,
-        "chunk": checked.chunk,
-    }
+    params = checked.params()
     slices = list(cut(Kind.CLASSIFY, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
     few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
     queue = Queue.INTERACTIVE if few else Queue.BULK
@@ -66,5 +59,13 @@ async def classify(request: Request) -> Response:
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: views.batch(Kind.CLASSIFY, ended),
+        body=views.batch,
     )
+
+
+def _stored(name: str) -> ClassifyItem | Rejected:
+    """Name a document or record as an item; a name that is none is rejected in its place."""
+    try:
+        return ClassifyItem(*split_record_id(name))
+    except VersoError as error:
+        return Rejected(error_body(error))

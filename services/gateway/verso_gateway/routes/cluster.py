@@ -5,11 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs import Item, Kind, Queue
-from verso_core.jobs.cluster import ClusterRequest
+from verso_core.jobs import Kind, NoItem, Queue
+from verso_core.jobs.cluster import Clustered, ClusterRequest
 from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
-from verso_gateway.schemas import ClusterView
 
 router = APIRouter(tags=["search"])
 
@@ -18,7 +17,7 @@ router = APIRouter(tags=["search"])
     "/v1/cluster",
     name="cluster",
     operation_id="cluster",
-    responses=openapi.job_responses(ClusterView),
+    responses=openapi.job_responses(Clustered),
     openapi_extra=openapi.body(ClusterRequest),
 )
 async def cluster(request: Request) -> Response:
@@ -29,12 +28,11 @@ async def cluster(request: Request) -> Response:
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=ClusterRequest)
     await context_of(request).catalogue.get(checked.collection)
-    params = checked.model_dump(mode="json")
-    slices = responses.one_slice(Kind.CLUSTER, params, [Item({})])
+    slices = responses.one_slice(Kind.CLUSTER, checked.params(), [NoItem()])
     order = responses.order_of(request, Kind.CLUSTER, slices=slices, queue=Queue.BULK)
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: responses.sole(Kind.CLUSTER, ended),
+        body=responses.sole,
         wait_default_s=0.0,
     )

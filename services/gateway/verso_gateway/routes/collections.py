@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from verso_core.jobs import CollectionRequest, Item, Kind
+from verso_core.jobs import CollectionRequest, Kind, NoItem
+from verso_core.jobs.admin import (
+    CollectionInfo,
+    CollectionList,
+    CollectionName,
+    CollectionParams,
+    DocumentPage,
+    Statistics,
+)
+from verso_core.jobs.models import OpenModel
 from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
-from verso_gateway.schemas import CollectionList, CollectionView, DocumentList, StatsView
 
 router = APIRouter(tags=["collections"])
 
@@ -25,7 +33,7 @@ router = APIRouter(tags=["collections"])
 async def list_all(request: Request) -> Response:
     """List the collections by name."""
     found = await context_of(request).catalogue.list()
-    return responses.json_response({"collections": [views.collection(one) for one in found]})
+    return responses.json_response(CollectionList(collections=tuple(map(CollectionInfo.of, found))))
 
 
 @router.post(
@@ -33,20 +41,20 @@ async def list_all(request: Request) -> Response:
     name="collection_create",
     operation_id="createCollection",
     status_code=201,
-    responses=openapi.job_responses(CollectionView, status=201),
+    responses=openapi.job_responses(CollectionInfo, status=201),
     openapi_extra=openapi.body(CollectionRequest),
 )
 async def create(request: Request) -> Response:
     """Make a collection; one that exists with the same settings is given as it is."""
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=CollectionRequest)
-    params = checked.model_dump(mode="json")
-    slices = responses.one_slice(Kind.COLLECTION_CREATE, params, [Item({})])
+    params = CollectionParams(**dict(checked))
+    slices = responses.one_slice(Kind.COLLECTION_CREATE, params, [NoItem()])
     order = responses.order_of(request, Kind.COLLECTION_CREATE, slices=slices)
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: responses.sole(Kind.COLLECTION_CREATE, ended),
+        body=responses.sole,
         status=201,
     )
 
@@ -55,7 +63,7 @@ async def create(request: Request) -> Response:
     "/v1/collections/{name}",
     name="collection",
     operation_id="getCollection",
-    responses=openapi.job_responses(StatsView),
+    responses=openapi.job_responses(Statistics),
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
@@ -67,7 +75,7 @@ async def describe(request: Request, name: str) -> Response:
     "/v1/collections/{name}/documents",
     name="documents",
     operation_id="listDocuments",
-    responses=openapi.responses(DocumentList),
+    responses=openapi.responses(DocumentPage),
 )
 async def documents(
     request: Request,
@@ -81,8 +89,8 @@ async def documents(
     null. ``written`` grows from job to job.
     """
     page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
-    rows = [views.document(row) for row in page.rows]
-    return responses.json_response({"documents": rows, "next_cursor": page.cursor})
+    rows = tuple(map(views.document, page.rows))
+    return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))
 
 
 @router.delete(
@@ -101,10 +109,11 @@ async def delete(request: Request, name: str) -> Response:
 
 
 async def _about(request: Request, kind: Kind, name: str) -> Response:
-    slices = responses.one_slice(kind, {"name": name}, [Item({})])
+    slices = responses.one_slice(kind, CollectionName(name=name), [NoItem()])
 
-    def body(ended: Ended) -> dict[str, Any]:
-        return {"name": name, **responses.sole(kind, ended)}
+    def body(ended: Ended) -> OpenModel:
+        found: OpenModel = responses.sole(ended)
+        return found.model_copy(update={"name": name})
 
     return await responses.respond(
         request, responses.order_of(request, kind, slices=slices), body=body

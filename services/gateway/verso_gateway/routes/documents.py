@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Item, Kind
+from verso_core.jobs import Kind
+from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
+from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams, StoredText
 from verso_core.texts import check_document_id, split_record_id
-from verso_gateway import openapi, responses, results
+from verso_gateway import openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
-from verso_gateway.schemas import DocumentView
 
 router = APIRouter(tags=["documents"])
 
@@ -25,24 +26,24 @@ Collection = Annotated[str, Query(description="name of the collection")]
     "/v1/documents/{document:path}",
     name="document",
     operation_id="getDocument",
-    responses=openapi.responses(DocumentView, also=[BYTES]),
+    responses=openapi.responses(StoredText, also=[BYTES]),
 )
 async def get(request: Request, document: str, collection: Collection = "default") -> Response:
-    """Return a document back, every byte; a record of it by ``id#n`` (``%23`` in a path).
+    """Return every byte of a document; a record of it by ``id#n`` (``%23`` in a path).
 
-    ``Accept: application/octet-stream`` gives the bytes themselves.
+    ``Accept: application/octet-stream`` returns the bytes themselves.
     """
     name, chunk = split_record_id(document)
     await context_of(request).catalogue.get(collection)
-    item = Item({"id": name} if chunk is None else {"id": name, "chunk": chunk})
-    slices = responses.one_slice(Kind.RECONSTRUCT, {"collection": collection}, [item])
+    params = ReconstructParams(collection=collection)
+    slices = responses.one_slice(Kind.RECONSTRUCT, params, [ReconstructItem(name, chunk)])
     order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices)
     ended = await responses.finish(request, order)
-    found = responses.sole(Kind.RECONSTRUCT, ended)
-    timings = results.server_timing(results.total_timings(ended.results))
+    found: StoredText = responses.sole(ended)
+    timings = views.server_timing(views.total_timings(ended.results))
     headers = {"Server-Timing": timings, "Vary": "Accept"}
     if BYTES in request.headers.get("accept", ""):
-        return Response(_raw(ended), media_type=BYTES, headers=headers)
+        return Response(found.data, media_type=BYTES, headers=headers)
     return responses.json_response(found, headers=headers)
 
 
@@ -56,19 +57,14 @@ async def delete(request: Request, document: str, collection: Collection = "defa
     """Delete a document: it is gone from reads and searches when this answers."""
     name = check_document_id(document)
     await context_of(request).catalogue.get(collection)
-    slices = responses.one_slice(Kind.DELETE, {"collection": collection}, [Item({"id": name})])
+    params = DeleteParams(collection=collection)
+    slices = responses.one_slice(Kind.DELETE, params, [DeleteItem(name)])
     order = responses.order_of(request, Kind.DELETE, slices=slices)
     return await responses.respond(request, order, body=_deleted)
 
 
-def _deleted(ended: Ended) -> dict[str, Any]:
-    item = responses.sole(Kind.DELETE, ended)
-    if not item["deleted"]:
-        raise DocumentUnknown(f"no document {item['id']!a}")
+def _deleted(ended: Ended) -> Deleted:
+    item: Deleted = responses.sole(ended)
+    if not item.deleted:
+        raise DocumentUnknown(f"no document {item.id!a}")
     return item
-
-
-def _raw(ended: Ended) -> bytes:
-    [result] = ended.results
-    place: int = result.items[0]["blob"]
-    return result.blobs[place]

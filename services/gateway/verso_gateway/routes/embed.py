@@ -8,10 +8,19 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import EmbedRequest, Item, Kind, Queue, SliceSpec, cut
+from verso_core.jobs import (
+    EmbedItem,
+    EmbedParams,
+    EmbedRequest,
+    Kind,
+    Queue,
+    Rejected,
+    SliceSpec,
+    cut,
+)
+from verso_core.jobs.job import Batch
 from verso_core.texts import text_bytes
 from verso_gateway import bodies, openapi, responses, views
-from verso_gateway.schemas import BatchView
 
 router = APIRouter(tags=["models"])
 
@@ -24,7 +33,7 @@ _INTERACTIVE_ITEMS = 32
     "/v1/embed",
     name="embed",
     operation_id="embed",
-    responses=openapi.job_responses(BatchView),
+    responses=openapi.job_responses(Batch),
     openapi_extra=openapi.body(EmbedRequest),
 )
 async def embed(request: Request) -> Response:
@@ -42,7 +51,7 @@ async def embed(request: Request) -> Response:
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: views.batch(Kind.EMBED, ended, vectors_base64=as_base64),
+        body=lambda ended: views.batch(ended, vectors_base64=as_base64),
     )
 
 
@@ -51,13 +60,13 @@ def split_texts(texts: Any) -> tuple[Any, dict[int, VersoError]]:
     if not isinstance(texts, list):
         return texts, {}
     kept, faults = list(texts), {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if isinstance(text, str):
             try:
                 text_bytes(text)
             except VersoError as error:
-                faults[place] = error
-                kept[place] = ""
+                faults[index] = error
+                kept[index] = ""
     return kept, faults
 
 
@@ -66,11 +75,11 @@ def embed_slices(
 ) -> tuple[list[SliceSpec], Queue]:
     """Cut texts into slices and choose their queue: a few short texts must not wait behind bulk."""
     items = [
-        Item({"rejected": error_body(faults[place])})
-        if place in faults
-        else Item({}, text.encode())
-        for place, text in enumerate(texts)
+        Rejected(error_body(faults[index])) if index in faults else EmbedItem(text.encode())
+        for index, text in enumerate(texts)
     ]
-    slices = list(cut(Kind.EMBED, {}, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
+    slices = list(
+        cut(Kind.EMBED, EmbedParams(), items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES)
+    )
     few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
     return slices, Queue.INTERACTIVE if few else Queue.BULK

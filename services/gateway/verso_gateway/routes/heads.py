@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import HeadUnknown
-from verso_core.jobs import Item, Kind
+from verso_core.jobs import Kind, NoItem
+from verso_core.jobs.heads import (
+    HeadInfo,
+    HeadList,
+    HeadReport,
+    HeadReportView,
+    HeadsParams,
+)
 from verso_core.registry import Channel
 from verso_gateway import openapi, responses
-from verso_gateway.head_views import HeadList, HeadReportView, HeadView
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["heads"])
@@ -24,24 +28,24 @@ MARKDOWN = "text/markdown"
 )
 async def list_all(request: Request) -> Response:
     """List the heads: what each channel serves, its labels, and how good it was measured to be."""
-    return await _heads(request, lambda ended: responses.sole(Kind.HEADS, ended))
+    return await _heads(request, responses.sole)
 
 
 @router.get(
     "/v1/heads/{name}",
     name="head",
     operation_id="getHead",
-    responses=openapi.job_responses(HeadView),
+    responses=openapi.job_responses(HeadInfo),
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe one head."""
 
-    def body(ended: Ended) -> dict[str, Any]:
-        found: list[dict[str, Any]] = responses.sole(Kind.HEADS, ended)["heads"]
-        for head in found:
-            if head["name"] == name:
+    def body(ended: Ended) -> HeadInfo:
+        found: HeadList = responses.sole(ended)
+        for head in found.heads:
+            if head.name == name:
                 return head
-        raise HeadUnknown(f"no head {name!a}; there are {[head['name'] for head in found]}")
+        raise HeadUnknown(f"no head {name!a}; there are {[head.name for head in found.heads]}")
 
     return await _heads(request, body)
 
@@ -60,19 +64,18 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
     what each accepted error rate came to on rows that were not trained on.
     ``Accept: text/markdown`` gives the page itself.
     """
-    slices = responses.one_slice(Kind.HEADS, {"report": name, "channel": channel}, [Item({})])
+    params = HeadsParams(report=name, channel=channel)
+    slices = responses.one_slice(Kind.HEADS, params, [NoItem()])
     ended = await responses.finish(request, responses.order_of(request, Kind.HEADS, slices=slices))
-    [result] = ended.results
-    [item] = result.items
-    text = result.blobs[item["blob"]]
+    found: HeadReport = responses.sole(ended)
     headers = {"Vary": "Accept"}
     if MARKDOWN in request.headers.get("accept", ""):
-        return Response(text, media_type=MARKDOWN, headers=headers)
-    view = {"head": name, "version": item["version"], "report": text.decode()}
+        return Response(found.data, media_type=MARKDOWN, headers=headers)
+    view = HeadReportView(head=name, version=found.version, report=found.data.decode())
     return responses.json_response(view, headers=headers)
 
 
 async def _heads(request: Request, body: responses.Body) -> Response:
-    slices = responses.one_slice(Kind.HEADS, {}, [Item({})])
+    slices = responses.one_slice(Kind.HEADS, HeadsParams(), [NoItem()])
     order = responses.order_of(request, Kind.HEADS, slices=slices)
     return await responses.respond(request, order, body=body)

@@ -12,12 +12,13 @@ from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
+from verso_core.jobs.ingest import IngestRequest
+from verso_core.jobs.job import Batch
 from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.idempotency import Fingerprint, key_of
-from verso_gateway.schemas import BatchView, IngestRequest
 
 router = APIRouter(tags=["documents"])
 
@@ -26,7 +27,7 @@ router = APIRouter(tags=["documents"])
     "/v1/ingest",
     name="ingest",
     operation_id="ingest",
-    responses=openapi.job_responses(BatchView),
+    responses=openapi.job_responses(Batch),
     openapi_extra=openapi.body(IngestRequest, also={NDJSON: "one document a line"}),
 )
 async def ingest(
@@ -64,9 +65,7 @@ async def ingest(
     order = responses.order_of(request, Kind.INGEST, slices=upload.finish(), queue=Queue.BULK)
     if key is not None:
         order = replace(order, idempotency=(key, fingerprint.hex()))
-    return await responses.respond(
-        request, order, body=lambda ended: views.batch(Kind.INGEST, ended), wait_default_s=0.0
-    )
+    return await responses.respond(request, order, body=views.batch, wait_default_s=0.0)
 
 
 async def _hashed(chunks: AsyncIterator[bytes], fingerprint: Fingerprint) -> AsyncIterator[bytes]:

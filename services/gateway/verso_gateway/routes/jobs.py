@@ -16,11 +16,11 @@ from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
+from verso_core.jobs.job import DeadLetterList, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.pages import Page
-from verso_gateway.schemas import DeadLetterList, JobList, JobView, Replayed
 
 router = APIRouter(tags=["jobs"])
 
@@ -43,8 +43,8 @@ async def listed(
     page = await context_of(request).ledger.jobs(
         request.state.tenant, after=cursor, limit=limit, statuses=status or (), kinds=kind or ()
     )
-    jobs = [views.job(record) for record in page.rows]
-    return responses.json_response({"jobs": jobs, "next_cursor": page.cursor})
+    jobs = tuple(map(views.job, page.rows))
+    return responses.json_response(JobList(jobs=jobs, next_cursor=page.cursor))
 
 
 @router.get(
@@ -60,8 +60,8 @@ async def dead_letters(
 ) -> Response:
     """List what crashed or failed too often, the newest first: why, and never the text."""
     page = await context_of(request).ledger.dead(request.state.tenant, after=cursor, limit=limit)
-    letters = [views.dead_letter(letter) for letter in page.rows]
-    return responses.json_response({"dead_letters": letters, "next_cursor": page.cursor})
+    letters = tuple(map(views.dead_letter, page.rows))
+    return responses.json_response(DeadLetterList(dead_letters=letters, next_cursor=page.cursor))
 
 
 @router.post(
@@ -88,7 +88,7 @@ async def replay_all(
         await context.ledger.replay(job_id)
     for queue in Queue:
         context.job_service.notify(queue)
-    return responses.json_response({"jobs": list(chosen), "more": page.cursor is not None})
+    return responses.json_response(Replayed(jobs=tuple(chosen), more=page.cursor is not None))
 
 
 @router.get(
@@ -118,7 +118,7 @@ async def get(
     held = [data for data in takewhile(lambda data: data is not None, found) if data]
     rest = cursor + len(held)
     more = rest < record.slices and not (record.status.terminal and len(held) < len(found))
-    head = {**views.job(record), "next_cursor": str(rest) if more else None}
+    head = {**views.job(record).public(), "next_cursor": str(rest) if more else None}
     applied = preference.applied(wait_s)
     fields = {} if applied is None else {"Preference-Applied": applied}
     base64 = encoding == "base64"
@@ -127,7 +127,8 @@ async def get(
         await page.check()
         parts = page.json(head, vectors_base64=base64)
         return StreamingResponse(parts, media_type="application/json", headers=fields)
-    results = views.flat(record.kind, list(map(Result.unpack, held)), vectors_base64=base64)
+    unpacked = [Result.unpack(record.kind, data) for data in held]
+    results = views.rendered(unpacked, vectors_base64=base64)
     return responses.json_response({**head, "results": results}, headers=fields)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import MigrationRefused
-from verso_core.jobs import Item, Kind, MigrateRequest
-from verso_core.jobs.migration import Migration
+from verso_core.jobs import Kind, MigrateRequest
+from verso_core.jobs.admin import MigrateItem, MigrateParams, MigrationResult, MigrationState
 from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
-from verso_gateway.schemas import MigrationView
 
 router = APIRouter(tags=["collections"])
 
@@ -22,7 +19,7 @@ router = APIRouter(tags=["collections"])
     "/v1/collections/{name}/migrate",
     name="migration",
     operation_id="getMigration",
-    responses=openapi.responses(MigrationView),
+    responses=openapi.responses(MigrationState),
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest migration of a collection."""
@@ -38,14 +35,15 @@ async def describe(request: Request, name: str) -> Response:
     "/v1/collections/{name}/migrate",
     name="migrate",
     operation_id="migrate",
-    responses=openapi.job_responses(MigrationView),
+    responses=openapi.job_responses(MigrationState),
     openapi_extra=openapi.body(MigrateRequest),
 )
 async def begin(request: Request, name: str) -> Response:
     """Begin a migration, or let one that is under way or blocked go on."""
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=MigrateRequest)
-    return await _step(request, name, "begin", header={"artifact": checked.artifact})
+    params = MigrateParams(collection=name, step="begin")
+    return await _step(request, params, MigrateItem(artifact=checked.artifact))
 
 
 @router.delete(
@@ -56,19 +54,19 @@ async def begin(request: Request, name: str) -> Response:
 )
 async def remove(request: Request, name: str) -> Response:
     """Remove the old side of a migration that is done, or give up one that is not."""
-    return await _step(request, name, "remove", header={})
+    return await _step(request, MigrateParams(collection=name, step="remove"), MigrateItem())
 
 
-async def _step(request: Request, name: str, step: str, *, header: dict[str, Any]) -> Response:
-    context = context_of(request)
-    await context.catalogue.get(name)
-    slices = responses.one_slice(Kind.MIGRATE, {"collection": name, "step": step}, [Item(header)])
+async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> Response:
+    name = params.collection
+    await context_of(request).catalogue.get(name)
+    slices = responses.one_slice(Kind.MIGRATE, params, [item])
 
-    def body(ended: Ended) -> dict[str, Any]:
-        found = responses.sole(Kind.MIGRATE, ended)
-        if not found:
-            return {"collection": name, "stage": "given up"}
-        return views.migration(Migration.model_validate(found))
+    def body(ended: Ended) -> MigrationState:
+        found: MigrationResult = responses.sole(ended)
+        if found.migration is None:
+            return MigrationState(collection=name, stage="given up")
+        return views.migration(found.migration)
 
     order = responses.order_of(request, Kind.MIGRATE, slices=slices)
     return await responses.respond(request, order, body=body)

@@ -15,7 +15,8 @@ from starlette.responses import Response
 
 from verso_core.errors import NotFound, RequestInvalid
 from verso_core.jobs import Kind
-from verso_gateway import bodies, openapi, responses, results
+from verso_core.jobs.ingest import Embedded
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.embed import embed_slices
@@ -102,7 +103,7 @@ async def embeddings(request: Request) -> Response:
     slices, queue = embed_slices(texts, faults={})
     order = responses.order_of(request, Kind.EMBED, slices=slices, queue=queue)
     ended = await responses.finish(request, await responses.repeatable(request, order))
-    timings = results.server_timing(results.total_timings(ended.results))
+    timings = views.server_timing(views.total_timings(ended.results))
     return responses.json_response(
         _response(ended, model=checked.model, as_base64=checked.encoding_format == "base64"),
         headers={"Server-Timing": timings},
@@ -167,20 +168,14 @@ async def _check_dimensions(request: Request, dimensions: int) -> None:
 
 
 def _response(ended: Ended, *, model: str, as_base64: bool) -> dict[str, Any]:
-    items = [
-        item
-        for result in ended.results
-        for item in results.render(Kind.EMBED, result, vectors_base64=as_base64)
-    ]
-    for item in items:
-        if "error" in item:  # the protocol has no error of one input
-            raise responses.item_error(item)
-    tokens = sum(item["tokens"] for item in items)
+    items: list[Embedded] = responses.all_items(ended)  # the protocol has no error of one input
+    tokens = sum(item.tokens for item in items)
+    vectors = [item.public(vectors_base64=as_base64)["embedding"] for item in items]
     return {
         "object": "list",
         "data": [
-            {"object": "embedding", "index": index, "embedding": item["embedding"]}
-            for index, item in enumerate(items)
+            {"object": "embedding", "index": index, "embedding": vector}
+            for index, vector in enumerate(vectors)
         ],
         "model": model,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},

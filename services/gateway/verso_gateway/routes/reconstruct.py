@@ -6,11 +6,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import Item, Kind, Queue, ReconstructRequest
+from verso_core.jobs import Kind, Queue, ReconstructRequest, Rejected
+from verso_core.jobs.job import Batch
+from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
 from verso_gateway import bodies, floats, openapi, responses, views
 from verso_gateway.context import context_of
-from verso_gateway.schemas import BatchView
 
 router = APIRouter(tags=["documents"])
 
@@ -21,11 +22,11 @@ _INTERACTIVE_ITEMS = 64
     "/v1/reconstruct",
     name="reconstruct",
     operation_id="reconstruct",
-    responses=openapi.job_responses(BatchView),
+    responses=openapi.job_responses(Batch),
     openapi_extra=openapi.body(ReconstructRequest),
 )
 async def reconstruct(request: Request) -> Response:
-    """Return texts back.
+    """Read texts back.
 
     By ``ids`` (documents or records): the exact bytes, checked, with ``exact: true``. By bare
     ``vectors``: the model's best guess, with ``exact: false``, its own confidence and the
@@ -35,32 +36,31 @@ async def reconstruct(request: Request) -> Response:
     checked = bodies.validate(request, value, model=ReconstructRequest)
     if checked.ids is not None:
         await context_of(request).catalogue.get(checked.collection)
-        items = [stored_item(name) for name in checked.ids]
+        items = [_stored(name) for name in checked.ids]
     else:
-        options = {"beam": checked.beam, "max_tokens": checked.max_tokens}
-        items = [_bare(vector, options) for vector in checked.vectors or []]
-    params = {"collection": None if checked.ids is None else checked.collection}
+        items = [_bare(vector, checked) for vector in checked.vectors or []]
+    params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
     queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
     slices = responses.one_slice(Kind.RECONSTRUCT, params, items)
     order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices, queue=queue)
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: views.batch(Kind.RECONSTRUCT, ended),
+        body=views.batch,
     )
 
 
-def stored_item(name: str) -> Item:
-    """Name a document or record as an item; one whose name is none is refused in its place."""
+def _stored(name: str) -> ReconstructItem | Rejected:
+    """Name a document or record as an item; a name that is none is rejected in its place."""
     try:
-        document, chunk = split_record_id(name)
+        return ReconstructItem(*split_record_id(name))
     except VersoError as error:
-        return Item({"rejected": error_body(error)})
-    return Item({"id": document} if chunk is None else {"id": document, "chunk": chunk})
+        return Rejected(error_body(error))
 
 
-def _bare(vector: list[float], options: dict[str, int]) -> Item:
+def _bare(vector: list[float], checked: ReconstructRequest) -> ReconstructItem | Rejected:
     try:
-        return Item({"vector": True, **options}, floats.pack(vector))
+        data = floats.pack(vector)
     except VersoError as error:
-        return Item({"rejected": error_body(error)})
+        return Rejected(error_body(error))
+    return ReconstructItem(vector=True, beam=checked.beam, max_tokens=checked.max_tokens, data=data)

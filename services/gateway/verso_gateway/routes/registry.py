@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs import Item, Kind, Name, Wire
+from verso_core.jobs import Kind, NoItem
+from verso_core.jobs.admin import (
+    ModelsParams,
+    RegistryResult,
+    RegistryState,
+    ReleaseRequest,
+)
 from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
-from verso_gateway.job_service import Ended
-from verso_gateway.schemas import RegistryView
 
 router = APIRouter(tags=["models"])
-
-
-class ReleaseRequest(Wire):
-    """Body of ``POST /v1/registry/promote`` and ``/rollback``; without a head, the artifact."""
-
-    head: Name | None = None
 
 
 @router.get(
     "/v1/registry",
     name="registry",
     operation_id="getRegistry",
-    responses=openapi.responses(RegistryView),
+    responses=openapi.responses(RegistryState),
 )
 async def describe(request: Request) -> Response:
     """Describe what the channels shall serve, and what each worker does serve, or why not."""
@@ -38,7 +36,7 @@ async def describe(request: Request) -> Response:
     "/v1/registry/promote",
     name="registry_promote",
     operation_id="promote",
-    responses=openapi.responses(RegistryView),
+    responses=openapi.responses(RegistryState),
     openapi_extra=openapi.body(ReleaseRequest),
 )
 async def promote(request: Request) -> Response:
@@ -50,7 +48,7 @@ async def promote(request: Request) -> Response:
     "/v1/registry/rollback",
     name="registry_rollback",
     operation_id="rollback",
-    responses=openapi.responses(RegistryView),
+    responses=openapi.responses(RegistryState),
     openapi_extra=openapi.body(ReleaseRequest),
 )
 async def rollback(request: Request) -> Response:
@@ -63,17 +61,17 @@ async def _head(request: Request) -> str | None:
     return bodies.validate(request, value, model=ReleaseRequest).head
 
 
-async def _change(request: Request, change: str, head: str | None) -> Response:
-    # A worker may end after the change and before its commit; whoever repeats it knows it by this.
-    params: dict[str, Any] = {"change": change, "head": head, "token": uuid.uuid4().hex}
-    slices = responses.one_slice(Kind.MODELS, params, [Item({})])
+async def _change(
+    request: Request, change: Literal["show", "promote", "rollback"], head: str | None
+) -> Response:
+    # A worker may end after the change and before its commit; its successor knows the change by
+    # the token.
+    params = ModelsParams(change=change, head=head, token=uuid.uuid4().hex)
+    slices = responses.one_slice(Kind.MODELS, params, [NoItem()])
     order = responses.order_of(request, Kind.MODELS, slices=slices)
     if change != "show":
         order = await responses.repeatable(request, order)
     serving = await context_of(request).ledger.serving()
-
-    def body(ended: Ended) -> dict[str, Any]:
-        workers = [{"worker": name, **state} for name, state in serving.items()]
-        return {**responses.sole(Kind.MODELS, ended), "workers": workers}
-
-    return responses.json_response(body(await responses.finish(request, order)))
+    found: RegistryResult = responses.sole(await responses.finish(request, order))
+    workers = tuple({"worker": name, **state} for name, state in serving.items())
+    return responses.json_response(RegistryState(**dict(found), workers=workers))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from verso_core.jobs.admin import ScrubState
 from verso_gateway import openapi, responses, views
 from verso_gateway.context import context_of
-from verso_gateway.schemas import ScrubView
 
 router = APIRouter(tags=["scrub"])
 
 
 @router.get(
-    "/v1/scrub", name="scrub", operation_id="getScrub", responses=openapi.responses(ScrubView)
+    "/v1/scrub", name="scrub", operation_id="getScrub", responses=openapi.responses(ScrubState)
 )
 async def describe(request: Request) -> Response:
     """Describe the newest pass: how far it is, and which documents it found damaged.
@@ -28,7 +28,7 @@ async def describe(request: Request) -> Response:
     name="scrub_request",
     operation_id="askForScrub",
     status_code=202,
-    responses=openapi.responses(ScrubView, status=202),
+    responses=openapi.responses(ScrubState, status=202),
 )
 async def ask(request: Request) -> Response:
     """Ask for a pass: it begins at once, or when the one under way has ended."""

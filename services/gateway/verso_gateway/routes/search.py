@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Collection, Item, Kind, SearchMode, SearchRequest
+from verso_core.jobs import Collection, Kind, SearchItem, SearchMode, SearchRequest
+from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
-from verso_gateway import bodies, floats, openapi, responses, results
+from verso_gateway import bodies, floats, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
-from verso_gateway.schemas import SearchView
 
 router = APIRouter(tags=["search"])
 
@@ -22,18 +20,18 @@ router = APIRouter(tags=["search"])
     "/v1/search",
     name="search",
     operation_id="search",
-    responses=openapi.job_responses(SearchView),
+    responses=openapi.job_responses(Found),
     openapi_extra=openapi.body(SearchRequest),
 )
 async def search(request: Request) -> Response:
     """Find the records nearest to a text, a vector, or a stored document or record.
 
     ``mode`` says what is compared: ``dense`` vectors, ``sparse`` the words of the text (BM25), or
-    ``hybrid`` both. The last two need a collection with ``search: hybrid``, where both is what is
-    done if nothing is said.
+    ``hybrid`` both. The last two need a collection with ``search: hybrid``, where ``hybrid`` is
+    the default.
 
     ``rerank`` names a head that scores pairs: it reads the query with each sentence of the nearest
-    ``rerank_from`` records, and these are ordered anew by their best sentence's score and by the
+    ``rerank_from`` records, and these are ordered again by their best sentence's score and by the
     search's, mixed as ``rerank_share`` says.
 
     With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
@@ -43,17 +41,7 @@ async def search(request: Request) -> Response:
     checked = bodies.validate(request, value, model=SearchRequest)
     item = _item(checked)
     collection = await context_of(request).catalogue.get(checked.collection)
-    mode = _mode(checked, collection)
-    params = {
-        "collection": checked.collection,
-        "limit": checked.limit,
-        "mode": mode,
-        "filter": None if checked.filter is None else checked.filter.model_dump(),
-        "with_text": checked.with_text,
-        "rerank": checked.rerank,
-        "rerank_from": checked.rerank_from,
-        "rerank_share": checked.rerank_share,
-    }
+    params = checked.params(_mode(checked, collection))
     slices = responses.one_slice(Kind.SEARCH, params, [item])
     order = responses.order_of(request, Kind.SEARCH, slices=slices)
     return await responses.respond(
@@ -82,19 +70,20 @@ def _mode(checked: SearchRequest, collection: Collection) -> SearchMode:
     return checked.mode
 
 
-def _item(checked: SearchRequest) -> Item:
+def _item(checked: SearchRequest) -> SearchItem:
     if checked.query is not None:
-        return Item({}, text_bytes(checked.query))
+        return SearchItem(text_bytes(checked.query))
     if checked.vector is not None:
-        return Item({"vector": True}, floats.pack(checked.vector))
+        return SearchItem(floats.pack(checked.vector), vector=True)
     document, chunk = split_record_id(checked.id or "")
-    return Item({"id": document} if chunk is None else {"id": document, "chunk": chunk})
+    return SearchItem(id=document, chunk=chunk)
 
 
-def _body(ended: Ended, *, collection: str) -> dict[str, Any]:
-    return {
-        "job_id": ended.record.job_id,
-        "collection": collection,
-        "hits": responses.sole(Kind.SEARCH, ended)["hits"],
-        "timings_ms": results.total_timings(ended.results),
-    }
+def _body(ended: Ended, *, collection: str) -> Found:
+    found: Hits = responses.sole(ended)
+    return Found(
+        job_id=ended.record.job_id,
+        collection=collection,
+        hits=found.hits,
+        timings_ms=views.total_timings(ended.results),
+    )

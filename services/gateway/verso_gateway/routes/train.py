@@ -9,15 +9,15 @@ from starlette.responses import Response
 
 from verso_core.errors import BodyTooLarge, RequestInvalid, TrainerUnavailable
 from verso_core.heads import Task
-from verso_core.jobs import Item, Kind, Queue
-from verso_core.jobs.train import MAX_ROWS_BYTES, TrainRequest
+from verso_core.jobs import Kind, Queue
+from verso_core.jobs.job import Batch
+from verso_core.jobs.train import MAX_ROWS_BYTES, TrainItem, TrainRequest
 from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.bodies import examples
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.context import context_of
-from verso_gateway.schemas import BatchView
 
 router = APIRouter(tags=["training"])
 
@@ -31,7 +31,7 @@ _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
     "/v1/train",
     name="train",
     operation_id="train",
-    responses=openapi.job_responses(BatchView),
+    responses=openapi.job_responses(Batch),
     openapi_extra=openapi.body(TrainRequest, also={NDJSON: _ROWS, CSV: _ROWS}),
 )
 async def train(
@@ -59,21 +59,20 @@ async def train(
         checked, found = await examples.from_body(request)
     if found is None:
         await context_of(request).catalogue.get(str(checked.source.collection))
-        item = Item({"rows": None})
+        item = TrainItem(None)
     else:
         if len(found.packed) > MAX_ROWS_BYTES:
             raise BodyTooLarge(
                 f"expected examples of <= {MAX_ROWS_BYTES} bytes, got {len(found.packed)}"
             )
-        item = Item({"rows": found.count}, found.packed)
+        item = TrainItem(found.count, found.packed)
     await _trainer(request)
-    params = checked.model_dump(mode="json", exclude={"source": {"rows", "squad", "pairs"}})
-    slices = responses.one_slice(Kind.TRAIN, params, [item])
+    slices = responses.one_slice(Kind.TRAIN, checked.params(), [item])
     order = responses.order_of(request, Kind.TRAIN, slices=slices, queue=Queue.TRAIN)
     return await responses.respond(
         request,
         await responses.repeatable(request, order),
-        body=lambda ended: views.batch(Kind.TRAIN, ended),
+        body=views.batch,
         wait_default_s=0.0,
     )
 

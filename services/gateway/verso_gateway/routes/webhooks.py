@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from verso_core.jobs.job import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
+from verso_core.jobs.models import moment
 from verso_core.webhooks import target_of
 from verso_gateway import bodies, openapi, responses
 from verso_gateway.context import context_of
-from verso_gateway.schemas import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
 from verso_ledger import Webhook
 
 router = APIRouter(tags=["webhooks"])
@@ -43,7 +41,7 @@ async def create(request: Request) -> Response:
 async def listed(request: Request) -> Response:
     """List the caller's webhooks, without their secrets."""
     found = await context_of(request).ledger.webhooks.all(request.state.tenant)
-    return responses.json_response({"webhooks": [_view(hook) for hook in found]})
+    return responses.json_response(WebhookList(webhooks=tuple(map(_view, found))))
 
 
 @router.delete(
@@ -65,7 +63,7 @@ async def delete(request: Request, webhook_id: str) -> Response:
     responses=openapi.responses(WebhookView),
 )
 async def rotate(request: Request, webhook_id: str) -> Response:
-    """Return a webhook a new secret; for a day messages are signed with the old one as well."""
+    """Give a webhook a new secret; for a day messages are signed with the old one as well."""
     hook = await context_of(request).ledger.webhooks.rotate(request.state.tenant, webhook_id)
     return responses.json_response(_view(hook, secret=True))
 
@@ -79,10 +77,9 @@ async def rotate(request: Request, webhook_id: str) -> Response:
 async def replay(request: Request, webhook_id: str) -> Response:
     """Send messages again that were given up; they keep their ids."""
     count = await context_of(request).ledger.webhooks.replay(request.state.tenant, webhook_id)
-    return responses.json_response({"messages": count})
+    return responses.json_response(WebhookReplayed(messages=count))
 
 
-def _view(hook: Webhook, *, secret: bool = False) -> dict[str, Any]:
-    created = datetime.fromtimestamp(hook.created, UTC).isoformat(timespec="milliseconds")
-    content = {"id": hook.id, "url": hook.url, "created": created}
-    return content | ({"secret": hook.secret} if secret else {})
+def _view(hook: Webhook, *, secret: bool = False) -> WebhookView:
+    shown = {"secret": hook.secret} if secret else {}
+    return WebhookView(id=hook.id, url=hook.url, created=moment(hook.created), **shown)

@@ -23,9 +23,8 @@ from verso_core.errors import (
     LedgerUnavailable,
     VectorsUnavailable,
     VersoError,
-    error_body,
 )
-from verso_core.jobs import Item, Kind, Result, Slice
+from verso_core.jobs import AnySlice, Failed, Kind, Result
 from verso_worker.rules.ports import SliceOutcome
 
 KINDS = frozenset({Kind.EMBED, Kind.INGEST, Kind.RECONSTRUCT, Kind.DELETE})
@@ -38,10 +37,10 @@ _OF_ALL = (CollectionUnknown, DiskFull, LedgerUnavailable, VectorsUnavailable)
 """Errors that have nothing to do with any one text."""
 _log = logging.getLogger(__name__)
 
-Run = Callable[[Slice], SliceOutcome]
+Run = Callable[[AnySlice], SliceOutcome]
 
 
-def worth_bisecting(work: Slice, error: Exception, *, attempt: int) -> bool:
+def worth_bisecting(work: AnySlice, error: Exception, *, attempt: int) -> bool:
     """Whether halving a slice can help after this error.
 
     Args:
@@ -54,7 +53,7 @@ def worth_bisecting(work: Slice, error: Exception, *, attempt: int) -> bool:
     return not _passing(error) or attempt >= SUSPECT_AFTER
 
 
-def bisect_failures(run: Run, work: Slice, *, attempt: int) -> SliceOutcome:
+def bisect_failures(run: Run, work: AnySlice, *, attempt: int) -> SliceOutcome:
     """Run a slice in parts; return the outcomes of all of them as one, in order.
 
     Raises:
@@ -81,13 +80,13 @@ class _Parts:
     succeeded: bool = False
     blamed: int = 0
 
-    def halve(self, items: Sequence[Item], work: Slice) -> None:
+    def halve(self, items: Sequence[Any], work: AnySlice) -> None:
         """Run the two halves of a part that failed."""
         middle = len(items) // 2
         for part in (items[:middle], items[middle:]):
             self._try(part, work)
 
-    def _try(self, items: Sequence[Item], work: Slice) -> None:
+    def _try(self, items: Sequence[Any], work: AnySlice) -> None:
         try:
             outcome = self.run(replace(work, items=tuple(items)))
         except Exception as error:
@@ -113,12 +112,7 @@ class _Parts:
         } or {""}
         whole = SliceOutcome(Result([]), collection=collection)
         for part in self.outcomes:
-            first = len(whole.result.blobs)
-            for item in part.result.items:
-                place = item.get("blob")
-                moved = {} if place is None else {"blob": place + first}
-                whole.result.items.append(item | moved)
-            whole.result.blobs.extend(part.result.blobs)
+            whole.result.items.extend(part.result.items)
             whole.writes.extend(part.writes)
             whole.deletes.extend(part.deletes)
             for phase, spent_ms in part.result.timings_ms.items():
@@ -132,6 +126,6 @@ def _passing(error: Exception) -> bool:
     return isinstance(error, VersoError) and error.retryable
 
 
-def _failed(item: Item, error: Exception) -> dict[str, Any]:
-    about = {"id": item.header["id"]} if "id" in item.header else {}
-    return about | {"ok": False, "error": error_body(error)}
+def _failed(item: Any, error: Exception) -> Failed:
+    named = getattr(item, "id", None)  # some kinds' items name a document
+    return Failed.of(error, **({"id": named} if named else {}))

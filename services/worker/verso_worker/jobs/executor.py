@@ -17,7 +17,7 @@ from typing import Protocol
 
 from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
-from verso_core.jobs import Kind, Queue, Result, Slice, read_slice
+from verso_core.jobs import AnyResult, AnySlice, Kind, Queue, read_slice
 from verso_core.result_files import ResultFiles
 from verso_ledger import (
     Commit,
@@ -48,13 +48,13 @@ _log = logging.getLogger(__name__)
 class SliceRunner(Protocol):
     """Runs slices; knows nothing of leases and commits."""
 
-    def run(self, work: Slice, *, seq: int, tell: OnProgress = no_progress) -> SliceOutcome:
+    def run(self, work: AnySlice, *, seq: int, tell: OnProgress = no_progress) -> SliceOutcome:
         """Run one slice; ``seq`` orders its writes to one document."""
 
-    def embed(self, works: Sequence[Slice]) -> list[Result]:
+    def embed(self, works: Sequence[AnySlice]) -> list[AnyResult]:
         """Run embed slices as one call of the engine; return a result for each."""
 
-    def verify(self, work: Slice, *, seq: int) -> Verdict:
+    def verify(self, work: AnySlice, *, seq: int) -> Verdict:
         """Compare what an ingest has stored with its raw texts."""
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
@@ -133,7 +133,7 @@ class Executor:
         return True
 
     def _record_embed(
-        self, lease: Lease, result: Result, commit: Commit, *, of: int, seconds: float
+        self, lease: Lease, result: AnyResult, commit: Commit, *, of: int, seconds: float
     ) -> None:
         """Trace and count one of ``of`` embeds that ran together for so many seconds."""
         outcome = "stale" if commit is Commit.STALE else "done"
@@ -205,7 +205,7 @@ class Executor:
             self._note_embed()
         return "done"
 
-    def _finished(self, lease: Lease, result: Result) -> Finished:
+    def _finished(self, lease: Lease, result: AnyResult) -> Finished:
         """Return what is committed of a slice; a large result is written to its file first."""
         result.timings_ms["queue"] = lease.waited_ms
         frame = result.pack()
@@ -225,7 +225,9 @@ class Executor:
                 raise
             return bisect_failures(run, work, attempt=lease.fence)
 
-    def _run(self, work: Slice, *, job_id: str, seq: int, on_progress: OnProgress) -> SliceOutcome:
+    def _run(
+        self, work: AnySlice, *, job_id: str, seq: int, on_progress: OnProgress
+    ) -> SliceOutcome:
         """Run a slice with the canary if it is its turn, and without it if that fails."""
         canary = self._canary
         if canary is not None and (trial := canary.pipeline(job_id)) is not None:

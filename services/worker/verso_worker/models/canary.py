@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from verso_core.errors import (
     CollectionExists,
@@ -147,20 +147,17 @@ class HeadCanary:
 
     heads: HeadsWithCanary
 
-    def run(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+    def run(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
         """Run a job; if a canary may be to blame for its failure, run it again without canaries.
 
         Args:
-            params: the slice's parameters, which name the heads.
+            names: the heads that the slice names.
             call: runs the job with the channels of the job id it is given; given None, with stable
                 versions only.
             job: the job's id.
         """
-        names = [*params.get("heads", ()), params.get("head"), params.get("rerank")]
         canaries = {
-            str(name): version
-            for name in names
-            if name is not None and (version := self.heads.canary(str(name), job)) is not None
+            name: version for name in names if (version := self.heads.canary(name, job)) is not None
         }
         if not canaries:
             return call(job)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,16 +108,16 @@ class HeadStore:
             )
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
 
-    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
         """Run a job with the heads that its id chooses, and again if a canary fails it.
 
         Args:
-            params: the slice's parameters, which name the heads.
+            names: the heads that the slice names.
             call: runs the job with the channels of the job id it is given; given None, with stable
                 versions only.
             job: the job's id.
         """
-        return HeadCanary(self).run(params, call, job=job)
+        return HeadCanary(self).run(names, call, job=job)
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the canary's version if the job is of its share, else None."""

@@ -24,10 +24,16 @@ from verso_core.errors import (
     RecordCorrupt,
     SpaceMismatch,
     VersoError,
-    error_body,
 )
 from verso_core.heads import Portion, Reads, SignalName, Task
-from verso_core.jobs import Collection, Item, Result, Slice
+from verso_core.jobs import Collection, Failed, Result, Slice
+from verso_core.jobs.heads import (
+    Classification,
+    Classified,
+    ClassifyItem,
+    ClassifyParams,
+    Label,
+)
 from verso_core.record import Entry, point_ids
 from verso_worker.records import confidence
 from verso_worker.records.neural import Vector
@@ -35,7 +41,7 @@ from verso_worker.records.outputs import Timings
 from verso_worker.records.space import Space
 from verso_worker.rules.decoder_signals import probe
 from verso_worker.rules.head_ports import Heads, ServedHead
-from verso_worker.rules.items import is_accepted
+from verso_worker.rules.items import answered
 from verso_worker.rules.ports import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
@@ -44,14 +50,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Subject:
-    """Something to classify.
+    """Something to classify; ``index`` is that of its item.
 
     vectors: of its records, or of its parts. Shape: (records, D); None until one is needed.
     parts: the bytes that are read, a text each; None until they are needed.
     records: the chunks it is stored as; empty for a text.
     """
 
-    row: int
+    index: int
     parts: tuple[bytes, ...] | None = None
     vectors: Vector | None = None
     records: tuple[Chunk, ...] = ()
@@ -62,18 +68,8 @@ class _Subject:
         return self.parts[0] if self.parts else b""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is asked of the heads."""
-
-    top_k: int
-    signals: bool
-    error_rate: float | None
-    portion: Portion | None
-
-    def portion_of(self, head: ServedHead) -> Portion | None:
-        """Return which chunks a head reads."""
-        return self.portion or head.head.chunk
+Faults = dict[int, VersoError]
+"""Why items failed, by their index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +81,19 @@ class Classify:
     heads: Heads
 
     def run(
-        self, work: Slice, collection: Collection | None, *, job: str | None, timings: Timings
-    ) -> Result:
+        self,
+        work: Slice[ClassifyParams, ClassifyItem],
+        collection: Collection | None,
+        *,
+        job: str | None,
+        timings: Timings,
+    ) -> Result[Classified]:
         """Classify the items of a slice with every head that it names.
 
         Args:
             work: the slice; its items are texts, or name documents and records.
             collection: where those are; None for texts.
-            job: chooses the channel of each head; None for what is stable.
+            job: chooses the channel of each head; None for the stable version.
             timings: added to.
 
         Raises:
@@ -100,44 +101,36 @@ class Classify:
             SpaceMismatch: a head that reads vectors cannot read the collection's.
             RequestInvalid: a head has no threshold for the error rate.
         """
-        names = [str(name) for name in work.params["heads"]]
-        wanted = Wanted(
-            top_k=int(work.params["top_k"]),
-            signals=bool(work.params["signals"]),
-            error_rate=work.params["accept_error"],
-            portion=None if (named := work.params.get("chunk")) is None else Portion(named),
-        )
-        served = [self.heads.get(name, task=Task.CLASSIFY, job=job) for name in names]
-        result = Result([{} for _ in work.items])
-        rows = [row for row, item in enumerate(work.items) if is_accepted(item, result.items, row)]
+        asked = work.params
+        served = [self.heads.get(name, task=Task.CLASSIFY, job=job) for name in asked.heads]
+        items, faults = work.accepted, Faults()
         with timings.phase("store"):
-            subjects = self._subjects(work.items, rows, collection, result)
-        for row in (subject.row for subject in subjects):
-            header = work.items[row].header
-            about = {key: header[key] for key in ("id", "chunk") if key in header}
-            result.items[row] = {"ok": True, "heads": []} | about
+            subjects = self._subjects(items, collection, faults)
+        labels: dict[int, list[Classification]] = {subject.index: [] for subject in subjects}
         narrowed: dict[Portion | None, list[_Subject]] = {}
         for head in served:
-            portion = wanted.portion_of(head)
+            portion = asked.chunk or head.head.chunk
             if portion not in narrowed:
                 narrowed[portion] = [_narrowed(head, one, portion) for one in subjects]
-            sound = [one for one in narrowed[portion] if result.items[one.row]["ok"]]
-            ready = self._prepared(head, sound, collection, result, wanted, timings)
+            sound = [one for one in narrowed[portion] if one.index not in faults]
+            ready = self._prepared(head, sound, collection, asked, faults, timings)
             with timings.phase("infer"):
-                found = _classified(head, ready, wanted) if ready else []
+                found = _classified(head, ready, asked) if ready else []
             for subject, one in zip(ready, found, strict=True):
-                result.items[subject.row]["heads"].append(one)
+                labels[subject.index].append(one)
             if ready and (rival := self.heads.rival(head)) is not None:
                 with timings.phase("infer"):
                     self._compare(head, rival, ready, found)
-        return result
+        results = {index: _result(item, labels, faults, index) for index, item in items.items()}
+        labelled: list[Classified | Failed] = answered(work, results)
+        return Result(labelled)
 
     def _compare(
         self,
         canary: ServedHead,
         rival: ServedHead,
         subjects: Sequence[_Subject],
-        found: Sequence[Mapping[str, Any]],
+        found: Sequence[Classification],
     ) -> None:
         """Count where a canary's best label is that of the stable version; faults only log."""
         try:
@@ -146,35 +139,32 @@ class Classify:
             _log.warning("head %s is not compared: %s", rival.head.name, error.detail)
             return
         best = [rival.head.labels[at] for at in logits.argmax(axis=1)]
-        agreed = sum(
-            one["scores"][0]["label"] == label for one, label in zip(found, best, strict=True)
-        )
+        agreed = sum(one.scores[0].label == label for one, label in zip(found, best, strict=True))
         self.heads.compared(canary, agreed=agreed, differed=len(best) - agreed)
 
     def _subjects(
         self,
-        items: Sequence[Item],
-        rows: Sequence[int],
+        items: Mapping[int, ClassifyItem],
         collection: Collection | None,
-        result: Result,
+        faults: Faults,
     ) -> list[_Subject]:
-        """Find what the items name; an error stands in the place of one that is not there."""
+        """Find what the items name; one that is not there is a fault."""
         if collection is None:
-            return [_Subject(row, parts=(items[row].blob or b"",)) for row in rows]
-        live = self.reader.live(collection, [items[row].header["id"] for row in rows])
+            return [_Subject(index, parts=(item.text or b"",)) for index, item in items.items()]
+        live = self.reader.live(collection, [item.id for item in items.values()])
         subjects = []
-        for row in rows:
-            document, chunk = items[row].header["id"], items[row].header.get("chunk")
+        for index, item in items.items():
+            document, chunk = item.id, item.chunk
             entry = live.get(document)
             if isinstance(entry, VersoError):
-                _fail(result, row, entry)
+                faults[index] = entry
             elif entry is None or not _has(entry, chunk):
                 where = document if chunk is None else f"{document}#{chunk}"
-                _fail(result, row, DocumentUnknown(f"no {where!r} in {collection.name}"))
+                faults[index] = DocumentUnknown(f"no {where!r} in {collection.name}")
             else:
-                indices = range(len(entry.records)) if chunk is None else (int(chunk),)
-                records = tuple(Chunk(document, entry, index) for index in indices)
-                subjects.append(_Subject(row, records=records))
+                chunks = range(len(entry.records)) if chunk is None else (chunk,)
+                records = tuple(Chunk(document, entry, n) for n in chunks)
+                subjects.append(_Subject(index, records=records))
         return subjects
 
     def _prepared(
@@ -182,12 +172,12 @@ class Classify:
         head: ServedHead,
         subjects: Sequence[_Subject],
         collection: Collection | None,
-        result: Result,
-        wanted: Wanted,
+        asked: ClassifyParams,
+        faults: Faults,
         timings: Timings,
     ) -> list[_Subject]:
-        """Return the subjects that have what the head reads; the others have their error now."""
-        decoder = confidence.needs_decoder(head.head.calibration, all_signals=wanted.signals)
+        """Return the subjects that have what the head reads; the others are faults."""
+        decoder = confidence.needs_decoder(head.head.calibration, all_signals=asked.signals)
         by_vector = head.head.reads is Reads.VECTOR
         ready = list(subjects)
         if (by_vector or decoder) and collection is not None:
@@ -197,7 +187,7 @@ class Classify:
                     f"{collection.name} are of {collection.space}"
                 )
             with timings.phase("store"):
-                ready = self._with_vectors(ready, collection, result)
+                ready = self._with_vectors(ready, collection, faults)
         elif by_vector or decoder:
             bare = [subject for subject in ready if subject.vectors is None]
             parts = [subject.parts or () for subject in bare]
@@ -208,15 +198,15 @@ class Classify:
                 subject.vectors = encoded.vectors[end - len(own) : end]
         if (not by_vector or decoder) and collection is not None:
             with timings.phase("restore"):
-                whole = wanted.portion_of(head) is None
-                ready = self._with_texts(ready, collection, result, whole=whole)
+                whole = (asked.chunk or head.head.chunk) is None
+                ready = self._with_texts(ready, collection, faults, whole=whole)
         return ready
 
     def _with_vectors(
-        self, subjects: Sequence[_Subject], collection: Collection, result: Result
+        self, subjects: Sequence[_Subject], collection: Collection, faults: Faults
     ) -> list[_Subject]:
         points = {
-            subject.row: [
+            subject.index: [
                 point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
                 for chunk in subject.records
             ]
@@ -228,17 +218,18 @@ class Classify:
         space = Space.of(collection)
         ready = []
         for subject in subjects:
-            if subject.row in points:
-                own = [stored[point] for point in points[subject.row] if point in stored]
-                if len(own) < len(points[subject.row]):
-                    _fail(result, subject.row, RecordCorrupt("a vector of it is not stored"))
+            if subject.index in points:
+                wanted_own = points[subject.index]
+                own = [stored[point] for point in wanted_own if point in stored]
+                if len(own) < len(wanted_own):
+                    faults[subject.index] = RecordCorrupt("a vector of it is not stored")
                     continue
                 subject.vectors = space.widen(np.stack(own))
             ready.append(subject)
         return ready
 
     def _with_texts(
-        self, subjects: Sequence[_Subject], collection: Collection, result: Result, *, whole: bool
+        self, subjects: Sequence[_Subject], collection: Collection, faults: Faults, *, whole: bool
     ) -> list[_Subject]:
         bare = [subject for subject in subjects if subject.parts is None]
         chunks = [chunk for subject in bare for chunk in subject.records]
@@ -247,7 +238,7 @@ class Classify:
             parts = [next(texts) for _ in subject.records]
             fault = next((part for part in parts if isinstance(part, VersoError)), None)
             if fault is not None:
-                _fail(result, subject.row, fault)
+                faults[subject.index] = fault
                 continue
             sound = [part for part in parts if isinstance(part, bytes)]
             subject.parts = (b"".join(sound),) if whole else tuple(sound)
@@ -257,21 +248,21 @@ class Classify:
 def _narrowed(head: ServedHead, subject: _Subject, portion: Portion | None) -> _Subject:
     """Return a subject with the chunks that speak for it, and a text cut into them."""
     if portion is None:
-        return _Subject(subject.row, parts=subject.parts, records=subject.records)
+        return _Subject(subject.index, parts=subject.parts, records=subject.records)
     if subject.records:
-        return _Subject(subject.row, records=tuple(portion.chosen(subject.records)))
+        return _Subject(subject.index, records=tuple(portion.chosen(subject.records)))
     chunks = head.model.cutter.cut(subject.text)
-    return _Subject(subject.row, parts=tuple(portion.chosen(chunks)))
+    return _Subject(subject.index, parts=tuple(portion.chosen(chunks)))
 
 
 def _classified(
-    head: ServedHead, subjects: Sequence[_Subject], wanted: Wanted
-) -> list[dict[str, Any]]:
-    """Run one head and say what follows for each subject."""
+    head: ServedHead, subjects: Sequence[_Subject], asked: ClassifyParams
+) -> list[Classification]:
+    """Run one head and return its labels for each subject."""
     calibration = head.head.calibration
     logits, features = _outputs(head, subjects)
     extra: dict[SignalName, NDArray[np.float32]] = {}
-    if confidence.needs_decoder(calibration, all_signals=wanted.signals):
+    if confidence.needs_decoder(calibration, all_signals=asked.signals):
         texts = [subject.text for subject in subjects]
         vectors = np.stack([_first(subject) for subject in subjects])
         extra = probe(head.model, texts, vectors)
@@ -279,26 +270,30 @@ def _classified(
         logits, features, calibration=calibration, statistics=head.statistics, extra=extra
     )
     sure = confidence.probability(signals, calibration)
-    kept = confidence.accepted(signals, calibration, error_rate=wanted.error_rate)
+    kept = confidence.accepted(signals, calibration, error_rate=asked.accept_error)
     probabilities = confidence.softmax(logits / calibration.temperature)
     found = []
     for row in range(len(subjects)):
-        order = np.argsort(-probabilities[row], kind="stable")[: wanted.top_k].tolist()
+        order = np.argsort(-probabilities[row], kind="stable")[: asked.top_k].tolist()
         best = head.head.labels[order[0]]
-        one: dict[str, Any] = head.about | {
-            "label": best if kept[row] else None,
-            "abstained": not bool(kept[row]),
-            "confidence": float(sure[row]),
-            "scores": [
-                {"label": head.head.labels[at], "score": float(probabilities[row, at])}
-                for at in order
-            ],
-        }
+        extras: dict[str, Any] = {}
         if head.head.none_label is not None:
-            one["out_of_scope"] = best == head.head.none_label
-        if wanted.signals:
-            one["signals"] = _told(signals, row)
-        found.append(one)
+            extras["out_of_scope"] = best == head.head.none_label
+        if asked.signals:
+            extras["signals"] = _values(signals, row)
+        found.append(
+            Classification(
+                **head.about,
+                label=best if kept[row] else None,
+                abstained=not bool(kept[row]),
+                confidence=float(sure[row]),
+                scores=tuple(
+                    Label(label=head.head.labels[at], score=float(probabilities[row, at]))
+                    for at in order
+                ),
+                **extras,
+            )
+        )
     return found
 
 
@@ -328,21 +323,30 @@ def _outputs(
 
 
 def _first(subject: _Subject) -> Vector:
-    assert subject.vectors is not None  # _prepared saw to it
+    assert subject.vectors is not None  # _prepared has set them
     vector: Vector = subject.vectors[0]
     return vector
 
 
-def _told(signals: confidence.Signals, row: int) -> dict[str, float | None]:
+def _values(signals: confidence.Signals, row: int) -> dict[str, float | None]:
     values = {name.value: float(values[row]) for name, values in signals.items()}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
-def _has(entry: Entry, chunk: object) -> bool:
+def _has(entry: Entry, chunk: int | None) -> bool:
     """Whether a document has the record; a document of none has nothing to classify."""
-    return bool(entry.records) if chunk is None else int(str(chunk)) < len(entry.records)
+    return bool(entry.records) if chunk is None else chunk < len(entry.records)
 
 
-def _fail(result: Result, row: int, error: VersoError) -> None:
-    about = {key: result.items[row][key] for key in ("id", "chunk") if key in result.items[row]}
-    result.items[row] = {"ok": False, "error": error_body(error)} | about
+def _result(
+    item: ClassifyItem,
+    labels: Mapping[int, Sequence[Classification]],
+    faults: Faults,
+    index: int,
+) -> Classified | Failed:
+    named: dict[str, Any] = {"id": item.id} if item.id else {}
+    if item.chunk is not None:
+        named["chunk"] = item.chunk
+    if index in faults:  # an item that names nothing stored has no name in its error
+        return Failed.of(faults[index], **(named if index in labels else {}))
+    return Classified(**named, heads=tuple(labels[index]))

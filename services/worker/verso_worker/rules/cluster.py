@@ -6,14 +6,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
-from verso_core.errors import PatchCorrupt, RequestInvalid
-from verso_core.jobs import Collection, Result, Slice
-from verso_core.jobs.cluster import MAX_RECORDS, ClusterRequest, Method
+from verso_core.errors import PatchCorrupt, RequestInvalid, VersoError
+from verso_core.jobs import Collection, NoItem, Result, Slice
+from verso_core.jobs.cluster import (
+    MAX_RECORDS,
+    Clustered,
+    ClusterParams,
+    Group,
+    Member,
+    Method,
+)
+from verso_core.jobs.models import text_field
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_pairs
@@ -63,37 +71,36 @@ class Cluster:
     reader: Reader
     pairs: int = PAIRS
 
-    def run(self, work: Slice, collection: Collection, *, tell: OnProgress) -> Result:
+    def run(
+        self,
+        work: Slice[ClusterParams, NoItem],
+        collection: Collection,
+        *,
+        on_progress: OnProgress,
+    ) -> Result[Clustered]:
         """Group the records of a collection, and describe the largest groups.
 
-        ``tell`` is told how far the grouping of a large collection is.
+        ``on_progress`` receives how far the grouping of a large collection is.
 
         Raises:
             RequestInvalid: the collection has more records than MAX_RECORDS.
-            Cancelled: by ``tell``.
+            Cancelled: by ``on_progress``.
         """
-        asked = ClusterRequest.model_validate(work.params)
+        asked = work.params
         chunks = list(self._live(collection))
         if asked.method is Method.TEMPLATES:
             groups, alone, unread = self._by_template(collection, chunks, asked)
         else:
-            groups, alone, unread = self._by_vector(collection, chunks, asked, tell)
+            groups, alone, unread = self._by_vector(collection, chunks, asked, on_progress)
         groups.sort(key=lambda group: -len(group.members))
-        result = Result([])
-        described = [
-            self._describe(collection, one, asked, result) for one in groups[: asked.limit]
-        ]
-        result.items.append(
-            {
-                "ok": True,
-                "records": len(chunks),
-                "clusters": len(groups),
-                "alone": alone,
-                "unread": unread,
-                "groups": described,
-            }
+        found = Clustered(
+            records=len(chunks),
+            clusters=len(groups),
+            alone=alone,
+            unread=unread,
+            groups=tuple(self._describe(collection, one, asked) for one in groups[: asked.limit]),
         )
-        return result
+        return Result([found])
 
     def _live(self, collection: Collection) -> Iterator[Chunk]:
         seen = count(1)
@@ -123,8 +130,8 @@ class Cluster:
         self,
         collection: Collection,
         chunks: Sequence[Chunk],
-        asked: ClusterRequest,
-        tell: OnProgress,
+        asked: ClusterParams,
+        on_progress: OnProgress,
     ) -> tuple[list[_Group], int, int]:
         space = Space.of(collection)
         members, points, stored = self._stored(collection, chunks, space)
@@ -137,7 +144,7 @@ class Cluster:
                 found = self.vectors.neighbours(collection.name, rows, limit=limit)
                 return [[numbers.get(one, -1) for one in near] for near in found]
 
-            labels = _of_graph(space, stored, ask, asked=asked, tell=tell)
+            labels = _of_graph(space, stored, ask, asked=asked, on_progress=on_progress)
         own: dict[int, list[int]] = defaultdict(list)
         for place, label in enumerate(labels.tolist()):
             own[label].append(place)
@@ -168,7 +175,7 @@ class Cluster:
         return members, points, np.concatenate(pages)
 
     def _by_template(
-        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterRequest
+        self, collection: Collection, chunks: Sequence[Chunk], asked: ClusterParams
     ) -> tuple[list[_Group], int, int]:
         miner = Miner()
         read: list[tuple[_Member, int]] = []
@@ -195,31 +202,29 @@ class Cluster:
         ]
         return groups, 0, len(chunks) - len(read)
 
-    def _describe(
-        self, collection: Collection, group: _Group, asked: ClusterRequest, result: Result
-    ) -> dict[str, Any]:
+    def _describe(self, collection: Collection, group: _Group, asked: ClusterParams) -> Group:
         times = [member.time for member in group.members if member.time is not None]
         chosen = [group.members[n] for n in group.shown]
         texts = self.reader.chunks(collection, [member.chunk for member in chosen])
         first = min(times, default=None)
-        return {
-            "size": len(group.members),
-            "template": group.template,
-            "first_seen": first,
-            "last_seen": max(times, default=None),
-            "new": None if asked.since is None or first is None else first >= asked.since,
-            "representatives": [
-                {
-                    "id": member.name,
-                    "time": member.time,
-                    "blob": result.add_blob(text) if isinstance(text, bytes) else None,
-                }
-                for member, text in zip(chosen, texts, strict=True)
-            ],
-        }
+        return Group(
+            size=len(group.members),
+            template=group.template,
+            first_seen=first,
+            last_seen=max(times, default=None),
+            new=None if asked.since is None or first is None else first >= asked.since,
+            representatives=tuple(
+                _shown(member, text) for member, text in zip(chosen, texts, strict=True)
+            ),
+        )
 
 
-def _of_pairs(vectors: Vector, asked: ClusterRequest) -> Labels:
+def _shown(member: _Member, text: bytes | VersoError) -> Member:
+    fields = text_field(text) if isinstance(text, bytes) else {}
+    return Member.model_validate({"id": member.name, "time": member.time, **fields})
+
+
+def _of_pairs(vectors: Vector, asked: ClusterParams) -> Labels:
     if asked.method is Method.HDBSCAN:
         return by_pairs.by_stability(
             vectors, min_size=asked.min_size, min_samples=asked.min_samples
@@ -228,19 +233,19 @@ def _of_pairs(vectors: Vector, asked: ClusterRequest) -> Labels:
 
 
 def _of_graph(
-    space: Space, stored: Stored, ask: Ask, *, asked: ClusterRequest, tell: OnProgress
+    space: Space, stored: Stored, ask: Ask, *, asked: ClusterParams, on_progress: OnProgress
 ) -> Labels:
     # Imported here: scipy takes a while, and few workers are ever asked for this.
     from verso_worker.rules.grouping.by_graph import by_density, by_stability
     from verso_worker.rules.grouping.neighbours import NEAREST, Nodes, graph_of
 
     nearest = max(NEAREST, asked.min_samples)
-    graph = graph_of(Nodes.of(space, stored), ask, nearest=nearest, tell=tell)
+    graph = graph_of(Nodes.of(space, stored), ask, nearest=nearest, on_progress=on_progress)
     if asked.method is Method.HDBSCAN:
         return by_stability(
-            graph, min_size=asked.min_size, min_samples=asked.min_samples, tell=tell
+            graph, min_size=asked.min_size, min_samples=asked.min_samples, on_progress=on_progress
         )
-    return by_density(graph, eps=asked.eps, min_samples=asked.min_samples, tell=tell)
+    return by_density(graph, eps=asked.eps, min_samples=asked.min_samples, on_progress=on_progress)
 
 
 def _pages(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:

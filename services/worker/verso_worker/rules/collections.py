@@ -5,10 +5,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from verso_core.errors import CollectionExists, CollectionUnknown
-from verso_core.jobs import Collection, CollectionRequest, Result, SearchMode
+from verso_core.jobs import Collection, SearchMode
+from verso_core.jobs.admin import (
+    CodecShare,
+    CollectionDeleted,
+    CollectionInfo,
+    CollectionParams,
+    Statistics,
+)
 from verso_worker.rules.ports import Documents, Models, Vectors
 
 
@@ -28,13 +34,12 @@ class Collections:
     documents: Documents
     buckets: int
 
-    def create(self, params: dict[str, Any]) -> dict[str, Any]:
+    def create(self, request: CollectionParams) -> CollectionInfo:
         """Make a collection in the current artifact's space, or find the same one made before.
 
         Raises:
             CollectionExists: there is one of this name with other settings.
         """
-        request = CollectionRequest.model_validate(params)
         known = self.documents.collections().get(request.name)
         if known is not None:
             return _same(known, request)
@@ -54,7 +59,7 @@ class Collections:
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
-    def delete(self, name: str, *, by: int) -> Result:
+    def delete(self, name: str, *, by: int) -> CollectionDeleted:
         """Delete a collection with all its documents and vectors, and what its migration left.
 
         Args:
@@ -66,9 +71,8 @@ class Collections:
             CollectionUnknown: there is none of this name, or it is younger than the slice.
             CollectionBusy: a backup is being taken.
         """
-        result = Result([{"ok": True, "name": name}])
         if self.documents.collection_deleted(name, by=by):
-            return result
+            return CollectionDeleted(name=name)
         collection = self.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
@@ -76,7 +80,7 @@ class Collections:
         # never pointers to nothing.
         for own in self.documents.collection_delete(collection.name, by=by):
             self.vectors.drop(own)
-        return result
+        return CollectionDeleted(name=name)
 
     def clear(self, name: str) -> None:
         """Drop the vectors of an own name that stands for no collection any more."""
@@ -94,40 +98,34 @@ class Collections:
             terms=collection.search is SearchMode.HYBRID,
         )
 
-    def stats(self, collection: Collection) -> Result:
-        """Return what a collection holds, in its stores."""
+    def stats(self, collection: Collection, *, name: str) -> Statistics:
+        """Count what a collection, known to users as ``name``, holds in its stores."""
         held = self.documents.holdings(collection.name)
         sizes = self.vectors.sizes(collection.name)
-        item = public(collection) | {
-            "ok": True,
-            "documents": held.documents,
-            "chunks": held.chunks,
-            "bytes_text": held.bytes_text,
-            "bytes_entries": held.bytes_entries,
-            "verified": held.verified,
-            "unreadable": held.unreadable,
-            "bytes_patches": sum(share.size_bytes for share in held.codecs.values()),
-            "bytes_vectors": sizes.vectors,
-            "bytes_terms": sizes.terms,
-            "points": sizes.points,
-            "codecs": {
-                codec.name.lower(): {"records": share.records, "bytes": share.size_bytes}
+        return Statistics(
+            **CollectionInfo.settings(collection) | {"name": name},
+            documents=held.documents,
+            chunks=held.chunks,
+            bytes_text=held.bytes_text,
+            bytes_entries=held.bytes_entries,
+            verified=held.verified,
+            unreadable=held.unreadable,
+            bytes_patches=sum(share.size_bytes for share in held.codecs.values()),
+            bytes_vectors=sizes.vectors,
+            bytes_terms=sizes.terms,
+            points=sizes.points,
+            codecs={
+                codec.name.lower(): CodecShare(records=share.records, bytes=share.size_bytes)
                 for codec, share in held.codecs.items()
             },
-        }
-        return Result([item])
+        )
 
 
-def public(collection: Collection) -> dict[str, Any]:
-    """Describe a collection to its users; the checksum key is not for them."""
-    return collection.model_dump(mode="json", exclude={"checksum_key"})
-
-
-def _same(known: Collection, request: CollectionRequest) -> dict[str, Any]:
+def _same(known: Collection, request: CollectionParams) -> CollectionInfo:
     asked = (request.precision, request.text_policy, request.search)
     if (known.precision, known.text_policy, known.search) != asked:
         raise CollectionExists(
             f"{request.name!r} exists with precision {known.precision}, text policy "
             f"{known.text_policy}, search {known.search}"
         )
-    return public(known) | {"name": request.name}
+    return CollectionInfo(**CollectionInfo.settings(known) | {"name": request.name})

@@ -16,9 +16,11 @@ import numpy as np
 
 from verso_core.errors import PatchCorrupt
 from verso_core.heads import Portion
-from verso_core.jobs import Collection, Item, Result, Slice, train
+from verso_core.jobs import Collection, Result, Slice, train
+from verso_core.jobs.admin import Rows, RowsItem, RowsParams
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.records.space import Space
+from verso_worker.rules.items import answered
 from verso_worker.rules.ports import Documents, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
@@ -45,41 +47,39 @@ class ExportRows:
     documents: Documents
     reader: Reader
 
-    def run(self, work: Slice, collection: Collection) -> Result:
-        """Return the rows in ranges of buckets.
+    def run(self, work: Slice[RowsParams, RowsItem], collection: Collection) -> Result[Rows]:
+        """Return the rows in ranges of buckets. A record that cannot be read is left out."""
+        found = {
+            index: self._rows(work.params, item, collection)
+            for index, item in work.accepted.items()
+        }
+        return Result(answered(work, found))
 
-        Each item names ``first`` and ``count`` buckets and the ``most`` rows wanted; its result
-        has ``ids``, ``labels`` (strings) and a blob. That is, with ``texts``, what
-        :func:`verso_core.jobs.train.pack_rows` writes, and else of shape (rows, dim), float32,
-        little endian. A record that cannot be read is left out.
-        """
-        result = Result([])
-        key, texts = str(work.params["label_key"]), bool(work.params.get("texts"))
-        portion = Portion(work.params.get("chunk") or Portion.MEAN)
-        if texts:  # every chunk of a document carries its metadata: the first speaks for all
+    def _rows(self, asked: RowsParams, item: RowsItem, collection: Collection) -> Rows:
+        portion = asked.chunk or Portion.MEAN
+        if asked.texts:  # every chunk of a document carries its metadata: the first is enough
             portion = Portion.FIRST
-        for item in work.items:
-            rows: list[_Row] = []
-            most = int(item.header["most"])
-            for page in self._pages(collection, item):
-                marked = self._marked(collection, page, key=key, portion=portion)
-                wanted = dict([*marked.items()][: most - len(rows)])
-                if texts:
-                    rows += self._texts(collection, page, wanted)
-                else:
-                    rows += self._vectors(collection, wanted)
-                if len(rows) >= most:
-                    break
-            blob = result.add_blob(b"".join(row.data for row in rows))
-            ids, labels = [row.document for row in rows], [row.label for row in rows]
-            result.items.append({"ok": True, "ids": ids, "labels": labels, "blob": blob})
-        return result
+        rows: list[_Row] = []
+        for page in self._pages(collection, item):
+            marked = self._marked(collection, page, key=asked.label_key, portion=portion)
+            wanted = dict([*marked.items()][: item.most - len(rows)])
+            if asked.texts:
+                rows += self._texts(collection, page, wanted)
+            else:
+                rows += self._vectors(collection, wanted)
+            if len(rows) >= item.most:
+                break
+        return Rows(
+            ids=tuple(row.document for row in rows),
+            labels=tuple(row.label for row in rows),
+            data=b"".join(row.data for row in rows),
+        )
 
-    def _pages(self, collection: Collection, item: Item) -> Iterator[Page]:
+    def _pages(self, collection: Collection, item: RowsItem) -> Iterator[Page]:
         """Yield the live documents of the item's buckets, some at a time."""
         page: dict[str, Entry] = {}
-        first, count = int(item.header["first"]), int(item.header["count"])
-        for document, data in self.documents.entries(collection.name, first=first, count=count):
+        entries = self.documents.entries(collection.name, first=item.first, count=item.count)
+        for document, data in entries:
             try:
                 entry = Entry.unpack(data)
             except PatchCorrupt:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -45,7 +45,7 @@ class ServedHead:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Name the head in a result."""
+        """Return the fields that name the head in a result."""
         return {"head": self.head.name, "version": self.head.version, "channel": self.channel.value}
 
 
@@ -61,11 +61,11 @@ class Heads(Protocol):
         """
         ...
 
-    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:
+    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
         """Run a job with the heads that its id chooses, and again if one of them fails it.
 
         Args:
-            params: the slice's parameters, which name the heads.
+            names: the heads that the slice names.
             call: runs the job with the channels of the job id it is given; given None, with stable
                 versions only.
             job: the job's id.
@@ -103,7 +103,7 @@ class NoHeads:
         """Raise HeadUnknown."""
         raise HeadUnknown(f"no head {name!r}: this worker serves none")
 
-    def run_job(self, params: Mapping[str, Any], call: Callable[[str | None], T], *, job: str) -> T:  # noqa: ARG002
+    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:  # noqa: ARG002
         """Run the job."""
         return call(job)
 

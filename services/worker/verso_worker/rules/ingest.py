@@ -17,13 +17,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from verso_core.errors import VectorInvalid, VectorsUnavailable
-from verso_core.jobs import Collection, Item, Result, SearchMode, Slice, TextPolicy
+from verso_core.jobs import (
+    Collection,
+    Failed,
+    IngestItem,
+    IngestParams,
+    Rejected,
+    Result,
+    SearchMode,
+    Slice,
+    TextPolicy,
+)
+from verso_core.jobs.ingest import Ingested
 from verso_core.record import (
     Entry,
     Flag,
@@ -33,6 +45,7 @@ from verso_core.record import (
     total_payload,
     written_by,
 )
+from verso_core.texts import Scalar
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.recorder import Stored
@@ -51,19 +64,43 @@ from verso_worker.rules.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
-    """One document on its way in: where its item stands, and its chunks."""
+class Source:
+    """A document to store. ``lost``: its metadata and time are lost, and its points say so."""
 
-    row: int
-    item: Item
+    id: str
     text: bytes
-    chunks: list[bytes]
-    seq: int
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    time: float | None = None
+    lost: bool = False
+
+    @classmethod
+    def of(cls, item: IngestItem) -> Source:
+        """Return the document that an item holds."""
+        return cls(item.id, item.text, item.metadata, item.time)
+
+    @classmethod
+    def stored(cls, document: str, payload: Mapping[str, Any], text: bytes) -> Source:
+        """Return a stored document, from what one of its points carries and its text."""
+        return cls(document, text, payload.get("m") or {}, payload.get("t"), lost=LOST in payload)
 
     @property
-    def document(self) -> str:
-        name: str = self.item.header["id"]
-        return name
+    def payload(self) -> dict[str, Any]:
+        """Return what each of the document's points carries, without the chunk's index."""
+        payload: dict[str, Any] = {"d": self.id}
+        if self.time is not None:
+            payload["t"] = self.time
+        if self.metadata:
+            payload["m"] = self.metadata
+        return payload | {LOST: 1} if self.lost else payload
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """One document on its way in, with its chunks and its job's sequence number."""
+
+    source: Source
+    chunks: list[bytes]
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +114,12 @@ class Ingest:
     lexicon: Lexicon
 
     def run(
-        self, work: Slice, collection: Collection, *, seq: int, timings: Timings
+        self,
+        work: Slice[IngestParams, IngestItem],
+        collection: Collection,
+        *,
+        seq: int,
+        timings: Timings,
     ) -> SliceOutcome:
         """Take the documents of a slice in, up to the point where the ledger can commit them.
 
@@ -86,29 +128,24 @@ class Ingest:
         """
         model = self.models.writing(collection)
         slot = self.documents.collection_artifact(collection.name, model.codec)
-        items: list[dict[str, Any]] = [{}] * len(work.items)
-        drafts = []
         with timings.phase("tokenize"):
-            for row, item in enumerate(work.items):
-                if item.rejected is not None:
-                    items[row] = {"ok": False, "id": item.header.get("id"), "error": item.rejected}
-                else:
-                    text = item.blob or b""
-                    drafts.append(_Draft(row, item, text, model.cutter.cut(text), seq))
+            drafts = [
+                _Draft(Source.of(item), model.cutter.cut(item.text), seq)
+                for item in work.accepted.values()
+            ]
         if not drafts:
-            return SliceOutcome(Result(items))
+            return SliceOutcome(Result(_answered(work, [])))
         chunks = [chunk for draft in drafts for chunk in draft.chunks]
         with timings.phase("infer"):
             stored, records = self._encode(chunks, collection, model, slot=slot, plain=False)
         with timings.phase("store"):
             self._put(collection, drafts, stored, records)
-        writes, at = [], 0
-        for draft in drafts:
-            own = records[at : at + len(draft.chunks)]
-            at += len(own)
-            writes.append(_write(draft, own, collection))
-            items[draft.row] = _describe(draft, own)
-        return SliceOutcome(Result(items), writes=writes, collection=collection.name)
+        own = _by_draft(drafts, records)
+        return SliceOutcome(
+            Result(_answered(work, list(map(_describe, drafts, own)))),
+            writes=[_write(*pair, collection) for pair in zip(drafts, own, strict=True)],
+            collection=collection.name,
+        )
 
     def _encode(
         self,
@@ -143,11 +180,11 @@ class Ingest:
         terms = self.terms(collection, [chunk for draft in drafts for chunk in draft.chunks])
         at = 0
         for draft in drafts:
-            payload = _payload(draft.item)
+            payload = draft.source.payload
             for n in range(len(draft.chunks)):
                 name = point_id(
                     collection.name,
-                    draft.document,
+                    draft.source.id,
                     seq=draft.seq,
                     chunk=n,
                     vector=records[at].vector_hash,
@@ -161,44 +198,48 @@ class Ingest:
                 raise VectorsUnavailable("the vector store gave back other bytes than it was given")
 
     def terms(self, collection: Collection, chunks: Sequence[bytes]) -> list[Terms]:
-        """Return what a collection keeps of chunks' words: nothing, or their terms."""
+        """Return the terms that a collection keeps of chunks: of a dense one, none."""
         if collection.search is SearchMode.DENSE:
             return [NO_TERMS] * len(chunks)
         return self.lexicon.documents(chunks)
 
-    def verify(self, work: Slice, collection: Collection, *, seq: int) -> Verdict:
+    def verify(
+        self, work: Slice[IngestParams, IngestItem], collection: Collection, *, seq: int
+    ) -> Verdict:
         """Compare what the stores give back with the raw text of a slice, document by document.
 
         A document that was written again or deleted since is skipped: it is no longer this slice's.
-        One that does not read back is coded anew with the codecs that need no model.
+        One that does not read back is coded again with the codecs that need no model.
         """
-        accepted = {item.header["id"]: item for item in work.items if item.rejected is None}
-        texts = self.reader.texts(collection, list(accepted), mend=False)
-        live = self.reader.live(collection, accepted)
+        given = {item.id: item for item in work.accepted.values()}
+        texts = self.reader.texts(collection, list(given), mend=False)
+        live = self.reader.live(collection, given)
         sound, broken = [], []
-        for document, item in accepted.items():
+        for document, item in given.items():
             entry = live.get(document)
             if entry is None or (isinstance(entry, Entry) and _newer(entry, seq)):
                 continue
             found = texts[document]
             whole = isinstance(entry, Entry) and not entry.damaged and entry.seq == seq
-            if whole and isinstance(found, tuple) and found[1] == (item.blob or b""):
+            if whole and isinstance(found, tuple) and found[1] == item.text:
                 sound.append(document)
             else:
-                broken.append(item)
+                broken.append(Source.of(item))
         own = self._own(broken, collection, seq=seq)
         rewritten = []
-        for item in broken:
-            write = self.rewrite(item, collection, seq=seq)
+        for source in broken:
+            write = self.rewrite(source, collection, seq=seq)
             rewritten.append(replace(write, over=own.get(write.document, b"")))
         return Verdict(sound, rewritten, collection.name)
 
-    def _own(self, broken: Sequence[Item], collection: Collection, *, seq: int) -> dict[str, bytes]:
-        """Return the stored entries that are these items' own but for a damaged sequence number.
+    def _own(
+        self, broken: Sequence[Source], collection: Collection, *, seq: int
+    ) -> dict[str, bytes]:
+        """Return the stored entries that are these documents' own but for a damaged number.
 
-        Such a one may seem to be of a later write, which must not be touched.
+        Such an entry may seem to be of a later write, which must not be touched.
         """
-        sizes = {str(item.header["id"]): len(item.blob or b"") for item in broken}
+        sizes = {source.id: len(source.text) for source in broken}
         found = {}
         for document, data in self.documents.entry(collection.name, list(sizes)).items():
             # the mark of a long entry whose head is damaged; what it heads has its own CRC
@@ -208,15 +249,15 @@ class Ingest:
                 found[document] = stored
         return found
 
-    def rewrite(self, item: Item, collection: Collection, *, seq: int) -> Write:
-        """Store a document again by a codec that asks no model, under the number it had."""
+    def rewrite(self, source: Source, collection: Collection, *, seq: int) -> Write:
+        """Store a document again by a codec that needs no model, under the number it had."""
         model = self.models.writing(collection)
-        [write] = self.place([(item, seq)], collection, model=model, plain=True)
+        [write] = self.store([(source, seq)], collection, model=model, plain=True)
         return write
 
-    def place(
+    def store(
         self,
-        items: Sequence[tuple[Item, int]],
+        sources: Sequence[tuple[Source, int]],
         collection: Collection,
         *,
         model: Model,
@@ -225,38 +266,36 @@ class Ingest:
         """Store documents by a model under numbers of their own; the ledger knows nothing yet.
 
         Args:
-            items: documents with their sequence numbers.
+            sources: documents with their sequence numbers.
             collection: where they go; in the model's space.
-            model: what encodes and codes them.
-            plain: use a codec that asks no model.
+            model: encodes and codes them.
+            plain: use a codec that needs no model.
         """
         slot = self.documents.collection_artifact(collection.name, model.codec)
-        drafts = []
-        for row, (item, seq) in enumerate(items):
-            text = item.blob or b""
-            drafts.append(_Draft(row, item, text, model.cutter.cut(text), seq))
+        drafts = [_Draft(source, model.cutter.cut(source.text), seq) for source, seq in sources]
         chunks = [chunk for draft in drafts for chunk in draft.chunks]
         records: list[Record] = []
         if chunks:
             stored, records = self._encode(chunks, collection, model, slot=slot, plain=plain)
             self._put(collection, drafts, stored, records)
-        writes, at = [], 0
-        for draft in drafts:
-            own = records[at : at + len(draft.chunks)]
-            at += len(own)
-            writes.append(_write(draft, own, collection))
-        return writes
+        own = _by_draft(drafts, records)
+        return [_write(*pair, collection) for pair in zip(drafts, own, strict=True)]
 
 
-def _payload(item: Item) -> dict[str, Any]:
-    payload: dict[str, Any] = {"d": item.header["id"]}
-    if item.header.get("time") is not None:
-        payload["t"] = item.header["time"]
-    if item.header.get("metadata"):
-        payload["m"] = item.header["metadata"]
-    if LOST in item.header:
-        payload[LOST] = item.header[LOST]
-    return payload
+def _answered(
+    work: Slice[IngestParams, IngestItem], found: Sequence[Ingested]
+) -> list[Ingested | Failed]:
+    rest = iter(found)
+    return [
+        Failed.of(item.error, id=item.id) if isinstance(item, Rejected) else next(rest)
+        for item in work.items
+    ]
+
+
+def _by_draft(drafts: Sequence[_Draft], records: Sequence[Record]) -> list[Sequence[Record]]:
+    """Return the records of each document."""
+    ends = accumulate(len(draft.chunks) for draft in drafts)
+    return [records[end - len(draft.chunks) : end] for draft, end in zip(drafts, ends, strict=True)]
 
 
 def _newer(entry: Entry, seq: int) -> bool:
@@ -274,28 +313,19 @@ def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bo
     return about_hash(payload.get("m"), payload.get("t"), key=key) == entry.about
 
 
-def header_of(document: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the item header from which a document's points get this payload."""
-    header = {"id": document, "metadata": payload.get("m"), "time": payload.get("t")}
-    return header | {LOST: payload[LOST]} if LOST in payload else header
-
-
 def _write(draft: _Draft, records: Sequence[Record], collection: Collection) -> Write:
-    header = draft.item.header
-    about = about_hash(
-        header.get("metadata"), header.get("time"), key=bytes.fromhex(collection.checksum_key)
-    )
-    entry = Entry(draft.seq, len(draft.text), tuple(records), about=about)
+    source = draft.source
+    about = about_hash(source.metadata, source.time, key=bytes.fromhex(collection.checksum_key))
+    entry = Entry(draft.seq, len(source.text), tuple(records), about=about)
     keep = collection.text_policy is TextPolicy.BOTH
-    return Write(draft.document, entry.pack(), draft.text if keep else None)
+    return Write(source.id, entry.pack(), source.text if keep else None)
 
 
-def _describe(draft: _Draft, records: Sequence[Record]) -> dict[str, Any]:
-    return {
-        "ok": True,
-        "id": draft.document,
-        "chunks": len(records),
-        "bytes_text": len(draft.text),
-        "bytes_patch": total_payload(records),
-        "codecs": dict(Counter(record.codec.name.lower() for record in records)),
-    }
+def _describe(draft: _Draft, records: Sequence[Record]) -> Ingested:
+    return Ingested(
+        id=draft.source.id,
+        chunks=len(records),
+        bytes_text=len(draft.source.text),
+        bytes_patch=total_payload(records),
+        codecs=dict(Counter(record.codec.name.lower() for record in records)),
+    )

@@ -1,29 +1,33 @@
-"""What every kind does with an item of a slice before it works on it."""
+"""What every kind does with the items of a slice before and after it works on them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from verso_core.errors import VectorInvalid
-from verso_core.jobs import Item
+from verso_core.jobs import Failed, Params, Rejected, Slice
 from verso_worker.records.neural import Vector
 
+P = TypeVar("P", bound=Params)
+I = TypeVar("I")  # noqa: E741 - an item, beside P
 
-def is_accepted(item: Item, items: list[dict[str, Any]], row: int) -> bool:
-    """Whether an item is to be worked on; one that the gateway rejected keeps its error."""
-    if item.rejected is None:
-        return True
-    items[row] = {"ok": False, "error": item.rejected}
-    return False
+
+def answered(work: Slice[P, I], found: Mapping[int, Any]) -> list[Any]:
+    """Return the results of all items by position; a rejected item keeps its error."""
+    return [
+        Failed.rejected(item) if isinstance(item, Rejected) else found[index]
+        for index, item in enumerate(work.items)
+    ]
 
 
 def read_vector(data: bytes, *, dim: int) -> Vector:
     """Read a vector from float32 little-endian bytes and scale it to unit length.
 
     Raises:
-        VectorInvalid: another dimension, a value that is not finite, or no length.
+        VectorInvalid: another dimension, a value that is not finite, or zero length.
     """
     if len(data) != 4 * dim:
         raise VectorInvalid(f"expected dim {dim}, got {len(data) / 4:g}")

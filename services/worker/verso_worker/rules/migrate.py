@@ -31,10 +31,10 @@ from verso_core.errors import (
     PatchCorrupt,
     VersoError,
 )
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, SearchMode
-from verso_core.jobs.migration import FAILED_LISTED, Migration, Stage
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, SearchMode
+from verso_core.jobs.admin import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.record import Entry, Flag, point_ids
-from verso_worker.rules.ingest import Ingest, agrees, header_of
+from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
 from verso_worker.rules.reader import Chunk, Reader, join
 from verso_worker.rules.scrub import next_page
@@ -44,15 +44,6 @@ CURRENT = "current"
 
 _PREFIX = "migrated-"
 _COUNTED = ("documents", "copied", "removed", "failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A document as it was read: the header of an item that would store it again, entry, text."""
-
-    header: dict[str, Any]
-    entry: Entry
-    text: bytes
 
 
 class Migrations(Protocol):
@@ -137,8 +128,8 @@ class Migrate:
             raise MigrationRefused(f"the collection {name!r} has just been changed; ask again")
         return state
 
-    def step(self, name: str, *, first: int, count: int, spend_s: float) -> dict[str, Any]:
-        """Bring buckets from ``first`` on to where they should be, and give what was done.
+    def step(self, name: str, *, first: int, count: int, spend_s: float) -> MigrationResult:
+        """Bring buckets from ``first`` on to where they should be, and return what was done.
 
         Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent; ``buckets`` says
         how many it came through, at least one.
@@ -168,7 +159,9 @@ class Migrate:
             page = next_page(page, width=len(part), documents=done["documents"] - before)
             at = part.stop
         counts = {what: done[what] for what in _COUNTED}
-        return counts | {"buckets": max(1, at - first), "ids": unread[:FAILED_LISTED]}
+        return MigrationResult(
+            **counts, buckets=max(1, at - first), ids=tuple(unread[:FAILED_LISTED])
+        )
 
     def remove(self, name: str) -> Migration | None:
         """Remove what a migration left: the old side once it is done, the new one before.
@@ -303,18 +296,18 @@ class Migrate:
         *,
         done: Counter[str],
         unread: list[str],
-    ) -> dict[str, Text]:
+    ) -> dict[str, tuple[Source, Entry]]:
         """Read documents by the artifacts that wrote them; note those that cannot be read.
 
         Nor can one be moved whose entry is damaged, or of which no point carries the metadata that
         its entry tells of: under a new hash it would pass for what was stored.
         """
         texts = self.reader.texts(source, batch)
-        headers = self._headers(source, texts)
-        found: dict[str, Text] = {}
+        payloads = self._payloads(source, texts)
+        found: dict[str, tuple[Source, Entry]] = {}
         for name, text in texts.items():
-            if isinstance(text, tuple) and name in headers and not text[0].damaged:
-                found[name] = Text(headers[name], *text)
+            if isinstance(text, tuple) and name in payloads and not text[0].damaged:
+                found[name] = (Source.stored(name, payloads[name], text[1]), text[0])
             elif isinstance(text, tuple):
                 done["failed"] += 1
                 unread.append(name)
@@ -325,36 +318,34 @@ class Migrate:
                 unread.append(name)
         return found
 
-    def _headers(
+    def _payloads(
         self, source: Collection, texts: Mapping[str, tuple[Entry, bytes] | VersoError]
     ) -> dict[str, dict[str, Any]]:
-        """Return what points carry of each document's metadata and time, where that can be told."""
+        """Return a payload with each document's metadata and time, where one is known."""
         key = bytes.fromhex(source.checksum_key)
         entries = {name: text[0] for name, text in texts.items() if isinstance(text, tuple)}
         points = {name: point_ids(source.name, name, entry) for name, entry in entries.items()}
         every = [point for own in points.values() for point in own]
         payloads = self.vectors.payloads(source.name, every) if every else {}
-        found = {}
+        found: dict[str, dict[str, Any]] = {}
         for name, entry in entries.items():
             told = [payloads[point] for point in points[name] if point in payloads]
             right = [payload for payload in told if agrees(payload, entry, key=key)]
             if right or not entry.about:
-                found[name] = header_of(name, right[0] if right else {})
+                found[name] = right[0] if right else {}
         return found
 
     def _coded(
-        self, target: Collection, model: Model, texts: dict[str, Text]
+        self, target: Collection, model: Model, texts: dict[str, tuple[Source, Entry]]
     ) -> Iterator[tuple[Write, int]]:
-        """Store texts by a model, and give each write that the stores have given back."""
-        items = {
-            name: (Item(text.header, text.text), text.entry.seq) for name, text in texts.items()
-        }
-        for write in self.ingest.place(list(items.values()), target, model=model):
-            item, seq = items[write.document]
-            proved = self._proved(target, write, item.blob or b"")
+        """Store texts by a model, and yield each write whose text the stores have returned."""
+        sources = {name: (source, entry.seq) for name, (source, entry) in texts.items()}
+        for write in self.ingest.store(list(sources.values()), target, model=model):
+            source, seq = sources[write.document]
+            proved = self._proved(target, write, source.text)
             if proved is None:
-                [plain] = self.ingest.place([(item, seq)], target, model=model, plain=True)
-                proved = self._proved(target, plain, item.blob or b"")
+                [plain] = self.ingest.store([(source, seq)], target, model=model, plain=True)
+                proved = self._proved(target, plain, source.text)
             if proved is None:
                 raise EngineUnavailable("a migrated document does not read back")
             yield proved, seq
@@ -368,11 +359,6 @@ class Migrate:
         if join(entry, parts) != text:
             return None
         return Write(write.document, _flagged(write.entry, Flag.VERIFIED), write.text)
-
-
-def describe(state: Migration | None) -> dict[str, Any]:
-    """Describe a migration in a result."""
-    return {} if state is None else state.model_dump(mode="json")
 
 
 def _flagged(entry: bytes, flags: Flag) -> bytes:

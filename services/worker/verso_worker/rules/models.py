@@ -1,4 +1,4 @@
-"""Change which models the channels serve, as a job: promote a canary, roll back, look.
+"""Change which models the channels serve, as a job: promote a canary, roll back, show.
 
 The change is one of the registry; every worker that follows it takes it up by itself
 (:mod:`verso_worker.models.rollout`).
@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from verso_core import registry
-from verso_core.errors import RequestInvalid
-from verso_core.jobs import Result, Slice
-from verso_core.registry import Registry
-
-CHANGES = ("show", "promote", "rollback")
+from verso_core.jobs import NoItem, Result, Slice
+from verso_core.jobs.admin import ModelsParams, RegistryResult, RolloutState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +20,21 @@ class ModelOperations:
 
     models: Path
 
-    def run(self, work: Slice) -> Result:
-        """Do what a ``models`` slice asks for, and give what the registry says then.
+    def run(self, work: Slice[ModelsParams, NoItem]) -> Result[RegistryResult]:
+        """Do what a ``models`` slice asks for, and return what the registry says then.
 
         Raises:
             HeadUnknown: there is no head of this name.
             RequestInvalid: there is nothing to promote or to go back to.
             DiskFull: the registry cannot be written; it stays as it was.
         """
-        head, token = work.params.get("head"), work.params.get("token")
-        match work.params["change"]:
+        asked = work.params
+        match asked.change:
             case "show":
                 now = registry.read(self.models)
             case "promote":
-                now = registry.promote(self.models, head=head, token=token)
+                now = registry.promote(self.models, head=asked.head, token=asked.token)
             case "rollback":
-                now = registry.rollback(self.models, head=head, token=token)
-            case other:
-                raise RequestInvalid(f"expected one of {', '.join(CHANGES)}, got {other!r}")
-        return Result([{"ok": True} | public(now)])
-
-
-def public(now: Registry) -> dict[str, Any]:
-    """Describe a registry to its users."""
-    return {
-        "artifact": now.artifact.model_dump(mode="json"),
-        "heads": {name: rollout.model_dump(mode="json") for name, rollout in now.heads.items()},
-    }
+                now = registry.rollback(self.models, head=asked.head, token=asked.token)
+        heads = {name: RolloutState.of(rollout) for name, rollout in now.heads.items()}
+        return Result([RegistryResult(artifact=RolloutState.of(now.artifact), heads=heads)])

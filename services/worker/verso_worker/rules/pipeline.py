@@ -4,29 +4,61 @@ The pipeline turns a slice into an outcome: a result with one object for each it
 that the ledger commits together with it. It knows no queue, no store and no runtime; they stand
 behind the protocols of :mod:`verso_worker.rules.ports` and :mod:`verso_worker.records.recorder`.
 
-An error of one item stands in that item's place and its neighbours go on. What is raised here
-concerns the slice as a whole: it is tried again if the error says that this can help.
+An error of one item stands in that item's place and its neighbours go on. An error raised here
+concerns the slice as a whole: the slice is tried again if the error says that this can help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from verso_core.errors import (
-    CollectionUnknown,
-    PatchCorrupt,
-    RequestInvalid,
-)
+from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid
 from verso_core.jobs import (
+    BucketRange,
     Collection,
+    EmbedItem,
+    EmbedParams,
+    IngestItem,
+    IngestParams,
     Kind,
+    NoItem,
     Result,
+    SearchItem,
+    SearchParams,
     Slice,
 )
+from verso_core.jobs.admin import (
+    CollectionInfo,
+    CollectionName,
+    CollectionParams,
+    MigrateItem,
+    MigrateParams,
+    MigrationResult,
+    ModelsParams,
+    RowsItem,
+    RowsParams,
+    Scrubbed,
+    ScrubParams,
+)
+from verso_core.jobs.cluster import ClusterParams
+from verso_core.jobs.heads import (
+    AnswerItem,
+    AnswerParams,
+    ClassifyItem,
+    ClassifyParams,
+    HeadInfo,
+    HeadList,
+    HeadReport,
+    HeadsParams,
+    ScoreItem,
+    ScoreParams,
+)
+from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
+from verso_core.jobs.models import text_field
+from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.record import Entry, point_ids
-from verso_core.registry import Channel
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.answer import Answer
 from verso_worker.rules.classify import Classify
@@ -35,8 +67,8 @@ from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.head_ports import Heads, NoHeads
 from verso_worker.rules.ingest import Ingest
-from verso_worker.rules.items import is_accepted
-from verso_worker.rules.migrate import Migrate, Migrations, describe
+from verso_worker.rules.items import answered
+from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
@@ -52,11 +84,29 @@ from verso_worker.rules.ports import (
 from verso_worker.rules.reader import Reader
 from verso_worker.rules.reconstruct import Reconstruct
 from verso_worker.rules.score import Score
-from verso_worker.rules.scrub import COUNTED, Scrub
+from verso_worker.rules.scrub import Scrub
 from verso_worker.rules.search import Search
 from verso_worker.rules.text_cache import TextCache
 
 DEFAULT_COLLECTION = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a slice is run.
+
+    seq: the job's sequence number: of two writes of a document the later one wins.
+    on_progress: receives the progress of work that takes minutes, and may end it.
+    timings: added to.
+    """
+
+    seq: int
+    on_progress: OnProgress = no_progress
+    timings: Timings = field(default_factory=Timings)
+
+
+Rule = Callable[[Any, Call], SliceOutcome]
+"""Runs the slices of one kind: ``(slice, call) -> outcome``."""
 
 
 class Pipeline:
@@ -71,7 +121,7 @@ class Pipeline:
         buckets: number of buckets of a new collection.
         releases: changes which models are served; None where that cannot be asked for.
         heads: what classifies, answers and scores; without them such jobs fail as head_unknown.
-        hot: texts that were read lately; without it every read is of the stores.
+        hot: cache of texts; without it every read goes to the stores.
     """
 
     def __init__(
@@ -92,82 +142,78 @@ class Pipeline:
         self._documents = documents
         self._releases = releases
         self._reader = Reader(models, vectors, documents)
-        self._labelled = ExportRows(vectors, documents, self._reader)
-        reads = replace(self._reader, hot=hot)
+        self._rows = ExportRows(vectors, documents, self._reader)
+        cached = replace(self._reader, hot=hot)
         self._collections = Collections(models, vectors, documents, buckets)
-        self._clusters = Cluster(vectors, documents, reads)
-        heads = heads or NoHeads()
-        self._heads = heads
-        self._pairing = Score(heads)
-        self._search = Search(models, vectors, reads, lexicon, self._pairing)
-        self._classify = Classify(vectors, reads, heads)
-        self._answer = Answer(reads, self._search, heads)
-        self._restore = Reconstruct(models, vectors, reads)
+        self._cluster = Cluster(vectors, documents, cached)
+        self._heads = heads or NoHeads()
+        self._score = Score(self._heads)
+        self._search = Search(models, vectors, cached, lexicon, self._score)
+        self._classify = Classify(vectors, cached, self._heads)
+        self._answer = Answer(cached, self._search, self._heads)
+        self._reconstruct = Reconstruct(models, vectors, cached)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
-        sweep = OrphanCollector(vectors, documents, self._reader)
+        orphans = OrphanCollector(vectors, documents, self._reader)
         self._scrub = Scrub(
-            models, vectors, documents, self._reader, self._ingest, self.collect, sweep
+            models, vectors, documents, self._reader, self._ingest, self.collect, orphans
         )
+        self._rules: Mapping[Kind, Rule] = {
+            Kind.EMBED: lambda work, _: SliceOutcome(self.embed([work])[0]),
+            Kind.INGEST: self._run_ingest,
+            Kind.DELETE: self._run_delete,
+            Kind.SEARCH: self._run_search,
+            Kind.RECONSTRUCT: self._run_reconstruct,
+            Kind.CLASSIFY: self._run_classify,
+            Kind.ANSWER: self._run_answer,
+            Kind.SCORE: self._run_score,
+            Kind.HEADS: self._run_heads,
+            Kind.CLUSTER: self._run_cluster,
+            Kind.ROWS: self._run_rows,
+            Kind.COLLECTION_CREATE: self._run_create,
+            Kind.COLLECTION_DELETE: self._run_drop,
+            Kind.STATS: self._run_stats,
+            Kind.SCRUB: self._run_scrub,
+            Kind.MIGRATE: self._run_migrate,
+            Kind.MODELS: self._run_models,
+        }
 
-    def run(self, work: Slice, *, seq: int, tell: OnProgress = no_progress) -> SliceOutcome:
-        """Do a slice's work.
+    def run(
+        self, work: Slice[Any, Any], *, seq: int, tell: OnProgress = no_progress
+    ) -> SliceOutcome:
+        """Run a slice by the rule of its kind.
 
         Args:
             work: the slice.
             seq: its job's sequence number: of two writes of a document the later one wins.
-            tell: is told how far work is that takes minutes, and may end it.
+            tell: receives the progress of work that takes minutes, and may end it.
 
         Raises:
             VersoError: the slice as a whole could not be done.
         """
-        timings = Timings()
-        match work.kind:
-            case Kind.EMBED:
-                outcome = SliceOutcome(self.embed([work])[0])
-            case Kind.INGEST:
-                outcome = self._ingest.run(work, self._collection(work), seq=seq, timings=timings)
-            case Kind.CLUSTER | Kind.ROWS:
-                outcome = SliceOutcome(self._look(work, tell))
-            case Kind.RECONSTRUCT:
-                outcome = SliceOutcome(self._reconstruct(work, timings))
-            case Kind.DELETE:
-                outcome = self._delete(work)
-            case Kind.COLLECTION_CREATE | Kind.COLLECTION_DELETE | Kind.STATS | Kind.MIGRATE:
-                outcome = SliceOutcome(self._manage(work, seq=seq))
-            case Kind.SCRUB:
-                outcome = SliceOutcome(self._scrub_buckets(work))
-            case Kind.MODELS if self._releases is not None:
-                outcome = SliceOutcome(self._releases.run(work))
-            case Kind.SEARCH | Kind.CLASSIFY | Kind.ANSWER | Kind.SCORE | Kind.HEADS:
-                outcome = SliceOutcome(self._ask(work, job=str(seq), timings=timings))
-            case _:
-                raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
-        outcome.result.timings_ms.update(timings.spent)
+        rule = self._rules.get(work.kind)
+        if rule is None:
+            raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
+        call = Call(seq, tell)
+        outcome = rule(work, call)
+        outcome.result.timings_ms.update(call.timings.spent)
         return outcome
 
-    def _look(self, work: Slice, tell: OnProgress) -> Result:
-        """Answer from what one collection holds."""
-        collection = self._collection(work)
-        if work.kind is Kind.CLUSTER:
-            return self._clusters.run(work, collection, tell=tell)
-        return self._labelled.run(work, collection)
-
-    def verify(self, work: Slice, *, seq: int) -> Verdict:
-        """Judge from the stores alone whether an ingested slice can be given back.
+    def verify(self, work: Slice[IngestParams, IngestItem], *, seq: int) -> Verdict:
+        """Judge from the stores alone whether the texts of an ingested slice can be returned.
 
         A collection that is gone has nothing left to verify.
         """
         try:
-            collection = self._collection(work)
+            collection = self._collection(work.params.collection)
         except CollectionUnknown:
             return Verdict([], [])
         return self._ingest.verify(work, collection, seq=seq)
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
-        """Remove the points of an entry that was replaced or deleted, but none still in use.
+        """Remove the points of an entry that was replaced or deleted, except those still in use.
 
-        Of no document: all that is left of a collection that was deleted.
+        Without a document: all that is left of a collection that was deleted.
         """
         if not document:
             self._collections.clear(collection)
@@ -184,44 +230,33 @@ class Pipeline:
             return
         self._vectors.remove(collection, sorted(old - kept))
 
-    def _collection(self, work: Slice, *, param: str = "collection") -> Collection:
-        name = str(work.params[param])
-        collection = self._documents.collections().get(name)
-        if collection is None:
-            raise CollectionUnknown(f"no collection {name!r}")
-        return collection
-
-    def embed(self, works: Sequence[Slice]) -> list[Result]:
-        """Do the work of embed slices in one call of the engine; a result for each, in order.
+    def embed(self, works: Sequence[Slice[EmbedParams, EmbedItem]]) -> list[Result[Embedded]]:
+        """Run embed slices in one call of the engine; return a result for each, in order.
 
         Raises:
-            VersoError: the call failed; the slices may still be done one by one.
+            VersoError: the call failed; the slices may still be run one by one.
         """
-        results = [Result([{} for _ in work.items]) for work in works]
-        places = [
-            (result, row, item)
-            for work, result in zip(works, results, strict=True)
-            for row, item in enumerate(work.items)
-            if is_accepted(item, result.items, row)
-        ]
-        if not places:
-            return results
+        texts = [item.text for work in works for item in work.accepted.values()]
         timings = Timings()
-        with timings.phase("infer"):
-            engine = self._models.current().recorder.engine
-            encoded = engine.encode([item.blob or b"" for _, _, item in places])
-        vectors = encoded.vectors.astype("<f4", copy=False)
-        for (result, row, _), vector, tokens in zip(places, vectors, encoded.tokens, strict=True):
-            result.items[row] = {
-                "ok": True,
-                "tokens": tokens,
-                "blob": result.add_blob(vector.tobytes()),
-            }
-        for result in results:
-            result.timings_ms.update(timings.spent)
-        return results
+        found: list[Embedded] = []
+        if texts:
+            with timings.phase("infer"):
+                encoded = self._models.current().recorder.engine.encode(texts)
+            vectors = encoded.vectors.astype("<f4", copy=False)
+            found = [
+                Embedded(tokens=tokens, vector=vector.tobytes())
+                for vector, tokens in zip(vectors, encoded.tokens, strict=True)
+            ]
+        rest = iter(found)
+        return [
+            Result(
+                answered(work, {index: next(rest) for index in work.accepted}),
+                dict(timings.spent),
+            )
+            for work in works
+        ]
 
-    def create_collection(self, params: dict[str, Any]) -> dict[str, Any]:
+    def create_collection(self, params: CollectionParams) -> CollectionInfo:
         """Make a collection, or find the same one made before.
 
         Raises:
@@ -229,106 +264,131 @@ class Pipeline:
         """
         return self._collections.create(params)
 
-    def _ask(self, work: Slice, *, job: str, timings: Timings) -> Result:
-        """Do what only reads and may need a head; the job chooses the head's channel."""
+    def _collection(self, name: str) -> Collection:
+        collection = self._documents.collections().get(name)
+        if collection is None:
+            raise CollectionUnknown(f"no collection {name!r}")
+        return collection
 
-        def do(job: str | None) -> Result:
-            match work.kind:
-                case Kind.SEARCH:
-                    collection = self._collection(work)
-                    return self._search.run(work, collection, job=job, timings=timings)
-                case Kind.CLASSIFY:
-                    named = self._collection_if_any(work)
-                    return self._classify.run(work, named, job=job, timings=timings)
-                case Kind.ANSWER:
-                    named = self._collection_if_any(work)
-                    return self._answer.run(work, named, job=job, timings=timings)
-                case _:
-                    return self._pairing.run(work, job=job, timings=timings)
+    def _collection_if_any(self, name: str | None) -> Collection | None:
+        return None if name is None else self._collection(name)
 
-        if work.kind is not Kind.HEADS:
-            return self._heads.run_job(work.params, do, job=job)
-        return self._about_heads(work)
+    def _run_ingest(self, work: Slice[IngestParams, IngestItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return self._ingest.run(work, collection, seq=call.seq, timings=call.timings)
 
-    def _about_heads(self, work: Slice) -> Result:
-        """Describe all heads, or give the report of one."""
-        result = Result([])
-        if (name := work.params.get("report")) is None:
-            result.items.append({"ok": True, "heads": self._heads.states()})
-            return result
-        version, card = self._heads.report(str(name), Channel(work.params["channel"]))
-        item = {"head": name, "version": version, "blob": result.add_blob(card)}
-        result.items.append({"ok": True} | item)
-        return result
-
-    def _reconstruct(self, work: Slice, timings: Timings) -> Result:
-        return self._restore.run(work, self._collection_if_any(work), timings=timings)
-
-    def _collection_if_any(self, work: Slice) -> Collection | None:
-        return None if work.params.get("collection") is None else self._collection(work)
-
-    def _delete(self, work: Slice) -> SliceOutcome:
-        collection = self._collection(work)
-        items: list[dict[str, Any]] = [{} for _ in work.items]
-        rows = [row for row, item in enumerate(work.items) if is_accepted(item, items, row)]
-        ids = [work.items[row].header["id"] for row in rows]
+    def _run_delete(self, work: Slice[DeleteParams, DeleteItem], _: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        ids = [item.id for item in work.accepted.values()]
         live = self._reader.live(collection, ids)
-        for row, document in zip(rows, ids, strict=True):
-            items[row] = {"ok": True, "id": document, "deleted": document in live}
+        found = {
+            index: Deleted(id=item.id, deleted=item.id in live)
+            for index, item in work.accepted.items()
+        }
         # A document that is not there yet may be on its way in: the tombstone is left anyway.
         deletes = list(dict.fromkeys(ids))
-        return SliceOutcome(Result(items), deletes=deletes, collection=collection.name)
+        return SliceOutcome(
+            Result(answered(work, found)), deletes=deletes, collection=collection.name
+        )
 
-    def _manage(self, work: Slice, *, seq: int) -> Result:
-        """Make, delete, describe or migrate a collection."""
-        match work.kind:
-            case Kind.COLLECTION_CREATE:
-                return Result([{"ok": True} | self.create_collection(work.params)])
-            case Kind.COLLECTION_DELETE:
-                return self._collections.delete(str(work.params["name"]), by=seq)
-            case Kind.MIGRATE:
-                return self._migration(work)
-            case _:
-                return self._stats(work)
+    def _run_search(self, work: Slice[SearchParams, SearchItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        named = [work.params.rerank] if work.params.rerank is not None else []
+        return self._by_heads(
+            named,
+            lambda job: self._search.run(work, collection, job=job, timings=call.timings),
+            call,
+        )
 
-    def _stats(self, work: Slice) -> Result:
-        result = self._collections.stats(self._collection(work, param="name"))
-        result.items[0]["name"] = str(work.params["name"])
-        return result
+    def _run_classify(self, work: Slice[ClassifyParams, ClassifyItem], call: Call) -> SliceOutcome:
+        collection = self._collection_if_any(work.params.collection)
+        return self._by_heads(
+            work.params.heads,
+            lambda job: self._classify.run(work, collection, job=job, timings=call.timings),
+            call,
+        )
 
-    def _migration(self, work: Slice) -> Result:
+    def _run_answer(self, work: Slice[AnswerParams, AnswerItem], call: Call) -> SliceOutcome:
+        collection = self._collection_if_any(work.params.collection)
+        return self._by_heads(
+            [work.params.head],
+            lambda job: self._answer.run(work, collection, job=job, timings=call.timings),
+            call,
+        )
+
+    def _run_score(self, work: Slice[ScoreParams, ScoreItem], call: Call) -> SliceOutcome:
+        return self._by_heads(
+            [work.params.head],
+            lambda job: self._score.run(work, job=job, timings=call.timings),
+            call,
+        )
+
+    def _by_heads(
+        self, names: Sequence[str], do: Callable[[str | None], Result[Any]], call: Call
+    ) -> SliceOutcome:
+        """Run what only reads and may need heads; the job chooses each head's channel."""
+        return SliceOutcome(self._heads.run_job(names, do, job=str(call.seq)))
+
+    def _run_heads(self, work: Slice[HeadsParams, NoItem], _: Call) -> SliceOutcome:
+        """Describe all heads, or return the report of one."""
+        name = work.params.report
+        if name is None:
+            states = tuple(HeadInfo.model_validate(state) for state in self._heads.states())
+            return SliceOutcome(Result([HeadList(heads=states)]))
+        version, card = self._heads.report(name, work.params.channel)
+        report = HeadReport.model_validate({"head": name, "version": version, **text_field(card)})
+        return SliceOutcome(Result([report]))
+
+    def _run_reconstruct(
+        self, work: Slice[ReconstructParams, ReconstructItem], call: Call
+    ) -> SliceOutcome:
+        collection = self._collection_if_any(work.params.collection)
+        return SliceOutcome(self._reconstruct.run(work, collection, timings=call.timings))
+
+    def _run_cluster(self, work: Slice[ClusterParams, NoItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return SliceOutcome(self._cluster.run(work, collection, on_progress=call.on_progress))
+
+    def _run_rows(self, work: Slice[RowsParams, RowsItem], _: Call) -> SliceOutcome:
+        return SliceOutcome(self._rows.run(work, self._collection(work.params.collection)))
+
+    def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
+        return SliceOutcome(Result([self._collections.create(work.params)]))
+
+    def _run_drop(self, work: Slice[CollectionName, NoItem], call: Call) -> SliceOutcome:
+        return SliceOutcome(Result([self._collections.delete(work.params.name, by=call.seq)]))
+
+    def _run_stats(self, work: Slice[CollectionName, NoItem], _: Call) -> SliceOutcome:
+        name = work.params.name
+        return SliceOutcome(Result([self._collections.stats(self._collection(name), name=name)]))
+
+    def _run_models(self, work: Slice[ModelsParams, NoItem], _: Call) -> SliceOutcome:
+        if self._releases is None:
+            raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
+        return SliceOutcome(self._releases.run(work))
+
+    def _run_migrate(self, work: Slice[MigrateParams, MigrateItem], _: Call) -> SliceOutcome:
         """Begin a migration, do a step of it, or remove what it left."""
-        name, [item] = str(work.params["collection"]), work.items
-        match str(work.params["step"]):
+        name, item = work.params.collection, work.only
+        match work.params.step:
             case "begin":
-                found = describe(self._migrate.begin(name, str(item.header["artifact"])))
+                state = self._migrate.begin(name, item.artifact or "")
+                found = MigrationResult(migration=state)
             case "remove":
-                found = describe(self._migrate.remove(name))
-            case _:
+                found = MigrationResult(migration=self._migrate.remove(name))
+            case "work":
                 found = self._migrate.step(
-                    name,
-                    first=int(item.header["first"]),
-                    count=int(item.header["count"]),
-                    spend_s=float(item.header["spend_s"]),
+                    name, first=item.first, count=item.count, spend_s=item.spend_s
                 )
-        return Result([{"ok": True} | found])
+        return SliceOutcome(Result([found]))
 
-    def _scrub_buckets(self, work: Slice) -> Result:
+    def _run_scrub(self, work: Slice[ScrubParams, BucketRange], _: Call) -> SliceOutcome:
         """Scrub a range of buckets; in a collection that is gone there is nothing to scrub."""
-        name, [item] = str(work.params["collection"]), work.items
-        first, count = int(item.header["first"]), int(item.header["count"])
+        name, item = work.params.collection, work.only
         try:
-            found = self._scrub.run(
-                self._collection(work),
-                first=first,
-                count=count,
-                spend_s=float(item.header["spend_s"]),
-                since=item.header.get("since"),
-            )
+            found = self._scrub.run(self._collection(name), item)
         except CollectionUnknown:
             if name in self._documents.collections():
                 raise  # the vector store has lost it, which is not the same
-            return Result(
-                [{"ok": True, "buckets": count} | dict.fromkeys(COUNTED, 0) | {"ids": []}]
-            )
-        return Result([{"ok": True} | found])
+            found = Scrubbed.of(item.count, {})
+        return SliceOutcome(Result([found]))

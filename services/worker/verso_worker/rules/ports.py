@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from verso_core.holdings import Holdings
-from verso_core.jobs import Collection, Filter, Precision, Result
+from verso_core.jobs import AnyResult, Collection, Filter, Precision
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Classified, Found
 from verso_worker.records.points import Hit, Point, Sizes, Terms
@@ -263,7 +263,7 @@ class Write:
 class SliceOutcome:
     """What a slice came to: its result, and what the ledger commits with it."""
 
-    result: Result
+    result: AnyResult
     writes: list[Write] = field(default_factory=list)
     deletes: list[str] = field(default_factory=list)
     collection: str = ""

@@ -1,16 +1,24 @@
-"""Return stored texts back exactly, and guess the texts of bare vectors."""
+"""Read stored texts back exactly, and guess the texts of bare vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verso_core.errors import DocumentUnknown, VectorInvalid, VersoError, error_body
-from verso_core.jobs import Collection, Item, Result, Slice
+from verso_core.errors import DocumentUnknown, VectorInvalid, VersoError
+from verso_core.jobs import Collection, Failed, Result, Slice
+from verso_core.jobs.models import text_field
+from verso_core.jobs.reconstruct import (
+    MAX_TOKENS,
+    Guess,
+    ReconstructItem,
+    ReconstructParams,
+    StoredText,
+)
 from verso_core.record import Entry, point_ids
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.items import is_accepted, read_vector
+from verso_worker.rules.items import answered, read_vector
 from verso_worker.rules.ports import Models, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
@@ -23,7 +31,13 @@ class Reconstruct:
     vectors: Vectors
     reader: Reader
 
-    def run(self, work: Slice, collection: Collection | None, *, timings: Timings) -> Result:
+    def run(
+        self,
+        work: Slice[ReconstructParams, ReconstructItem],
+        collection: Collection | None,
+        *,
+        timings: Timings,
+    ) -> Result[StoredText | Guess]:
         """Read a slice's documents and records, and guess from its bare vectors.
 
         Args:
@@ -31,55 +45,43 @@ class Reconstruct:
             collection: where its documents are; None where it names none.
             timings: added to.
         """
-        items: list[dict[str, Any]] = [{} for _ in work.items]
-        result = Result(items)
-        rows = [row for row, item in enumerate(work.items) if is_accepted(item, items, row)]
-        bare = [row for row in rows if work.items[row].header.get("vector")]
-        named = [row for row in rows if not work.items[row].header.get("vector")]
+        named = {index: item for index, item in work.accepted.items() if not item.vector}
+        found: dict[int, StoredText | Guess | Failed] = {}
         with timings.phase("restore"):
             if named and collection is not None:
-                self._restore(work, collection, named, result)
-            for row in bare:
-                items[row] = self._guess(work.items[row], result)
-        return result
+                found |= self._stored(collection, named)
+            for index, item in work.accepted.items():
+                if item.vector:
+                    found[index] = self._guess(item)
+        items: list[StoredText | Guess | Failed] = answered(work, found)
+        return Result(items)
 
-    def _restore(
-        self, work: Slice, collection: Collection, rows: Sequence[int], result: Result
-    ) -> None:
+    def _stored(
+        self, collection: Collection, items: Mapping[int, ReconstructItem]
+    ) -> dict[int, StoredText | Failed]:
         """Read documents, or single chunks of them, exactly."""
-        whole = [row for row in rows if work.items[row].header.get("chunk") is None]
-        texts = self.reader.texts(collection, [work.items[row].header["id"] for row in whole])
-        single = [row for row in rows if work.items[row].header.get("chunk") is not None]
-        chunks = self._single_chunks(collection, [work.items[row] for row in single])
+        whole = [index for index, item in items.items() if item.chunk is None]
+        texts = self.reader.texts(collection, [items[index].id for index in whole])
+        single = {index: item for index, item in items.items() if item.chunk is not None}
+        chunks = self._single_chunks(collection, list(single.values()))
         found: dict[int, tuple[Entry, bytes] | VersoError] = {
-            row: texts[work.items[row].header["id"]] for row in whole
+            index: texts[items[index].id] for index in whole
         }
         found |= dict(zip(single, chunks, strict=True))
-        payloads = self._first_payloads(collection, work, found)
-        for row, text in found.items():
-            header = work.items[row].header
-            about = {"id": header["id"], "chunk": header.get("chunk")}
-            if isinstance(text, VersoError):
-                result.items[row] = {"ok": False, "error": error_body(text)} | about
-                continue
-            payload = payloads.get(row, {})
-            result.items[row] = about | {
-                "ok": True,
-                "exact": True,
-                "chunks": len(text[0].records),
-                "blob": result.add_blob(text[1]),
-                "metadata": payload.get("m", {}),
-                "time": payload.get("t"),
-            }
+        payloads = self._first_payloads(collection, items, found)
+        return {
+            index: _described(items[index], text, payloads.get(index, {}))
+            for index, text in found.items()
+        }
 
     def _single_chunks(
-        self, collection: Collection, items: Sequence[Item]
+        self, collection: Collection, items: Sequence[ReconstructItem]
     ) -> list[tuple[Entry, bytes] | VersoError]:
-        live = self.reader.live(collection, [item.header["id"] for item in items])
+        live = self.reader.live(collection, [item.id for item in items])
         found: list[tuple[Entry, bytes] | VersoError] = []
         wanted: list[tuple[int, Chunk]] = []
-        for place, item in enumerate(items):
-            document, chunk = item.header["id"], int(item.header["chunk"])
+        for index, item in enumerate(items):
+            document, chunk = item.id, item.chunk or 0
             entry = live.get(document)
             if isinstance(entry, VersoError):
                 found.append(entry)
@@ -87,40 +89,59 @@ class Reconstruct:
                 found.append(DocumentUnknown(f"no record {document}#{chunk}"))
             else:
                 found.append(DocumentUnknown("not read"))
-                wanted.append((place, Chunk(document, entry, chunk)))
+                wanted.append((index, Chunk(document, entry, chunk)))
         texts = self.reader.chunks(collection, [chunk for _, chunk in wanted])
-        for (place, chunk_of), text in zip(wanted, texts, strict=True):
-            found[place] = text if isinstance(text, VersoError) else (chunk_of.entry, text)
+        for (index, chunk_of), text in zip(wanted, texts, strict=True):
+            found[index] = text if isinstance(text, VersoError) else (chunk_of.entry, text)
         return found
 
     def _first_payloads(
         self,
         collection: Collection,
-        work: Slice,
+        items: Mapping[int, ReconstructItem],
         found: dict[int, tuple[Entry, bytes] | VersoError],
     ) -> dict[int, dict[str, Any]]:
         """Return what was stored beside each found document: its metadata and time."""
         points = {}
-        for row, text in found.items():
+        for index, text in found.items():
             if not isinstance(text, VersoError) and text[0].records:
-                document = work.items[row].header["id"]
-                points[row] = point_ids(collection.name, document, text[0])[0]
+                points[index] = point_ids(collection.name, items[index].id, text[0])[0]
         payloads = self.vectors.payloads(collection.name, list(points.values())) if points else {}
-        return {row: payloads[point] for row, point in points.items() if point in payloads}
+        return {index: payloads[point] for index, point in points.items() if point in payloads}
 
-    def _guess(self, item: Item, result: Result) -> dict[str, Any]:
+    def _guess(self, item: ReconstructItem) -> Guess | Failed:
         model = self.models.current()
         try:
-            vector = read_vector(item.blob or b"", dim=model.dim)
+            vector = read_vector(item.data or b"", dim=model.dim)
         except VectorInvalid as error:
-            return {"ok": False, "error": error_body(error)}
+            return Failed.of(error)
         [guess] = model.recorder.engine.guess(
-            vector[None], beam=int(item.header["beam"]), max_tokens=int(item.header["max_tokens"])
+            vector[None], beam=item.beam or 1, max_tokens=item.max_tokens or MAX_TOKENS
         )
-        return {
-            "ok": True,
-            "exact": False,
-            "blob": result.add_blob(guess.text),
-            "confidence": guess.confidence,
-            "log_probability": guess.log_probability,
+        return Guess.model_validate(
+            {
+                "exact": False,
+                "confidence": guess.confidence,
+                "log_probability": guess.log_probability,
+                **text_field(guess.text),
+            }
+        )
+
+
+def _described(
+    item: ReconstructItem, text: tuple[Entry, bytes] | VersoError, payload: Mapping[str, Any]
+) -> StoredText | Failed:
+    if isinstance(text, VersoError):
+        return Failed.of(text, id=item.id, chunk=item.chunk)
+    entry, data = text
+    return StoredText.model_validate(
+        {
+            "id": item.id,
+            "chunk": item.chunk,
+            "exact": True,
+            "chunks": len(entry.records),
+            "metadata": payload.get("m", {}),
+            "time": payload.get("t"),
+            **text_field(data),
         }
+    )

@@ -1,8 +1,8 @@
 """Score pairs of texts, and texts by the sentence of theirs that fits a query best.
 
-A head that scores pairs has learnt what one sentence says of another. Of a whole passage, most of
-which is beside the question, it makes little (docs/research/search-quality.md has figures). So a
-text is worth what its best sentence is.
+A head that scores pairs has learnt how one sentence relates to another. It scores a whole passage,
+most of which is beside the question, badly (docs/research/search-quality.md has figures). So a
+text has the score of its best sentence.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.heads import Reads, Task
-from verso_core.jobs import Item, Result, Slice
+from verso_core.jobs import Result, Slice
+from verso_core.jobs.heads import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import sentences
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.head_ports import Heads, ServedHead
-from verso_worker.rules.items import is_accepted
+from verso_worker.rules.items import answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +28,24 @@ class Score:
 
     heads: Heads
 
-    def run(self, work: Slice, *, job: str | None, timings: Timings) -> Result:
-        """Score a slice's pairs: each item's blob is both texts, its ``split`` the first's bytes.
-
-        With ``sentences`` the second text counts by its best one.
+    def run(
+        self, work: Slice[ScoreParams, ScoreItem], *, job: str | None, timings: Timings
+    ) -> Result[PairScore]:
+        """Score a slice's pairs; with ``sentences`` the second text counts by its best one.
 
         Raises:
             HeadUnknown, HeadInvalid: the head cannot be served.
         """
-        head = self.heads.get(str(work.params["head"]), task=Task.SCORE, job=job)
-        result = Result([{} for _ in work.items])
-        rows = [row for row, item in enumerate(work.items) if is_accepted(item, result.items, row)]
-        pairs = [_pair(work.items[row]) for row in rows]
-        score = self._best if work.params.get("sentences") else self._score
+        head = self.heads.get(work.params.head, task=Task.SCORE, job=job)
+        pairs = [item.pair for item in work.accepted.values()]
+        score = self._best if work.params.sentences else self._score
         with timings.phase("infer"):
             scores = score(head, pairs) if pairs else np.zeros(0, np.float32)
-        for row, score in zip(rows, scores.tolist(), strict=True):
-            result.items[row] = {"ok": True, "score": score} | head.about
-        return result
+        found = {
+            index: PairScore(score=score, **head.about)
+            for index, score in zip(work.accepted, scores.tolist(), strict=True)
+        }
+        return Result(answered(work, found))
 
     def best(
         self, head: str, query: bytes, texts: Sequence[bytes], *, job: str | None
@@ -73,13 +74,7 @@ class Score:
             return head.run(lambda e, n, v: e.score_texts(n, v, first=first, second=second))
         # A text that stands in many pairs, such as a query, is encoded once.
         texts = list(dict.fromkeys([*first, *second]))
-        places = {text: place for place, text in enumerate(texts)}
+        rows = {text: row for row, text in enumerate(texts)}
         vectors = head.model.recorder.engine.encode(texts).vectors
-        rows = [[places[a], places[b]] for a, b in pairs]
-        stacked = vectors[np.array(rows)]
+        stacked = vectors[np.array([[rows[a], rows[b]] for a, b in pairs])]
         return head.run(lambda e, n, v: e.score_vectors(n, v, pairs=stacked))
-
-
-def _pair(item: Item) -> tuple[bytes, bytes]:
-    blob, split = item.blob or b"", int(item.header["split"])
-    return blob[:split], blob[split:]

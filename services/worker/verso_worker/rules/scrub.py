@@ -37,11 +37,12 @@ from typing import Any
 import numpy as np
 
 from verso_core.errors import PatchCorrupt, VersoError
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, Item, TextPolicy
+from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, BucketRange, Collection, TextPolicy
+from verso_core.jobs.admin import Scrubbed
 from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space
-from verso_worker.rules.ingest import Ingest, agrees, header_of
+from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import Documents, Models, Vectors
 from verso_worker.rules.reader import Chunk, Reader, join
@@ -49,9 +50,6 @@ from verso_worker.rules.reader import Chunk, Reader, join
 LISTED = 100
 """Most damaged documents that one result names."""
 _PAGE_BUCKETS = 128
-COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
-"""What a result counts: documents, of which each is one of the next three, bytes of text, and
-orphans removed."""
 
 Stored = tuple[str, bytes]
 """A document's id and its entry as it is stored."""
@@ -122,30 +120,23 @@ class Scrub:
     discard: Discard
     sweep: OrphanCollector
 
-    def run(
-        self,
-        collection: Collection,
-        *,
-        first: int,
-        count: int,
-        spend_s: float,
-        since: int | None = None,
-    ) -> dict[str, Any]:
-        """Scrub buckets from ``first`` on, and give what was found.
+    def run(self, collection: Collection, asked: BucketRange) -> Scrubbed:
+        """Scrub a range of buckets, and return what was found.
 
         With ``since`` only documents of a greater sequence number are looked at, and no orphans.
 
         Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent or at a bucket
-        that cannot be judged now; ``buckets`` says how many it came through, at least one.
+        that cannot be judged now; ``buckets`` of the result counts those done, at least one.
 
         Raises:
             VersoError: the first bucket cannot be judged now.
         """
         found: Counter[str] = Counter()
         names: list[str] = []
-        end = time.monotonic() + spend_s
+        end = time.monotonic() + asked.spend_s
+        first, since = asked.first, asked.since
         at, page = first, 1
-        last = min(first + count, collection.buckets)
+        last = min(first + asked.count, collection.buckets)
         while at < last and (at == first or time.monotonic() < end):
             width = min(page, last - at)
             try:
@@ -163,8 +154,7 @@ class Scrub:
             page = next_page(page, width=width, documents=seen["documents"])
             found += seen
             at += width
-        counts = {name: found[name] for name in COUNTED}
-        return counts | {"buckets": max(1, at - first), "ids": names}
+        return Scrubbed.of(max(1, at - first), found, names)
 
     def _judge(
         self, collection: Collection, entries: Iterable[Stored], *, names: list[str]
@@ -306,8 +296,8 @@ class Scrub:
 
     def _rewrite(self, collection: Collection, one: _Finding, entry: Entry, text: bytes) -> bool:
         """Write a document again, and swap it in once the stores have given its text back."""
-        item = Item(header_of(one.document, _payload(one)), text)
-        write = self.ingest.rewrite(item, collection, seq=entry.seq)
+        source = Source.stored(one.document, _payload(one), text)
+        write = self.ingest.rewrite(source, collection, seq=entry.seq)
         new = Entry.unpack(write.entry)
         parts = self.reader.chunks(
             collection, [Chunk(one.document, new, n) for n in range(len(new.records))]

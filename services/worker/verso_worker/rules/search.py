@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from verso_core.errors import DocumentUnknown, VersoError, error_body
-from verso_core.jobs import RERANK_SHARE, Collection, Filter, Item, Result, SearchMode, Slice
+from verso_core.errors import DocumentUnknown, VersoError
+from verso_core.jobs import (
+    Collection,
+    Failed,
+    Filter,
+    ItemError,
+    Result,
+    SearchItem,
+    SearchMode,
+    SearchParams,
+    Slice,
+)
+from verso_core.jobs.models import record_name, text_field
+from verso_core.jobs.search import Hit as FoundHit
+from verso_core.jobs.search import Hits
 from verso_core.record import point_ids
 from verso_worker.records import fusion
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
 from verso_worker.records.space import Space
-from verso_worker.rules.items import is_accepted, read_vector
+from verso_worker.rules.items import answered, read_vector
 from verso_worker.rules.ports import Lexicon, Models, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.rules.score import Score
@@ -28,61 +40,63 @@ class Search:
     vectors: Vectors
     reader: Reader
     lexicon: Lexicon
-    pairing: Score
+    score: Score
 
     def run(
-        self, work: Slice, collection: Collection, *, job: str | None, timings: Timings
-    ) -> Result:
+        self,
+        work: Slice[SearchParams, SearchItem],
+        collection: Collection,
+        *,
+        job: str | None,
+        timings: Timings,
+    ) -> Result[Hits]:
         """Answer the queries of a slice; an error of one stands in its place.
 
         Raises:
             HeadUnknown, HeadInvalid: the head that the hits are to be re-scored with.
         """
-        where = work.params.get("filter")
-        mode = SearchMode(work.params.get("mode") or SearchMode.DENSE)
-        items: list[dict[str, Any]] = [{} for _ in work.items]
-        result = Result(items)
-        for row, item in enumerate(work.items):
-            if not is_accepted(item, items, row):
-                continue
+        asked = work.params
+        found: dict[int, Hits | Failed] = {}
+        for index, item in work.accepted.items():
             try:
                 with timings.phase("infer"):
-                    query, terms = self._asked(collection, item, mode)
+                    query, terms = self._asked(collection, item, asked.mode or SearchMode.DENSE)
             except VersoError as error:
                 if error.retryable:
                     raise
-                items[row] = {"ok": False, "error": error_body(error)}
+                found[index] = Failed.of(error)
                 continue
-            limit, rerank = int(work.params["limit"]), work.params.get("rerank")
-            scored = int(work.params["rerank_from"]) if rerank else 0
+            scored = asked.rerank_from if asked.rerank else 0
             with timings.phase("store"):
                 hits = self.hits(
                     collection,
                     query,
                     terms=terms,
-                    limit=max(limit, scored),
-                    where=None if where is None else Filter.model_validate(where),
+                    limit=max(asked.limit, scored),
+                    where=asked.filter,
                 )
             ranked = [Ranked(hit, chunk) for hit, chunk in hits]
-            wanted = ranked if work.params["with_text"] else ranked[:scored]
+            wanted = ranked if asked.with_text else ranked[:scored]
             if wanted:
                 with timings.phase("restore"):
                     self._read(collection, wanted)
-            if rerank:
+            if asked.rerank:
                 with timings.phase("infer"):
-                    ranked[:scored] = self._rerank(work, item.blob or b"", ranked[:scored], job=job)
-            if not work.params["with_text"]:
+                    text = item.data or b""
+                    ranked[:scored] = self._rerank(asked, text, ranked[:scored], job=job)
+            if not asked.with_text:
                 for one in ranked:
                     one.text = None
-            items[row] = {"ok": True, "hits": [_told(one, result) for one in ranked[:limit]]}
-        return result
+            found[index] = Hits(hits=tuple(map(_described, ranked[: asked.limit])))
+        items: list[Hits | Failed] = answered(work, found)
+        return Result(items)
 
     def _asked(
-        self, collection: Collection, item: Item, mode: SearchMode
+        self, collection: Collection, item: SearchItem, mode: SearchMode
     ) -> tuple[Vector | None, Terms | None]:
         """Return what an item is searched by: its vector, its words, or both."""
         query = None if mode is SearchMode.SPARSE else self.query(collection, item)
-        terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.blob or b"")
+        terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.data or b"")
         return query, terms
 
     def _read(self, collection: Collection, ranked: Sequence[Ranked]) -> None:
@@ -91,32 +105,30 @@ class Search:
             one.text = text
 
     def _rerank(
-        self, work: Slice, query: bytes, ranked: list[Ranked], *, job: str | None
+        self, asked: SearchParams, query: bytes, ranked: list[Ranked], *, job: str | None
     ) -> list[Ranked]:
         """Order hits by the search's score and a head's; what cannot be read comes last."""
-        texts = {place: one.text for place, one in enumerate(ranked) if isinstance(one.text, bytes)}
-        readable = [ranked[place] for place in texts]
-        head = str(work.params["rerank"])
-        read = self.pairing.best(head, query, list(texts.values()), job=job)
+        texts = {n: one.text for n, one in enumerate(ranked) if isinstance(one.text, bytes)}
+        readable = [ranked[n] for n in texts]
+        read = self.score.best(asked.rerank or "", query, list(texts.values()), job=job)
         for one, score in zip(readable, read.tolist(), strict=True):
             one.rerank_score = score
-        share = float(work.params.get("rerank_share", RERANK_SHARE))
-        order = fusion.reranked([one.hit.score for one in readable], read, share=share)
+        scores = [one.hit.score for one in readable]
+        order = fusion.reranked(scores, read, share=asked.rerank_share)
         rest = [one for one in ranked if one.rerank_score is None]
-        return [*(readable[place] for place in order), *rest]
+        return [*(readable[n] for n in order), *rest]
 
-    def query(self, collection: Collection, item: Item) -> Vector:
+    def query(self, collection: Collection, item: SearchItem) -> Vector:
         """Return an item's query vector. Shape: (dim,), unit length."""
-        if "id" in item.header:
-            return self._stored_vector(collection, item)
-        if item.header.get("vector"):
-            return read_vector(item.blob or b"", dim=collection.dim)
+        if item.id is not None:
+            return self._stored_vector(collection, item.id, item.chunk or 0)
+        if item.vector:
+            return read_vector(item.data or b"", dim=collection.dim)
         engine = self.models.writing(collection).recorder.engine
-        vector: Vector = engine.encode([item.blob or b""]).vectors[0]
+        vector: Vector = engine.encode([item.data or b""]).vectors[0]
         return vector
 
-    def _stored_vector(self, collection: Collection, item: Item) -> Vector:
-        document, chunk = item.header["id"], item.header.get("chunk") or 0
+    def _stored_vector(self, collection: Collection, document: str, chunk: int) -> Vector:
         entry = self.reader.live(collection, [document]).get(document)
         if isinstance(entry, VersoError):
             raise entry
@@ -179,18 +191,17 @@ class Ranked:
     rerank_score: float | None = None
 
 
-def _told(one: Ranked, result: Result) -> dict[str, Any]:
-    """Describe a hit; its text becomes a blob of the result."""
+def _described(one: Ranked) -> FoundHit:
     fault = one.text if isinstance(one.text, VersoError) else one.chunk.fault
-    told = {
-        "id": one.chunk.document,
-        "chunk": one.chunk.index,
+    fields = record_name(one.chunk.document, one.chunk.index) | {
         "score": one.hit.score,
         "metadata": one.hit.payload.get("m", {}),
         "time": one.hit.payload.get("t"),
-        "blob": result.add_blob(one.text) if isinstance(one.text, bytes) else None,
-        "error": error_body(fault) if isinstance(fault, VersoError) else None,
     }
+    if isinstance(one.text, bytes):
+        fields |= text_field(one.text)
+    if fault is not None:
+        fields["error"] = ItemError.of(fault)
     if one.rerank_score is not None:
-        told["rerank_score"] = one.rerank_score
-    return told
+        fields["rerank_score"] = one.rerank_score
+    return FoundHit(**fields)

@@ -22,11 +22,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
+from tests.wire import Item, Result, cut
 
 from verso_core import heads, registry, tracing
 from verso_core.errors import LabelsChanged, TrainingDataInvalid
 from verso_core.heads import Reads
-from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_core.jobs.train import Labelled, pack_rows
 from verso_core.registry import Channel
 from verso_ledger import AsyncLedger, Ledger, NewJob, WorkSubscriber

@@ -14,11 +14,12 @@ import pytest
 import torch
 from tests import made_up
 from tests.integration.verso_training.service.test_service import ARTIFACT, Bench, _when_training
+from tests.wire import Item, Result, cut
 
 from verso_core import heads, questions, registry
 from verso_core.errors import HeadUnknown, QuestionTooLong, RequestInvalid
 from verso_core.heads import Task
-from verso_core.jobs import Item, Kind, Queue, Result, Status, cut
+from verso_core.jobs import Kind, Queue, Status
 from verso_core.jobs.train import Scored, pack_pairs
 from verso_core.registry import Channel
 from verso_ledger import Ledger, NewJob

@@ -16,6 +16,7 @@ from typing import Any, cast
 import pytest
 import redis
 from tests.integration.verso_worker.worker_parts import TEXTS, Bench
+from tests.wire import Item, cut
 
 from verso_core.errors import (
     Cancelled,
@@ -23,7 +24,8 @@ from verso_core.errors import (
     PatchCorrupt,
     RecordCorrupt,
 )
-from verso_core.jobs import Item, Kind, Queue, Slice, Status, cut
+from verso_core.jobs import AnySlice, Kind, Queue, Status
+from verso_core.jobs.admin import CollectionParams
 from verso_core.jobs.cluster import ClusterRequest
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
@@ -44,7 +46,7 @@ def bench(
         pipeline = Pipeline(
             shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
         )
-        pipeline.create_collection({"name": "default", "precision": request.param})
+        pipeline.create_collection(CollectionParams(name="default", precision=request.param))
         yield Bench(ledger, pipeline, vectors)
 
 
@@ -249,8 +251,8 @@ def test_more_records_than_pairs_are_grouped_by_the_stores_neighbours(
     }
     bench.ingest(texts | {"e0": b"the disk is full", "e1": b"the disk is full"})
     pairs = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
-    clusters = bench.pipeline._clusters
-    monkeypatch.setattr(bench.pipeline, "_clusters", replace(clusters, pairs=12))
+    clusters = bench.pipeline._cluster
+    monkeypatch.setattr(bench.pipeline, "_cluster", replace(clusters, pairs=12))
     graph = [_grouped(bench, eps=0.2, method=method)[0] for method in ("dbscan", "hdbscan")]
     assert [_sizes(one) for one in graph] == [_sizes(one) for one in pairs]
 
@@ -288,8 +290,8 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
     """The pipeline stands behind the dispatcher as in life, but one text breaks it."""
     whole = bench.pipeline.run
 
-    def breaks(work: Slice, *, seq: int, tell: OnProgress) -> SliceOutcome:
-        if any(item.blob == b"poison" for item in work.items):
+    def breaks(work: AnySlice, *, seq: int, tell: OnProgress) -> SliceOutcome:
+        if any(getattr(item, "text", b"") == b"poison" for item in work.items):
             raise ZeroDivisionError
         return whole(work, seq=seq, tell=tell)
 

@@ -14,9 +14,11 @@ from typing import cast
 import pytest
 from tests.conftest import ValkeyServer
 from tests.integration.verso_worker.worker_parts import Bench
+from tests.wire import Item, cut
 
 from verso_core.errors import LedgerBehind
-from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.jobs import Kind, Queue, Status
+from verso_core.jobs.admin import CollectionParams
 from verso_core.record import bucket_of
 from verso_keeper.scrubber import Scrubber
 from verso_ledger import Ledger, NewJob, ScrubStage
@@ -77,7 +79,7 @@ def machine(
     tmp_path: Path,
 ) -> Iterator[Machine]:
     with closing(Machine(valkey_server(), shelf, vectors, tmp_path / "data")) as machine:
-        machine.pipeline.create_collection({"name": "default"})
+        machine.pipeline.create_collection(CollectionParams(name="default"))
         assert machine.mark.check()
         yield machine
 
@@ -117,7 +119,7 @@ def test_an_old_copy_of_the_ledger_is_read_but_not_written(
     with pytest.raises(LedgerBehind):
         machine.ledger.documents.collection_delete("default")
     with pytest.raises(LedgerBehind):
-        machine.pipeline.create_collection({"name": "another"})
+        machine.pipeline.create_collection(CollectionParams(name="another"))
     # Reads go on; what still waited to be written waits; nothing that a text rests on goes away.
     assert machine.bench.read("old", "new") == [
         b"stored before the copy, again",
@@ -174,10 +176,10 @@ def test_an_empty_ledger_in_the_place_of_a_full_one_is_halted(machine: Machine) 
     machine.put_back(None)
     assert not machine.mark.check()
     with pytest.raises(LedgerBehind):
-        machine.pipeline.create_collection({"name": "default"})
+        machine.pipeline.create_collection(CollectionParams(name="default"))
     assert machine.guard.accept_as_is()
     assert machine.mark.check()
-    machine.pipeline.create_collection({"name": "default"})
+    machine.pipeline.create_collection(CollectionParams(name="default"))
 
 
 def test_a_restored_backup_is_a_new_epoch_and_not_behind(machine: Machine, tmp_path: Path) -> None:

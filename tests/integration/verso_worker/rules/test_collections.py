@@ -11,9 +11,11 @@ from contextlib import closing
 
 import pytest
 from tests.integration.verso_worker.worker_parts import TEXTS, Bench
+from tests.wire import Item, cut
 
 from verso_core.errors import CollectionUnknown
-from verso_core.jobs import Item, Kind, Queue, Status, cut
+from verso_core.jobs import Kind, Precision, Queue, Status
+from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
@@ -55,7 +57,7 @@ def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterato
             lexicon=Bm25(),
             buckets=4,
         )
-        pipeline.create_collection({"name": "default"})
+        pipeline.create_collection(CollectionParams(name="default"))
         made = Made(ledger, pipeline, vectors)
         assert made.ingest(TEXTS) is Status.SUCCEEDED
         yield made
@@ -74,8 +76,10 @@ def test_a_deletion_that_lost_its_worker_is_finished_and_succeeds(made: Made) ->
 
 def test_a_deletion_that_comes_again_spares_what_was_made_since(made: Made) -> None:
     job = made.delete_and_end()
-    found = made.pipeline.create_collection({"name": "default", "precision": "int8"})
-    assert (found["name"], found["precision"]) == ("default", "int8")
+    found = made.pipeline.create_collection(
+        CollectionParams(name="default", precision=Precision.INT8)
+    )
+    assert (found.name, found.precision) == ("default", "int8")
     assert made.ingest(TEXTS) is Status.SUCCEEDED  # the lost deletion is done before it
     assert made.ledger.jobs.get(job).status is Status.SUCCEEDED
     made.vectors.drop("default")  # as would one that was held up after the ledger's part
@@ -88,7 +92,7 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     slices = list(cut(Kind.COLLECTION_DELETE, {"name": "default"}, [Item({})]))
     late = made.ledger.jobs.accept(NewJob(Kind.COLLECTION_DELETE, Queue.SCRUB, slices))
     assert made.delete() is Status.SUCCEEDED
-    made.pipeline.create_collection({"name": "default"})
+    made.pipeline.create_collection(CollectionParams(name="default"))
     made.ingest(TEXTS)
     made.dispatcher.run_queue(Queue.SCRUB)
     ended = made.ledger.jobs.get(late.job_id)

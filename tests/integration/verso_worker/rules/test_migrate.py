@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, TEXTS, Stores, garble
+from tests.wire import Item, cut
 
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, MigrationRefused
-from verso_core.jobs import Item, Kind, Queue, Status, cut, read_slice
-from verso_core.jobs.migration import Migration, Stage
+from verso_core.jobs import Kind, Precision, Queue, Status, read_slice
+from verso_core.jobs.admin import CollectionParams, Migration, Stage
 from verso_core.record import Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
@@ -159,7 +160,7 @@ def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Itera
             lexicon=Bm25(),
             buckets=BUCKETS,
         )
-        pipeline.create_collection({"name": "coded", "precision": "int8"})
+        pipeline.create_collection(CollectionParams(name="coded", precision=Precision.INT8))
         yield Moving(ledger, pipeline, vectors)
 
 
@@ -261,7 +262,9 @@ def test_whatever_call_of_the_stores_was_the_last_one_it_goes_on(
     moving.fill(texts, "coded")
     assert moving.begin(others[to]) is Status.SUCCEEDED
     fate = Fate(monkeypatch)
-    fate.over(moving.ledger, "graft", "repair", "collection_artifact", "accept", "migration_move")
+    fate.over(moving.ledger.migrations, "graft", "move")
+    fate.over(moving.ledger.documents, "repair", "collection_artifact")
+    fate.over(moving.ledger.jobs, "accept")
     fate.over(moving.vectors, "put")
     for survived in itertools.count():
         fate.left = survived
@@ -344,7 +347,7 @@ def test_a_migrated_collection_is_deleted_with_both_its_sides(
     status, _ = moving.do(Kind.COLLECTION_DELETE, {"name": "coded"}, [Item({})])
     assert status is Status.SUCCEEDED
     assert (moving.ledger.documents.collections(), moving.vectors.names()) == ({}, [])
-    moving.pipeline.create_collection({"name": "coded", "precision": "int8"})
+    moving.pipeline.create_collection(CollectionParams(name="coded", precision=Precision.INT8))
     moving.holds({})
     moving.fill(TEXTS, "coded")
     moving.holds(TEXTS)

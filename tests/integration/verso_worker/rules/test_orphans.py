@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.integration.verso_worker.worker_parts import Stores, counts
+from tests.wire import Item, cut
 
-from verso_core.jobs import Item, Kind, Queue, cut, read_slice
+from verso_core.jobs import Kind, Queue, read_slice
 from verso_ledger import Commit, DocumentWrite, Move, NewJob
 from verso_ledger.epoch import EpochState
 from verso_worker.records.points import Point

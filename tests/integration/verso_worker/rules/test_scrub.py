@@ -23,9 +23,10 @@ from tests.integration.verso_worker.worker_parts import (
     flip,
     garble,
 )
+from tests.wire import Item
 
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs import Item, Kind, Queue, Status
+from verso_core.jobs import BucketRange, Kind, Queue, Status
 from verso_core.record import (
     Codec,
     Entry,
@@ -341,10 +342,9 @@ def test_a_document_that_waits_for_its_verify_is_not_mended_by_the_scrub(stores:
     stores.alter("a", flip, "both")
     before = stores.ledger.documents.entry("both", ["a"])
     scrub: Scrub = stores.pipeline._scrub
-    found = scrub.run(
-        stores.ledger.documents.collection("both"), first=0, count=BUCKETS, spend_s=60.0
-    )
-    assert counts(found) == (0, 0, 1)
+    collection = stores.ledger.documents.collection("both")
+    found = scrub.run(collection, BucketRange(0, BUCKETS, 60.0))
+    assert counts(found.public()) == (0, 0, 1)
     assert stores.ledger.documents.entry("both", ["a"]) == before
     stores.dispatcher.run_queue(Queue.SCRUB)
     assert counts(stores.scrub("both")) == (1, 0, 0)

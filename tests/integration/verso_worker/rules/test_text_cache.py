@@ -10,9 +10,11 @@ from contextlib import closing
 
 import pytest
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
+from tests.wire import Item
 
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Item, Kind, Status
+from verso_core.jobs import Kind, Status
+from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
@@ -53,7 +55,7 @@ def stores(
             buckets=BUCKETS,
             hot=hot,
         )
-        pipeline.create_collection({"name": "default"})
+        pipeline.create_collection(CollectionParams(name="default"))
         yield Stores(ledger, pipeline, vectors)
 
 

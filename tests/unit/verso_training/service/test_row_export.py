@@ -1,8 +1,8 @@
 """What the workers give of a collection is put together up to the limit."""
 
 import numpy as np
+from tests.wire import Result
 
-from verso_core.jobs import Result
 from verso_core.jobs.train import Labelled, pack_rows, unpack_rows
 from verso_training.service.row_export import _joined
 

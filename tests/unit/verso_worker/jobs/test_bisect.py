@@ -13,7 +13,8 @@ from verso_core.errors import (
     RecordCorrupt,
     VersoError,
 )
-from verso_core.jobs import Item, Kind, Result, Slice
+from verso_core.jobs import AnySlice, Failed, IngestItem, IngestParams, Kind, Result, Slice
+from verso_core.jobs.ingest import Ingested
 from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
 from verso_worker.rules.ports import SliceOutcome
 
@@ -26,20 +27,20 @@ class Machine:
         self.error = error
         self.runs = 0
 
-    def run(self, work: Slice) -> SliceOutcome:
+    def run(self, work: AnySlice) -> SliceOutcome:
         self.runs += 1
-        result = Result([], timings_ms={"infer": 1.0})
-        for item in work.items:
-            if item.blob in self.bad:
+        result: Result[Ingested] = Result([], timings_ms={"infer": 1.0})
+        for item in work.accepted.values():
+            if item.text in self.bad:
                 raise self.error
-            result.items.append({"ok": True, "blob": result.add_blob(item.blob or b"")})
-        deletes = [str(item.header["id"]) for item in work.items]
+            result.items.append(Ingested(id=item.id))
+        deletes = [item.id for item in work.accepted.values()]
         return SliceOutcome(result, deletes=deletes, collection="logs")
 
 
-def work_of(count: int, kind: Kind = Kind.INGEST) -> Slice:
-    items = tuple(Item({"id": f"d{n}"}, b"%d" % n) for n in range(count))
-    return Slice(kind=kind, params={}, items=items)
+def work_of(count: int, kind: Kind = Kind.INGEST) -> AnySlice:
+    items = tuple(IngestItem(f"d{n}", b"%d" % n) for n in range(count))
+    return Slice(kind=kind, params=IngestParams(collection="logs"), items=items)
 
 
 @given(st.integers(2, 64), st.data())
@@ -52,11 +53,10 @@ def test_every_good_item_has_its_own_result_and_every_bad_one_an_error_in_its_pl
     assert len(outcome.result.items) == count
     for n, item in enumerate(outcome.result.items):
         if n in bad:
-            assert (item["id"], item["ok"], item["error"]["code"]) == (
-                f"d{n}", False, "record_corrupt",
-            )  # fmt: skip
+            assert isinstance(item, Failed)
+            assert (item.id, item.error.code) == (f"d{n}", "record_corrupt")
         else:
-            assert outcome.result.blobs[item["blob"]] == b"%d" % n
+            assert item == Ingested(id=f"d{n}")
     assert outcome.deletes == [f"d{n}" for n in range(count) if n not in bad]
     assert outcome.collection == ("logs" if outcome.deletes else "")
 
@@ -65,7 +65,8 @@ def test_one_bad_item_among_64_costs_twelve_runs() -> None:
     machine = Machine({b"37"}, ValueError("a text could stand here"))
     outcome = bisect_failures(machine.run, work_of(64), attempt=1)
     assert machine.runs == 12
-    assert outcome.result.items[37]["error"]["detail"] == "ValueError"
+    [failed] = [item for item in outcome.result.items if isinstance(item, Failed)]
+    assert (failed.id, failed.error.detail) == ("d37", "ValueError")
 
 
 def test_a_passing_error_is_tried_again_before_anybody_is_blamed() -> None:
@@ -73,7 +74,7 @@ def test_a_passing_error_is_tried_again_before_anybody_is_blamed() -> None:
     with pytest.raises(EngineUnavailable):
         bisect_failures(machine.run, work_of(8), attempt=4)
     outcome = bisect_failures(machine.run, work_of(8), attempt=5)
-    assert [item["ok"] for item in outcome.result.items].count(False) == 1
+    assert len(outcome.result.items) - outcome.result.ok == 1
 
 
 def test_while_the_engine_is_away_nobody_is_blamed() -> None:

@@ -26,20 +26,20 @@ from verso_worker.rules.ports import OnProgress
 _BLOCK = 1024
 
 
-def by_density(graph: Graph, *, eps: float, min_samples: int, tell: OnProgress) -> Labels:
+def by_density(graph: Graph, *, eps: float, min_samples: int, on_progress: OnProgress) -> Labels:
     """Group by DBSCAN (Ester et al. 1996) under cosine distance.
 
     Args:
         graph: its lists hold at least ``min_samples`` records.
         eps: largest cosine distance of two neighbours, in (0, 2].
         min_samples: neighbours that make a vector a core, itself included.
-        tell: is told how far the work is.
+        on_progress: receives how far the work is.
 
     Returns:
         A group's number for each record, or ALONE. Shape: (records,).
 
     Raises:
-        Cancelled: by ``tell``.
+        Cancelled: by ``on_progress``.
     """
     from sklearn.cluster import DBSCAN
 
@@ -49,26 +49,28 @@ def by_density(graph: Graph, *, eps: float, min_samples: int, tell: OnProgress) 
     cores = np.flatnonzero(crowd >= min_samples)
     _, part = connected_components(near[cores][:, cores], directed=False)
     cut = graph.reach[cores] <= eps
-    missed = _missed(nodes.unit, cores[cut], part[cut], eps=eps, tell=tell)
+    missed = _missed(nodes.unit, cores[cut], part[cut], eps=eps, on_progress=on_progress)
     model = DBSCAN(eps=eps, min_samples=min_samples, metric="precomputed")
     labels = model.fit(near + missed, sample_weight=nodes.weight).labels_
     return np.asarray(labels[nodes.place], np.int64)
 
 
-def by_stability(graph: Graph, *, min_size: int, min_samples: int, tell: OnProgress) -> Labels:
+def by_stability(
+    graph: Graph, *, min_size: int, min_samples: int, on_progress: OnProgress
+) -> Labels:
     """Group by HDBSCAN (Campello et al. 2013): no distance to choose, groups of any density.
 
     Args:
         graph: its lists hold at least ``min_samples`` records.
         min_size: smallest group.
         min_samples: neighbours that a density is measured by, the vector itself included.
-        tell: is told how far the work is.
+        on_progress: receives how far the work is.
 
     Returns:
         A group's number for each record, or ALONE. Shape: (records,).
 
     Raises:
-        Cancelled: by ``tell``.
+        Cancelled: by ``on_progress``.
     """
     from sklearn.cluster import HDBSCAN
 
@@ -76,7 +78,7 @@ def by_stability(graph: Graph, *, min_size: int, min_samples: int, tell: OnProgr
     if len(nodes.place) < max(min_size, min_samples):
         return np.full(len(nodes.place), ALONE, np.int64)
     core = _core_distances(graph, min_samples=min_samples)
-    joined = (graph.edges + _bridges(graph, tell=tell)).tocoo()
+    joined = (graph.edges + _bridges(graph, on_progress=on_progress)).tocoo()
     far = np.maximum(joined.data, np.maximum(core[joined.row], core[joined.col]))
     # Copies of a vector are as far from it as their density has it, and each hangs on the first.
     _, first = np.unique(nodes.place, return_index=True)
@@ -90,7 +92,7 @@ def by_stability(graph: Graph, *, min_size: int, min_samples: int, tell: OnProgr
         np.sqrt(2 * np.maximum(np.concatenate([far[one_way], core[own]]), TINY)),
         count=len(nodes.place),
     )
-    tell("tree", 0, 1)
+    on_progress("tree", 0, 1)
     # The edges are distances of mutual reachability by now; with 1 they stay what they are.
     model = HDBSCAN(min_cluster_size=min_size, min_samples=1, metric="precomputed", copy=True)
     return np.asarray(model.fit(edges).labels_, np.int64)
@@ -104,7 +106,12 @@ def _at_most(edges: csr_array, eps: float) -> csr_array:
 
 
 def _missed(
-    unit: Vector, cut: NDArray[np.int64], part: NDArray[np.int64], *, eps: float, tell: OnProgress
+    unit: Vector,
+    cut: NDArray[np.int64],
+    part: NDArray[np.int64],
+    *,
+    eps: float,
+    on_progress: OnProgress,
 ) -> csr_array:
     """Find the neighbours of different parts, one pair for each two parts.
 
@@ -118,7 +125,7 @@ def _missed(
     ends = np.searchsorted(part, part, side="right")
     pairs: dict[tuple[int, int], tuple[int, int]] = {}
     for start in range(0, len(cut), _BLOCK):
-        tell("missed", start, len(cut))
+        on_progress("missed", start, len(cut))
         rest = slice(int(ends[start]), None)
         if not len(cut[rest]):
             break
@@ -152,7 +159,7 @@ def _core_distances(graph: Graph, *, min_samples: int) -> NDArray[np.float64]:
     return np.where(np.isnan(core), farthest, core)
 
 
-def _bridges(graph: Graph, *, tell: OnProgress) -> csr_array:
+def _bridges(graph: Graph, *, on_progress: OnProgress) -> csr_array:
     """Join the parts that no edge joins: a tree over their means, by the nearest of two parts."""
     unit = graph.nodes.unit
     parts, part = connected_components(graph.edges, directed=False)
@@ -162,7 +169,7 @@ def _bridges(graph: Graph, *, tell: OnProgress) -> csr_array:
     tree = minimum_spanning_tree(np.maximum(apart, TINY) * ~np.eye(parts, dtype=bool)).tocoo()
     rows, columns, far = [], [], []
     for done, (a, b) in enumerate(zip(tree.row.tolist(), tree.col.tolist(), strict=True)):
-        tell("bridges", done, parts - 1)
+        on_progress("bridges", done, parts - 1)
         one, other, cosine = _nearest(unit, members[a], members[b])
         rows.append(one)
         columns.append(other)

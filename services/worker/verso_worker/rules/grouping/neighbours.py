@@ -88,17 +88,17 @@ def unit_of(vectors: Vector) -> Vector:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
-def graph_of(nodes: Nodes, ask: Ask, *, nearest: int, tell: OnProgress) -> Graph:
+def graph_of(nodes: Nodes, ask: Ask, *, nearest: int, on_progress: OnProgress) -> Graph:
     """Ask for the neighbours of every node and join them.
 
     Args:
         nodes: at least one.
         ask: the vector store.
         nearest: points asked for beside a node's own copies.
-        tell: is told of each batch.
+        on_progress: receives the progress after each batch.
 
     Raises:
-        Cancelled: by ``tell``.
+        Cancelled: by ``on_progress``.
     """
     count = len(nodes.weight)
     found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = []
@@ -106,7 +106,7 @@ def graph_of(nodes: Nodes, ask: Ask, *, nearest: int, tell: OnProgress) -> Graph
     # Heaps of one size are asked for together: they need equally many points.
     order = np.argsort(nodes.weight, kind="stable")
     for start in range(0, count, _BATCH):
-        tell("neighbours", start, count)
+        on_progress("neighbours", start, count)
         batch = order[start : start + _BATCH]
         own = min(int(nodes.weight[batch].max()), _HEAP)
         began = time.monotonic()
@@ -121,7 +121,7 @@ def graph_of(nodes: Nodes, ask: Ask, *, nearest: int, tell: OnProgress) -> Graph
                 reach[node] = far.max(initial=0.0)
             found.append((np.full(len(others), node), others, far))
         time.sleep(REST * spent_s)
-    tell("neighbours", count, count)
+    on_progress("neighbours", count, count)
     rows, columns, far = (np.concatenate(part) for part in zip(*found, strict=True))
     # Twice the same edge would be added up: keep one of each, whichever side it was seen from.
     low, high = np.minimum(rows, columns), np.maximum(rows, columns)

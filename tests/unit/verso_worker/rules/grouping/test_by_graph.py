@@ -37,7 +37,7 @@ def exact(space: Space, stored: Stored) -> Ask:
 
 def graph(space: Space, stored: Stored, *, nearest: int = NEAREST) -> Graph:
     nodes = Nodes.of(space, stored)
-    return graph_of(nodes, exact(space, stored), nearest=nearest, tell=no_progress)
+    return graph_of(nodes, exact(space, stored), nearest=nearest, on_progress=no_progress)
 
 
 def crowd() -> tuple[Space, Stored]:
@@ -58,7 +58,7 @@ def test_dbscan_of_the_graph_is_that_of_all_pairs(eps: float, min_samples: int) 
     """Lists of eight neighbours end within every heap, and nothing is missed."""
     space, stored = crowd()
     made = graph(space, stored)
-    found = by_graph.by_density(made, eps=eps, min_samples=min_samples, tell=no_progress)
+    found = by_graph.by_density(made, eps=eps, min_samples=min_samples, on_progress=no_progress)
     wanted = by_pairs.by_density(space.widen(stored), eps=eps, min_samples=min_samples)
     assert (found == ALONE).tolist() == (wanted == ALONE).tolist()
     assert adjusted_rand_score(found, wanted) == 1.0
@@ -70,7 +70,7 @@ def test_hdbscan_of_the_graph_is_nearly_that_of_all_pairs(min_size: int, min_sam
     space, stored = crowd()
     made = graph(space, stored, nearest=16)
     found = by_graph.by_stability(
-        made, min_size=min_size, min_samples=min_samples, tell=no_progress
+        made, min_size=min_size, min_samples=min_samples, on_progress=no_progress
     )
     wanted = by_pairs.by_stability(
         unit_of(space.widen(stored)), min_size=min_size, min_samples=min_samples
@@ -88,7 +88,7 @@ def test_groups_that_only_cut_lists_kept_apart_are_joined() -> None:
     assert made.edges.nnz > 0
     bare = Graph(made.nodes, made.edges * 0, np.zeros(3))  # as if every list held only copies
     bare.edges.eliminate_zeros()
-    labels = by_graph.by_density(bare, eps=0.1, min_samples=2, tell=no_progress)
+    labels = by_graph.by_density(bare, eps=0.1, min_samples=2, on_progress=no_progress)
     assert parts(labels) == {frozenset(range(40))}
 
 
@@ -96,9 +96,9 @@ def test_copies_count_each_and_stay_together() -> None:
     space, heap = space_of(heaps(1, 1, spread=0)), heaps(1, 1, spread=0)
     stored = space.round(np.repeat(heap, [6, 1], axis=0))
     made = graph(space, stored)
-    by_density = by_graph.by_density(made, eps=0.01, min_samples=6, tell=no_progress)
+    by_density = by_graph.by_density(made, eps=0.01, min_samples=6, on_progress=no_progress)
     assert by_density.tolist() == [0] * 6 + [ALONE]
-    by_stability = by_graph.by_stability(made, min_size=3, min_samples=2, tell=no_progress)
+    by_stability = by_graph.by_stability(made, min_size=3, min_samples=2, on_progress=no_progress)
     assert parts(by_stability) <= {frozenset(range(6))}
 
 
@@ -107,7 +107,7 @@ def test_parts_without_an_edge_between_them_are_grouped() -> None:
     space = space_of(vectors)
     stored = space.round(vectors)
     made = graph(space, stored, nearest=4)
-    labels = by_graph.by_stability(made, min_size=5, min_samples=2, tell=no_progress)
+    labels = by_graph.by_stability(made, min_size=5, min_samples=2, on_progress=no_progress)
     pairs = by_pairs.by_stability(unit_of(space.widen(stored)), min_size=5, min_samples=2)
     assert parts(labels) == parts(pairs)
 
@@ -123,5 +123,5 @@ def test_whoever_is_told_may_end_the_work() -> None:
 
     nodes = Nodes.of(space, stored)
     with pytest.raises(Cancelled):
-        graph_of(nodes, exact(space, stored), nearest=NEAREST, tell=tell)
+        graph_of(nodes, exact(space, stored), nearest=NEAREST, on_progress=tell)
     assert [stage for stage, _, _ in told] == ["neighbours", "neighbours"]

@@ -1,0 +1,462 @@
+"""Work on whole collections and models: create, describe, scrub, migrate, export rows, roll out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
+from verso_core.heads import Portion
+from verso_core.jobs.kinds import Name, Precision, SearchMode, SearchSetting, TextPolicy
+from verso_core.jobs.models import Item, ItemResult, Moment, OpenModel, Params, StrictModel
+from verso_core.registry import Rollout
+
+FAILED_LISTED = 64
+"""Most unreadable documents that a migration names."""
+
+
+class Collection(StrictModel):
+    """A named set of documents whose vectors lie in one space.
+
+    ``artifacts`` is append-only: a record names its codec by its index in this list.
+    """
+
+    name: Name
+    precision: Precision
+    text_policy: TextPolicy
+    space: str
+    dim: int
+    int8_scale: float
+    artifacts: tuple[str, ...]
+    buckets: int
+    checksum_key: str = Field(description="hex; keys the checksums of this collection's texts")
+    created: datetime
+    search: SearchSetting = SearchMode.DENSE
+
+
+class CollectionRequest(StrictModel):
+    """Body of ``POST /v1/collections``."""
+
+    name: Name
+    precision: Precision = Precision.FLOAT16
+    text_policy: TextPolicy = TextPolicy.PATCH
+    search: SearchSetting = Field(
+        default=SearchMode.DENSE,
+        description="hybrid keeps the words of each chunk beside its vector, and searches by both",
+    )
+
+
+class CollectionParams(Params):
+    """Settings of a collection to create."""
+
+    name: Name
+    precision: Precision = Precision.FLOAT16
+    text_policy: TextPolicy = TextPolicy.PATCH
+    search: SearchSetting = SearchMode.DENSE
+
+
+class CollectionName(Params):
+    """A collection to describe or delete."""
+
+    name: str
+
+
+class CollectionInfo(ItemResult):
+    """A collection and its settings; the key of its checksums is not for callers."""
+
+    name: str
+    precision: Precision
+    text_policy: TextPolicy
+    space: str
+    dim: int
+    int8_scale: float = 0.0
+    artifacts: tuple[str, ...] = ()
+    buckets: int = 0
+    created: datetime | None = None
+    search: SearchMode = SearchMode.DENSE
+
+    @classmethod
+    def settings(cls, collection: Collection) -> dict[str, Any]:
+        """Return the fields that a collection has."""
+        return {name: getattr(collection, name) for name in CollectionInfo.model_fields}
+
+    @classmethod
+    def of(cls, collection: Collection) -> CollectionInfo:
+        """Describe a collection."""
+        return CollectionInfo(**cls.settings(collection))
+
+
+class CollectionList(OpenModel):
+    """All collections."""
+
+    collections: tuple[CollectionInfo, ...]
+
+
+class CollectionDeleted(ItemResult):
+    """The collection that was deleted."""
+
+    name: str
+
+
+class CodecShare(OpenModel):
+    """How much of a collection one codec holds."""
+
+    records: int
+    bytes: int
+
+
+class Statistics(ItemResult):
+    """A collection with what it holds, counted in its stores. Sizes are bytes."""
+
+    name: str = ""
+    documents: int
+    chunks: int = 0
+    verified: int = 0
+    unreadable: int = 0
+    points: int = 0
+    bytes_text: int
+    bytes_vectors: int = 0
+    bytes_terms: int = Field(
+        default=0, description="words kept for hybrid search, without their index"
+    )
+    bytes_patches: int = 0
+    bytes_entries: int = 0
+    codecs: dict[str, CodecShare] = Field(default_factory=dict)
+    precision: Precision | None = None
+    text_policy: TextPolicy | None = None
+    search: SearchMode | None = None
+    space: str | None = None
+    dim: int | None = None
+    int8_scale: float | None = None
+    artifacts: tuple[str, ...] = ()
+    buckets: int | None = None
+    created: datetime | None = None
+
+
+class DocumentInfo(OpenModel):
+    """A stored document in a list; ``written`` grows from job to job."""
+
+    id: str
+    written: int = Field(description="number of the job that wrote it; later jobs have larger ones")
+    bytes: int = Field(description="size of its text")
+    verified: bool = Field(default=False, description="an independent decode has returned its text")
+
+
+class DocumentPage(OpenModel):
+    """A page of a collection's documents; ``next_cursor`` is None on the last one."""
+
+    documents: tuple[DocumentInfo, ...]
+    next_cursor: str | None = None
+
+
+SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
+"""What a scrub counts: documents, of which each is one of the next three, bytes of text, and
+orphans removed."""
+
+
+class ScrubParams(Params):
+    """The collection whose records are read again."""
+
+    collection: str
+
+
+class Scrubbed(ItemResult):
+    """What a scrub of some buckets found.
+
+    ``buckets`` were come through; each of ``documents`` is one of the next three counts; ``bytes``
+    of text read back; ``orphans`` were removed; ``ids`` name damaged documents.
+    """
+
+    buckets: int
+    documents: int = 0
+    sound: int = 0
+    repaired: int = 0
+    damaged: int = 0
+    bytes: int = 0
+    orphans: int = 0
+    ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, buckets: int, counts: Mapping[str, int], ids: Sequence[str] = ()) -> Scrubbed:
+        """Describe a scrub that counted so much."""
+        known = {name: counts.get(name, 0) for name in SCRUB_COUNTS}
+        return cls(buckets=buckets, ids=tuple(ids), **known)
+
+
+class Damaged(OpenModel):
+    """A stored document that can neither be read as it was nor be repaired."""
+
+    collection: str
+    id: str
+
+
+class RecentWalk(OpenModel):
+    """The walk over documents written in the hour before an unclean start; goes before a pass."""
+
+    progress: float = Field(ge=0, le=1)
+    buckets_done: int
+    buckets: int
+    documents: int = Field(description="read so far")
+
+
+class ScrubState(OpenModel):
+    """The newest pass over all stored documents.
+
+    ``state`` is "" from a gateway of an earlier version.
+    """
+
+    number: int = Field(description="of passes so far; 0 before the first")
+    state: str = Field(
+        default="", description="none, recent (goes before a pass), running or ended"
+    )
+    running: bool = Field(description="a pass has begun and not ended")
+    asked: bool = Field(description="a pass was asked for and has not begun")
+    progress: float = Field(ge=0, le=1)
+    recent: RecentWalk | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
+    documents: int
+    sound: int
+    repaired: int
+    damaged: int
+    bytes: int = Field(description="of text that read back")
+    unread: int = Field(description="buckets that no worker could scrub")
+    orphans: int = Field(default=0, description="points removed that no record names")
+    damaged_documents: tuple[Damaged, ...] = Field(default=(), description="the first 256")
+
+
+class MigrateRequest(StrictModel):
+    """Body of ``POST /v1/collections/{name}/migrate``."""
+
+    artifact: str = Field(
+        default="current",
+        max_length=64,
+        description="current, a codec id, or an artifact id",
+    )
+
+
+class MigrateParams(Params):
+    """What is done with a collection's migration."""
+
+    collection: str
+    step: Literal["begin", "work", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateItem(Item):
+    """``begin``: the artifact. ``work``: a range of buckets, and seconds after which to stop."""
+
+    artifact: str | None = None
+    first: int = -1
+    count: int = 0
+    spend_s: float = -1.0
+
+
+class Stage(StrEnum):
+    """What a migration does now."""
+
+    RECODE = "recode"
+    """Code every document again where it lies: the space stays."""
+    COPY = "copy"
+    """Fill the new collection, pass after pass, until almost nothing is new."""
+    SEAL = "seal"
+    """The last pass, while commits into the old one are refused."""
+    DONE = "done"
+    BLOCKED = "blocked"
+    """Some documents cannot be read; nothing was switched."""
+
+
+class Migration(StrictModel):
+    """Where the migration of a collection stands. Times are Unix seconds.
+
+    ``source`` and ``target`` are own names, the same for a recode. ``codec`` is the artifact's
+    codec that documents move to. ``number`` counts passes from 1, ``bucket`` is what comes next,
+    ``moved`` and ``failed`` are this pass's, ``copied`` and ``removed`` all passes'.
+    """
+
+    collection: str
+    source: str
+    target: str
+    codec: str
+    stage: Stage
+    buckets: int
+    number: int = 1
+    bucket: int = 0
+    moved: int = 0
+    failed: int = 0
+    copied: int = 0
+    removed: int = 0
+    unread: tuple[str, ...] = ()
+    job: str | None = None
+    tries: int = 0
+    due: float = 0.0
+    started: float
+    ended: float | None = None
+    old_removed: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it has more to do."""
+        return self.stage not in (Stage.DONE, Stage.BLOCKED)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether documents are coded again where they lie."""
+        return self.source == self.target
+
+
+class MigrationResult(ItemResult):
+    """What a migrate job came to.
+
+    Of ``begin`` and ``remove`` the migration, None where it is given up. Of ``work``: ``buckets``
+    were come through, ``documents`` looked at, ``ids`` could not be read.
+    """
+
+    migration: Migration | None = None
+    buckets: int = 0
+    documents: int = 0
+    copied: int = 0
+    removed: int = 0
+    failed: int = 0
+    ids: tuple[str, ...] = ()
+
+    def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
+        """Return the frame's object: the migration's own fields, or the counts."""
+        if self.migration is not None:
+            return self.migration.model_dump(mode="json")
+        return super().frame_header(blobs) if self.buckets else {}
+
+    def public(self, *, vectors_base64: bool = False) -> dict[str, Any]:  # noqa: ARG002
+        """Return the JSON object that the API answers: as the frame's."""
+        return self.frame_header([])
+
+    @classmethod
+    def from_frame(cls, header: dict[str, Any], blobs: list[bytes]) -> MigrationResult:  # noqa: ARG003
+        """Read what :meth:`frame_header` wrote."""
+        if "stage" in header:
+            fields = {name: header[name] for name in Migration.model_fields if name in header}
+            return cls(migration=Migration.model_validate(fields))
+        return cls.model_validate(header)
+
+
+class MigrationState(OpenModel):
+    """The newest migration of a collection; ``progress`` is that of the pass under way."""
+
+    collection: str
+    stage: str = Field(description="recode, copy, seal, done or blocked; given up")
+    codec: str = Field(default="", description="that documents move to")
+    in_place: bool = Field(
+        default=False, description="the space stays, documents are coded again where they lie"
+    )
+    pass_number: int = 0
+    progress: float = Field(default=0.0, ge=0, le=1, description="of the pass under way")
+    copied: int = 0
+    removed: int = 0
+    unread: tuple[str, ...] = Field(
+        default=(), description="documents that this pass could not read, the first 64"
+    )
+    old_removed: bool = False
+    started: Moment | None = None
+    ended: Moment | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it has more to do."""
+        return self.stage in (Stage.RECODE, Stage.COPY, Stage.SEAL)
+
+
+class ReleaseRequest(StrictModel):
+    """Body of ``POST /v1/registry/promote`` and ``/rollback``; without a head, the artifact."""
+
+    head: Name | None = None
+
+
+class ModelsParams(Params):
+    """A change of the registry. ``token`` names it, so that a repeated job changes it once."""
+
+    change: Literal["show", "promote", "rollback"]
+    head: str | None = None
+    token: str | None = None
+
+
+class WithdrawnState(OpenModel):
+    """A canary that was taken back."""
+
+    version: str
+    reason: str
+    time: datetime
+
+
+class RolloutState(OpenModel):
+    """What the channels of a head, or of the artifact, serve."""
+
+    stable: str | None = None
+    canary: str | None = None
+    share: float
+    previous: str | None = None
+    withdrawn: WithdrawnState | None = None
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> RolloutState:
+        """Describe a rollout."""
+        return cls.model_validate(rollout.model_dump())
+
+
+class RegistryResult(ItemResult):
+    """Which models the channels serve."""
+
+    artifact: RolloutState
+    heads: dict[str, RolloutState]
+
+
+class RegistryState(RegistryResult):
+    """Which models serve; ``workers`` says what each worker took up, and what it refused."""
+
+    workers: tuple[dict[str, Any], ...] = Field(
+        default=(), description="what each worker serves, and what it refused and why"
+    )
+
+
+class RowsParams(Params):
+    """Which records are exported with a label; ``texts``: as texts, else as vectors."""
+
+    collection: str
+    label_key: str
+    chunk: Portion | None = None
+    texts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowsItem(Item):
+    """A range of buckets, and the most rows wanted of it."""
+
+    first: int
+    count: int
+    most: int
+
+
+class Rows(ItemResult):
+    """Labelled rows of a range of buckets.
+
+    ``data``: vectors of shape (rows, dim), float32, little endian; or, of texts, what
+    :func:`verso_core.jobs.train.pack_rows` writes.
+    """
+
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    data: SkipJsonSchema[bytes] = Field(default=b"", exclude=True, repr=False)
+
+    def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
+        """Return the frame's object for this result, and append its rows to ``blobs``."""
+        blobs.append(self.data)
+        return {"ids": list(self.ids), "labels": list(self.labels), "blob": len(blobs) - 1}
+
+    @classmethod
+    def from_frame(cls, header: dict[str, Any], blobs: list[bytes]) -> Rows:
+        """Read what :meth:`frame_header` wrote."""
+        return cls(ids=header["ids"], labels=header["labels"], data=blobs[header["blob"]])

@@ -1,0 +1,145 @@
+"""Ingest and delete documents; embed texts."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+
+from verso_core.jobs.kinds import Name
+from verso_core.jobs.models import ALWAYS, Item, ItemError, ItemResult, Params, StrictModel
+from verso_core.texts import Scalar
+
+
+class Document(StrictModel):
+    """A document as it comes in: exactly one of ``text`` and ``text_base64``."""
+
+    id: str | None = Field(
+        default=None,
+        description="1..256 bytes; by default derived from the content",
+        examples=["boot-1"],
+    )
+    text: str | None = Field(default=None, examples=["kernel: eth0: link is up"])
+    text_base64: str | None = Field(default=None, description="for bytes that are not UTF-8")
+    metadata: dict[str, Scalar] = Field(default_factory=dict, examples=[{"host": "a"}])
+    time: Annotated[
+        float | str | None, Field(description="Unix seconds or RFC 3339 with an offset")
+    ] = None
+
+
+class IngestRequest(StrictModel):
+    """Body of ``POST /v1/ingest``; each document is checked by itself."""
+
+    collection: Name = "default"
+    documents: list[Document]
+
+
+class IngestParams(Params):
+    """Where the documents of a slice go."""
+
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestItem(Item):
+    """A document. ``time``: Unix seconds."""
+
+    BLOB: ClassVar = "text"
+
+    id: str
+    text: bytes
+    metadata: Mapping[str, Scalar] = field(default_factory=dict, metadata=ALWAYS)
+    time: float | None = field(default=None, metadata=ALWAYS)
+
+
+class Ingested(ItemResult):
+    """What became of one document that was sent."""
+
+    id: str | None = None
+    chunks: int = 0
+    bytes_text: int = 0
+    bytes_patch: int = 0
+    codecs: dict[str, int] = Field(default_factory=dict, description="chunks by codec")
+    error: ItemError | None = None
+
+
+class DeleteParams(Params):
+    """Where the documents of a slice are."""
+
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteItem(Item):
+    """A document to delete."""
+
+    id: str
+
+
+class Deleted(ItemResult):
+    """Whether there was such a document."""
+
+    id: str
+    deleted: bool
+
+
+class EmbedRequest(StrictModel):
+    """Body of ``POST /v1/embed``."""
+
+    texts: list[str] = Field(min_length=1, max_length=2048)
+    encoding: Literal["float", "base64"] = "float"
+
+
+class EmbedParams(Params):
+    """Nothing: each text is all that is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedItem(Item):
+    """A text to encode."""
+
+    BLOB: ClassVar = "text"
+
+    text: bytes
+
+
+class Embedded(ItemResult):
+    """The vector of one text, as the encoder returns it: unit length, float32.
+
+    In a frame it is ``vector``, float32, little endian. Shape: (dim,).
+    """
+
+    tokens: int = 0
+    embedding: Annotated[
+        tuple[float, ...],
+        WithJsonSchema(
+            {
+                "anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}],
+                "description": "numbers, or base64 of float32, little endian",
+            }
+        ),
+    ] = ()
+    error: ItemError | None = None
+    vector: SkipJsonSchema[bytes] = Field(default=b"", exclude=True, repr=False)
+
+    def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
+        """Return the frame's object for this result, and append its vector to ``blobs``."""
+        blobs.append(self.vector)
+        return {"tokens": self.tokens, "blob": len(blobs) - 1}
+
+    @classmethod
+    def from_frame(cls, header: Mapping[str, Any], blobs: list[bytes]) -> Embedded:
+        """Read what :meth:`frame_header` wrote."""
+        return cls(tokens=header["tokens"], vector=blobs[header["blob"]])
+
+    def public(self, *, vectors_base64: bool = False) -> dict[str, Any]:
+        """Return the JSON object that the API answers; the vector as base64 if asked."""
+        if vectors_base64:
+            return {"tokens": self.tokens, "embedding": base64.b64encode(self.vector).decode()}
+        floats = struct.unpack(f"<{len(self.vector) // 4}f", self.vector)
+        return {"tokens": self.tokens, "embedding": floats}

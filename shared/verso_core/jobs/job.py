@@ -1,0 +1,131 @@
+"""Jobs as the API shows them: their state, their results, and what became of dead ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from verso_core.errors import (
+    AttemptsExhausted,
+    Cancelled,
+    DeadlineExpired,
+    JobEnded,
+    VersoError,
+)
+from verso_core.jobs.kinds import Kind, Status
+from verso_core.jobs.models import ItemError, Moment, OpenModel, StrictModel
+
+
+class Job(OpenModel):
+    """State of a job. ``ok`` and ``failed`` count items."""
+
+    id: str
+    kind: Kind
+    status: Status
+    items: int
+    ok: int = Field(description="items that succeeded so far")
+    failed: int = Field(description="items that failed so far")
+    slices: int = Field(default=0, description="parts the job is worked on in")
+    slices_done: int = 0
+    attempts: int = Field(default=0, description="most times one slice was begun")
+    urgency: int = Field(default=3, description="of RFC 9218: 0 first, 7 last")
+    created: Moment | None = None
+    started: Moment | None = None
+    finished: Moment | None = None
+    deadline: Moment | None = Field(default=None, description="work not begun by then never is")
+    error: ItemError | None = None
+
+    def exception(self) -> VersoError:
+        """Return the error of a job that ended otherwise than in success."""
+        if self.error is not None:
+            return self.error.exception()
+        return {
+            Status.CANCELLED: Cancelled("the job was cancelled"),
+            Status.EXPIRED: DeadlineExpired("the job's deadline passed before it could run"),
+            Status.DEAD: AttemptsExhausted("the job failed too often; it can be replayed"),
+        }.get(self.status, JobEnded(f"the job ended as {self.status}"))
+
+
+class JobView(Job):
+    """A job with a page of its results, as ``GET /v1/jobs/{id}`` shows it."""
+
+    results: list[dict[str, Any]] | None = None
+    next_cursor: str | None = None
+
+
+class Batch(JobView):
+    """A job that ended in time, with all its results in order."""
+
+    timings_ms: dict[str, float]
+
+
+class JobList(OpenModel):
+    """A page of jobs, the newest first."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None
+
+
+class JobEvent(OpenModel):
+    """Something that happened to a job: its state or its progress."""
+
+    id: str
+    name: str
+    data: dict[str, Any]
+
+
+class DeadLetterView(OpenModel):
+    """A slice that crashed or failed too often; its text is not shown."""
+
+    job_id: str
+    slice: int
+    kind: Kind
+    phase: str = Field(description="work or verify")
+    items: int
+    bytes: int
+    crashes: int
+    errors: int
+    error: ItemError
+    died: Moment
+
+
+class DeadLetterList(OpenModel):
+    """A page of dead letters, the newest first."""
+
+    dead_letters: tuple[DeadLetterView, ...]
+    next_cursor: str | None = None
+
+
+class Replayed(OpenModel):
+    """Which jobs got new attempts."""
+
+    jobs: tuple[str, ...]
+    more: bool = Field(description="more dead letters fit: ask again")
+
+
+class WebhookRequest(StrictModel):
+    """Body of ``POST /v1/webhooks``."""
+
+    url: str = Field(examples=["https://example.org/verso"])
+
+
+class WebhookView(OpenModel):
+    """An address that is notified of the ends of jobs which name it."""
+
+    id: str = Field(examples=["wh_0f1e2d3c4b5a69788796a5b4c3d2e1f0"])
+    url: str
+    created: Moment
+    secret: str | None = Field(default=None, description="only when it was made or rotated")
+
+
+class WebhookList(OpenModel):
+    """All webhooks of a caller."""
+
+    webhooks: tuple[WebhookView, ...]
+
+
+class WebhookReplayed(OpenModel):
+    """How many messages are sent again."""
+
+    messages: int

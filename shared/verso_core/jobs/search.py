@@ -1,0 +1,106 @@
+"""Search: find records by a text, a vector, or another record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import ConfigDict, Field, model_validator
+
+from verso_core.jobs.kinds import RERANK_SHARE, Name, SearchMode
+from verso_core.jobs.models import (
+    Filter,
+    Item,
+    ItemError,
+    ItemResult,
+    OpenModel,
+    Params,
+    RecordText,
+)
+from verso_core.texts import Scalar
+
+
+class SearchParams(Params):
+    """How a search is done: every option that its request and its slice share."""
+
+    collection: Name = "default"
+    limit: int = Field(default=10, ge=1, le=1000)
+    mode: SearchMode | None = Field(
+        default=None, description="by default as the collection's setting says"
+    )
+    filter: Filter | None = None
+    with_text: bool = True
+    rerank: Name | None = Field(default=None, description="a head that scores pairs, such as alike")
+    rerank_from: int = Field(default=30, ge=1, le=256, description="nearest records it re-scores")
+    rerank_share: float = Field(
+        default=RERANK_SHARE,
+        ge=0,
+        le=1,
+        description="what its score counts; the search's own counts the rest",
+    )
+
+
+class SearchRequest(SearchParams):
+    """Body of ``POST /v1/search``: exactly one of ``query``, ``vector`` and ``id``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query: str | None = None
+    vector: list[float] | None = None
+    id: str | None = Field(default=None, description="a document or record id: more like this one")
+
+    @model_validator(mode="after")
+    def _one_query(self) -> SearchRequest:
+        given = [n for n in ("query", "vector", "id") if getattr(self, n) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected exactly one of query, vector, id; got {given or 'none'}")
+        if self.rerank is not None and self.query is None:
+            raise ValueError("expected a query where hits are reranked: a head reads texts")
+        return self
+
+    def params(self, mode: SearchMode) -> SearchParams:
+        """Return the params of the request's slice, with the mode that applies."""
+        options = {name: getattr(self, name) for name in SearchParams.model_fields}
+        return SearchParams(**options | {"mode": mode})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchItem(Item):
+    """A query: a text; or a vector (float32, little endian); or a stored record by its name."""
+
+    BLOB: ClassVar = "data"
+
+    data: bytes | None = None
+    vector: bool = False
+    id: str | None = None
+    chunk: int | None = None
+
+
+class Hit(RecordText):
+    """A record that a search found."""
+
+    id: str = Field(description="of the record: document#chunk", examples=["boot-1#0"])
+    document: str
+    chunk: int
+    score: float = Field(
+        description="dense: cosine, -1..1; sparse: BM25, > 0; hybrid: both joined, 0..1"
+    )
+    rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    time: float | None = None
+    error: ItemError | None = None
+
+
+class Hits(ItemResult):
+    """What one query found, best hit first."""
+
+    hits: tuple[Hit, ...]
+
+
+class Found(OpenModel):
+    """Answer of ``POST /v1/search``, best hit first."""
+
+    job_id: str = ""
+    collection: str = ""
+    hits: tuple[Hit, ...]
+    timings_ms: dict[str, float] = Field(default_factory=dict)

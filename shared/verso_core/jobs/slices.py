@@ -1,0 +1,281 @@
+"""Slices on the wire: the table of contracts, and how payloads and results are written and read.
+
+A **job** is one accepted request. It is cut into **slices**: a slice is claimed, leased, retried
+and committed as a whole, and is small enough that a retry costs little. Its payload and its result
+are frames (:mod:`verso_core.frame`) whose header holds one object for each item, in order, so that
+every item has a result or an error of its own and one bad text never fails its neighbours.
+
+The gateway writes payloads with :func:`cut`, the worker reads them with :func:`read_slice`. A
+payload carries the version of its form; one without a version is of version 0, which differs from
+version 1 in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Generic, TypeVar, cast
+
+from verso_core import frame
+from verso_core.errors import FrameInvalid
+from verso_core.jobs import admin, cluster, heads, ingest, reconstruct, search, train
+from verso_core.jobs.kinds import Kind
+from verso_core.jobs.models import (
+    BucketRange,
+    Failed,
+    Item,
+    ItemResult,
+    NoItem,
+    Params,
+    Rejected,
+)
+
+VERSION = 1
+"""Version of the form of payloads that this code writes; earlier ones are read as well."""
+
+SLICE_ITEMS = 64
+SLICE_BYTES = 128 * 1024
+
+P = TypeVar("P", bound=Params)
+I = TypeVar("I")  # noqa: E741 - an item, beside P and R
+R = TypeVar("R", bound=ItemResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The classes that a kind of job uses on the wire; an item may have one of several results."""
+
+    params: type[Params]
+    item: type[Item]
+    result: type[ItemResult]
+
+
+CONTRACTS: Mapping[Kind, Contract] = {
+    Kind.EMBED: Contract(ingest.EmbedParams, ingest.EmbedItem, ingest.Embedded),
+    Kind.INGEST: Contract(ingest.IngestParams, ingest.IngestItem, ingest.Ingested),
+    Kind.DELETE: Contract(ingest.DeleteParams, ingest.DeleteItem, ingest.Deleted),
+    Kind.SEARCH: Contract(search.SearchParams, search.SearchItem, search.Hits),
+    Kind.RECONSTRUCT: Contract(
+        reconstruct.ReconstructParams, reconstruct.ReconstructItem, reconstruct.StoredText
+    ),
+    Kind.CLUSTER: Contract(cluster.ClusterParams, NoItem, cluster.Clustered),
+    Kind.CLASSIFY: Contract(heads.ClassifyParams, heads.ClassifyItem, heads.Classified),
+    Kind.ANSWER: Contract(heads.AnswerParams, heads.AnswerItem, heads.Answered),
+    Kind.SCORE: Contract(heads.ScoreParams, heads.ScoreItem, heads.PairScore),
+    Kind.HEADS: Contract(heads.HeadsParams, NoItem, heads.HeadList),
+    Kind.COLLECTION_CREATE: Contract(admin.CollectionParams, NoItem, admin.CollectionInfo),
+    Kind.COLLECTION_DELETE: Contract(admin.CollectionName, NoItem, admin.CollectionDeleted),
+    Kind.STATS: Contract(admin.CollectionName, NoItem, admin.Statistics),
+    Kind.SCRUB: Contract(admin.ScrubParams, BucketRange, admin.Scrubbed),
+    Kind.MIGRATE: Contract(admin.MigrateParams, admin.MigrateItem, admin.MigrationResult),
+    Kind.MODELS: Contract(admin.ModelsParams, NoItem, admin.RegistryResult),
+    Kind.ROWS: Contract(admin.RowsParams, admin.RowsItem, admin.Rows),
+    Kind.TRAIN: Contract(train.TrainParams, train.TrainItem, train.Trained),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSpec:
+    """A slice as it enters the ledger."""
+
+    payload: bytes
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Generic[P, I]):
+    """A slice as the worker sees it: items are of the kind's item class, or Rejected."""
+
+    kind: Kind
+    params: P
+    items: tuple[I | Rejected, ...]
+
+    @property
+    def accepted(self) -> dict[int, I]:
+        """Return the items to work on by position: those that the gateway did not reject."""
+        return {n: item for n, item in enumerate(self.items) if not isinstance(item, Rejected)}
+
+    @property
+    def only(self) -> I:
+        """Return the one item of a kind whose slices have one."""
+        [item] = self.accepted.values()
+        return item
+
+
+AnySlice = Slice[Any, Any]
+"""A slice of a kind that is not known here."""
+
+
+def cut(
+    kind: Kind,
+    params: Params,
+    items: Iterable[Item | Rejected],
+    *,
+    max_items: int = SLICE_ITEMS,
+    max_bytes: int = SLICE_BYTES,
+) -> Iterator[SliceSpec]:
+    """Cut items into slices, in order; an item larger than ``max_bytes`` makes one alone."""
+    codec, head = _CODECS[kind], {"version": VERSION, "kind": kind, "params": params.header()}
+    headers: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    size = 0
+    for item in items:
+        blob = None if isinstance(item, Rejected) else codec.blob(item)
+        item_bytes = 0 if blob is None else len(blob)
+        if headers and (len(headers) >= max_items or size + item_bytes > max_bytes):
+            yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers))
+            headers, blobs, size = [], [], 0
+        header = codec.header(item)
+        if blob is not None:
+            header["blob"] = len(blobs)
+            blobs.append(blob)
+        headers.append(header)
+        size += item_bytes
+    if headers:
+        yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers))
+
+
+def item_bytes(kind: Kind, item: Item | Rejected) -> int:
+    """Return the size of an item's blob."""
+    return 0 if isinstance(item, Rejected) else len(_CODECS[kind].blob(item) or b"")
+
+
+def read_slice(payload: bytes) -> AnySlice:
+    """Read what :func:`cut` wrote, in this version or an earlier one.
+
+    Raises:
+        FrameInvalid: the payload is not a slice, or of a later version.
+    """
+    header, blobs = frame.unpack(payload)
+    version = header.get("version", 0)
+    if version not in range(VERSION + 1):
+        raise FrameInvalid(f"expected a slice of version <= {VERSION}, got {version!a}")
+    try:
+        kind = Kind(header["kind"])
+        params = CONTRACTS[kind].params.model_validate(header["params"])
+        read = _CODECS[kind].read
+        items = tuple([read(item, blobs) for item in header["items"]])
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
+        raise FrameInvalid(f"expected a slice, got a frame with {sorted(header)}") from exc
+    return Slice(kind=kind, params=params, items=items)
+
+
+@dataclass(slots=True)
+class Result(Generic[R]):
+    """The result of a slice: one object for each item, in order, and the phases' times."""
+
+    items: list[R | Failed]
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> int:
+        """Count the items that succeeded."""
+        return sum(1 for item in self.items if not isinstance(item, Failed))
+
+    @property
+    def only(self) -> R:
+        """Return the one item of a kind whose slices have one.
+
+        Raises:
+            VersoError: the item failed.
+        """
+        [item] = self.items
+        if isinstance(item, Failed):
+            raise item.error.exception()
+        return item
+
+    def pack(self) -> bytes:
+        """Write the result as a frame."""
+        blobs: list[bytes] = []
+        items = [
+            {"ok": not isinstance(item, Failed), **item.frame_header(blobs)} for item in self.items
+        ]
+        return frame.pack({"items": items, "timings_ms": self.timings_ms}, blobs)
+
+    @classmethod
+    def unpack(cls, kind: Kind, data: bytes) -> Result[Any]:
+        """Read what :meth:`pack` wrote.
+
+        Raises:
+            FrameInvalid: the data is not the result of a slice of this kind.
+        """
+        header, blobs = frame.unpack(data)
+        read = _RESULTS[kind]
+        try:
+            items = [
+                read(item, blobs) if item["ok"] else Failed.model_validate(item)
+                for item in header["items"]
+            ]
+            return Result(items=items, timings_ms=header["timings_ms"])
+        except (KeyError, IndexError, TypeError, ValueError) as exc:
+            raise FrameInvalid(f"expected a result of {kind}, got another frame") from exc
+
+
+AnyResult = Result[Any]
+"""The result of a slice of a kind that is not known here."""
+
+
+class _ItemCodec:
+    """Writes and reads the items of one class: a field with a default is written if it differs."""
+
+    def __init__(self, cls: type[Item]) -> None:
+        self._cls = cls
+        self._blob = cls.BLOB
+        own = [one for one in fields(cls) if one.name != cls.BLOB]
+        self._always = [
+            one.name for one in own if one.default is MISSING or "always" in one.metadata
+        ]
+        self._optional = [(one.name, one.default) for one in own if one.name not in self._always]
+        self._names = {one.name for one in fields(cls)}
+
+    def blob(self, item: Item) -> bytes | None:
+        """Return an item's blob."""
+        return None if self._blob is None else getattr(item, self._blob)
+
+    def header(self, item: Item | Rejected) -> dict[str, Any]:
+        """Return an item's object without its blob."""
+        if isinstance(item, Rejected):
+            header: dict[str, Any] = {"rejected": item.error}
+            return header if item.id is None else {**header, "id": item.id}
+        header = {name: getattr(item, name) for name in self._always}
+        for name, default in self._optional:
+            if (value := getattr(item, name)) != default:
+                header[name] = value
+        return header
+
+    def read(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Item | Rejected:
+        """Read an item; keys that a newer gateway added are ignored."""
+        if (error := header.get("rejected")) is not None:
+            return Rejected(error, header.get("id"))
+        index = header.pop("blob", None)
+        if index is not None and self._blob is not None:
+            header[self._blob] = blobs[index]
+        if header.keys() - self._names:
+            header = {name: header[name] for name in self._names if name in header}
+        return self._cls(**header)
+
+
+_CODECS = {kind: _ItemCodec(contract.item) for kind, contract in CONTRACTS.items()}
+
+
+def _reader(cls: type[ItemResult]) -> Callable[[dict[str, Any], list[bytes]], ItemResult]:
+    """Return what reads a result's object in a frame."""
+    own = getattr(cls, "from_frame", None)
+    if own is not None:
+        return cast("Callable[[dict[str, Any], list[bytes]], ItemResult]", own)
+    validate = cls.__pydantic_validator__.validate_python
+    return lambda header, blobs: validate(header, context=blobs)
+
+
+def _reconstructed(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:
+    cls = reconstruct.StoredText if header.get("exact", True) else reconstruct.Guess
+    return cls.model_validate(header, context=blobs)
+
+
+def _of_heads(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:
+    cls = heads.HeadList if "heads" in header else heads.HeadReport
+    return cls.model_validate(header, context=blobs)
+
+
+_RESULTS = {kind: _reader(contract.result) for kind, contract in CONTRACTS.items()}
+_RESULTS |= {Kind.RECONSTRUCT: _reconstructed, Kind.HEADS: _of_heads}
