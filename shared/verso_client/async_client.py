@@ -28,8 +28,7 @@ from verso_client.exchange import (
     unreachable,
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
-from verso_client.operations.heads import Question, Subjects
-from verso_client.operations.training import Training
+from verso_client.operations.heads import Question, Subjects, Training
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
@@ -295,19 +294,19 @@ class AsyncClient:
 
     async def train(self, training: Training) -> Job:
         """Start the training of a head and return its job, without waiting for it."""
-        return await self._run(operations.training.train(training, self._retries))
+        return await self._run(operations.heads.train(training, self._retries))
 
     async def registry(self) -> RegistryState:
         """Return which models serve, and what each worker loaded or refused."""
-        return await self._run(operations.training.registry(self._retries))
+        return await self._run(operations.heads.registry(self._retries))
 
     async def promote(self, head: str | None = None) -> RegistryState:
         """Make the canary of a head stable; without a name that of the artifact."""
-        return await self._run(operations.training.change("promote", self._retries, head=head))
+        return await self._run(operations.heads.change("promote", self._retries, head=head))
 
     async def rollback(self, head: str | None = None) -> RegistryState:
         """Withdraw the canary; if there is none, return to the version that was stable before."""
-        return await self._run(operations.training.change("rollback", self._retries, head=head))
+        return await self._run(operations.heads.change("rollback", self._retries, head=head))
 
     async def classify(
         self,

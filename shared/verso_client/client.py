@@ -25,8 +25,7 @@ from verso_client.exchange import (
     unreachable,
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
-from verso_client.operations.heads import Question, Subjects
-from verso_client.operations.training import Training
+from verso_client.operations.heads import Question, Subjects, Training
 from verso_client.retries import Retries
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
@@ -284,19 +283,19 @@ class Client:
 
     def train(self, training: Training) -> Job:
         """Start the training of a head and return its job, without waiting for it."""
-        return self._run(operations.training.train(training, self._retries))
+        return self._run(operations.heads.train(training, self._retries))
 
     def registry(self) -> RegistryState:
         """Return which models serve, and what each worker loaded or refused."""
-        return self._run(operations.training.registry(self._retries))
+        return self._run(operations.heads.registry(self._retries))
 
     def promote(self, head: str | None = None) -> RegistryState:
         """Make the canary of a head stable; without a name that of the artifact."""
-        return self._run(operations.training.change("promote", self._retries, head=head))
+        return self._run(operations.heads.change("promote", self._retries, head=head))
 
     def rollback(self, head: str | None = None) -> RegistryState:
         """Withdraw the canary; if there is none, return to the version that was stable before."""
-        return self._run(operations.training.change("rollback", self._retries, head=head))
+        return self._run(operations.heads.change("rollback", self._retries, head=head))
 
     def classify(
         self,

@@ -20,7 +20,7 @@ import typer
 
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
-from verso_client.cli.models import models_app, train_app
+from verso_client.cli.heads import models_app, train_app
 from verso_client.cli.sources import Format
 from verso_client.cli.terminal import AsJson, Collection, Target, bar, fail
 from verso_client.cli.terminal import client as _client

@@ -7,8 +7,8 @@ import json
 import pytest
 import typer
 
-from verso_client.cli.models import settings
-from verso_client.operations.training import CSV, Training
+from verso_client.cli.heads import settings
+from verso_client.operations.heads import CSV, Training
 
 
 def test_a_file_goes_as_it_is_and_what_is_said_of_it_in_the_query() -> None:
