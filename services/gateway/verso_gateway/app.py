@@ -131,7 +131,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             settings=settings,
             ledger=ledger,
             files=files,
-            catalogue=CollectionsCache(ledger),
+            collections=CollectionsCache(ledger),
             job_service=JobService(
                 ledger,
                 wakeups,

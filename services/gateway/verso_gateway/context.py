@@ -23,7 +23,7 @@ class Context:
     settings: Settings
     ledger: AsyncLedger
     files: ResultFiles
-    catalogue: CollectionsCache
+    collections: CollectionsCache
     job_service: JobService
     metrics: Metrics
     gate: Gate

@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     broker_url: str = Field(
         default="redis://127.0.0.1:6379/1",
         validate_default=True,
-        description="Celery broker that carries the door-bells",
+        description="Celery broker that carries the wake-ups",
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on")

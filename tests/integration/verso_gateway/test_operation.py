@@ -1,4 +1,4 @@
-"""Running a gateway: health, keys, metrics, bells, outages, stopping."""
+"""Running a gateway: health, keys, metrics, wake-ups, outages, stopping."""
 
 from __future__ import annotations
 

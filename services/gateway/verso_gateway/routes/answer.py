@@ -32,7 +32,7 @@ async def answer(request: Request) -> Response:
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=AnswerRequest)
     if checked.collection is not None:
-        await context_of(request).catalogue.get(checked.collection)
+        await context_of(request).collections.get(checked.collection)
     texts = [text_bytes(text) for text in (checked.question, *checked.given_contexts)]
     slices = responses.one_slice(Kind.ANSWER, checked.params(), [AnswerItem.of(texts)])
     order = responses.order_of(request, Kind.ANSWER, slices=slices)

@@ -42,7 +42,7 @@ async def classify(request: Request) -> Response:
         request, {**value, "texts": texts} if "texts" in value else value, model=ClassifyRequest
     )
     if checked.ids is not None:
-        await context_of(request).catalogue.get(checked.collection)
+        await context_of(request).collections.get(checked.collection)
         items: list[ClassifyItem | Rejected] = [_stored(name) for name in checked.ids]
     else:
         items = [

@@ -27,7 +27,7 @@ async def cluster(request: Request) -> Response:
     """
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=ClusterRequest)
-    await context_of(request).catalogue.get(checked.collection)
+    await context_of(request).collections.get(checked.collection)
     slices = responses.one_slice(Kind.CLUSTER, checked.params(), [NoItem()])
     order = responses.order_of(request, Kind.CLUSTER, slices=slices, queue=Queue.BULK)
     return await responses.respond(

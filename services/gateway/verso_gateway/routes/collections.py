@@ -32,7 +32,7 @@ router = APIRouter(tags=["collections"])
 )
 async def list_all(request: Request) -> Response:
     """List the collections by name."""
-    found = await context_of(request).catalogue.list()
+    found = await context_of(request).collections.list()
     return responses.json_response(CollectionList(collections=tuple(map(CollectionInfo.of, found))))
 
 
@@ -67,7 +67,7 @@ async def create(request: Request) -> Response:
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
-    await context_of(request).catalogue.get(name)
+    await context_of(request).collections.get(name)
     return await _about(request, Kind.STATS, name)
 
 
@@ -101,10 +101,10 @@ async def documents(
 )
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""
-    catalogue = context_of(request).catalogue
-    await catalogue.get(name)
+    known = context_of(request).collections
+    await known.get(name)
     answer = await _about(request, Kind.COLLECTION_DELETE, name)
-    catalogue.forget(name)
+    known.forget(name)
     return answer
 
 

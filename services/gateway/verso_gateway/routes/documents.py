@@ -34,7 +34,7 @@ async def get(request: Request, document: str, collection: Collection = "default
     ``Accept: application/octet-stream`` returns the bytes themselves.
     """
     name, chunk = split_record_id(document)
-    await context_of(request).catalogue.get(collection)
+    await context_of(request).collections.get(collection)
     params = ReconstructParams(collection=collection)
     slices = responses.one_slice(Kind.RECONSTRUCT, params, [ReconstructItem(name, chunk)])
     order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices)
@@ -56,7 +56,7 @@ async def get(request: Request, document: str, collection: Collection = "default
 async def delete(request: Request, document: str, collection: Collection = "default") -> Response:
     """Delete a document: it is gone from reads and searches when this answers."""
     name = check_document_id(document)
-    await context_of(request).catalogue.get(collection)
+    await context_of(request).collections.get(collection)
     params = DeleteParams(collection=collection)
     slices = responses.one_slice(Kind.DELETE, params, [DeleteItem(name)])
     order = responses.order_of(request, Kind.DELETE, slices=slices)

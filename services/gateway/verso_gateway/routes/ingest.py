@@ -43,7 +43,7 @@ async def ingest(
     fingerprint = Fingerprint(request)
     if bodies.media_type(request) == NDJSON:
         name = collection or "default"
-        await context_of(request).catalogue.get(name)
+        await context_of(request).collections.get(name)
         upload = Upload(name)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
@@ -58,7 +58,7 @@ async def ingest(
         if collection is not None and "collection" in value and collection != head.collection:
             raise RequestInvalid("the collection in the query and in the body differ")
         name = head.collection if collection is None else collection
-        await context_of(request).catalogue.get(name)
+        await context_of(request).collections.get(name)
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)

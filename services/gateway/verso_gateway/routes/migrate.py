@@ -24,7 +24,7 @@ router = APIRouter(tags=["collections"])
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest migration of a collection."""
     context = context_of(request)
-    await context.catalogue.get(name)
+    await context.collections.get(name)
     state = await context.ledger.migration(name)
     if state is None:
         raise MigrationRefused(f"{name!r} has never been migrated")
@@ -59,7 +59,7 @@ async def remove(request: Request, name: str) -> Response:
 
 async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> Response:
     name = params.collection
-    await context_of(request).catalogue.get(name)
+    await context_of(request).collections.get(name)
     slices = responses.one_slice(Kind.MIGRATE, params, [item])
 
     def body(ended: Ended) -> MigrationState:

@@ -137,7 +137,7 @@ async def model(request: Request, model: str) -> Response:
 
 
 async def _model(request: Request) -> dict[str, Any]:
-    default = await context_of(request).catalogue.get("default")
+    default = await context_of(request).collections.get("default")
     return {
         "id": MODEL,
         "object": "model",
@@ -161,7 +161,7 @@ def _check_input(request: Request, given: Any) -> None:
 
 
 async def _check_dimensions(request: Request, dimensions: int) -> None:
-    default = await context_of(request).catalogue.get("default")
+    default = await context_of(request).collections.get("default")
     if dimensions != default.dim:
         request.state.pointer = "/dimensions"
         raise RequestInvalid(f"expected dimensions {default.dim}, got {dimensions}")

@@ -35,7 +35,7 @@ async def reconstruct(request: Request) -> Response:
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=ReconstructRequest)
     if checked.ids is not None:
-        await context_of(request).catalogue.get(checked.collection)
+        await context_of(request).collections.get(checked.collection)
         items = [_stored(name) for name in checked.ids]
     else:
         items = [_bare(vector, checked) for vector in checked.vectors or []]

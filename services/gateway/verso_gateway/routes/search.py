@@ -40,7 +40,7 @@ async def search(request: Request) -> Response:
     value = await bodies.read_object(request)
     checked = bodies.validate(request, value, model=SearchRequest)
     item = _item(checked)
-    collection = await context_of(request).catalogue.get(checked.collection)
+    collection = await context_of(request).collections.get(checked.collection)
     params = checked.params(_mode(checked, collection))
     slices = responses.one_slice(Kind.SEARCH, params, [item])
     order = responses.order_of(request, Kind.SEARCH, slices=slices)

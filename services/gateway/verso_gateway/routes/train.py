@@ -58,7 +58,7 @@ async def train(
     else:
         checked, found = await examples.from_body(request)
     if found is None:
-        await context_of(request).catalogue.get(str(checked.source.collection))
+        await context_of(request).collections.get(str(checked.source.collection))
         item = TrainItem(None)
     else:
         if len(found.packed) > MAX_ROWS_BYTES:
