@@ -269,4 +269,4 @@ def _frame_value(value: Any, blobs: list[bytes]) -> Any:
         return [_frame_value(one, blobs) for one in value]
     if isinstance(value, OpenModel):
         return value.frame_header(blobs)
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
