@@ -95,7 +95,7 @@ PLACES: Mapping[str, Place] = {
     "a release is not written yet": Place("verso_core.registry", "_write"),
     "a release is written, not committed": Place("verso_core.registry", "_write", after=True),
     "an artifact is loaded, not served": Place(
-        "verso_worker.models.artifacts", "Shelf.load", after=True
+        "verso_worker.models.artifacts", "ArtifactStore.load", after=True
     ),
 }
 """Every place by the name a test gives it."""
