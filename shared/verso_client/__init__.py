@@ -2,9 +2,9 @@
 
 from verso_client.async_client import AsyncClient
 from verso_client.client import Client
+from verso_client.exchange import Retries
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Training
-from verso_client.retries import Retries
 from verso_core.jobs.admin import (
     CodecShare,
     CollectionInfo,

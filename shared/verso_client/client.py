@@ -16,6 +16,7 @@ from verso_client.exchange import (
     Call,
     Pause,
     Reply,
+    Retries,
     Steps,
     error_of,
     event_call,
@@ -26,7 +27,6 @@ from verso_client.exchange import (
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Question, Subjects, Training
-from verso_client.retries import Retries
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (

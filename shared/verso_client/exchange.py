@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,6 +24,7 @@ from verso_core.jobs.job import JobEvent
 
 T = TypeVar("T")
 
+_FIRST_PAUSE_S = 0.25
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -136,3 +139,48 @@ def event_call(job_id: str, *, after: str | None) -> Call:
 def job_event(event: httpx2.ServerSentEvent) -> JobEvent:
     """Read one server-sent event."""
     return JobEvent(id=event.id, name=event.event, data=json.loads(event.data or "{}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Which failed calls are repeated, and when.
+
+    1. Only calls that fail with a ``retryable`` error are repeated: a full queue, a restart.
+    2. The pause doubles from a quarter of a second, with full jitter so that callers who failed
+       together do not return together, and is never shorter than the server asked for.
+    3. After ``patience_s`` seconds the last error is raised.
+    """
+
+    patience_s: float = 30.0
+    longest_pause_s: float = 8.0
+
+    def pause_s(self, attempt: int, *, asked_s: float | None) -> float:
+        """Return the pause after failed attempt ``attempt``, counted from 0, seconds."""
+        ceiling = min(self.longest_pause_s, _FIRST_PAUSE_S * 2 ** min(attempt, 16))
+        return max(random.uniform(0, ceiling), asked_s or 0.0)
+
+
+def perform(call: Call, retries: Retries) -> Steps[Reply]:
+    """Repeat a call until it succeeds, fails for good, or ``patience_s`` has passed.
+
+    Raises:
+        VersoError: the platform's error, or Unavailable if it could not be reached.
+    """
+    deadline = time.monotonic() + retries.patience_s
+    attempt = 0
+    while True:
+        asked_s: float | None = None
+        try:
+            reply = yield call
+            assert reply is not None
+            if reply.status < 400:
+                return reply
+            asked_s = retry_after_s(reply)
+            raise error_of(reply)
+        except VersoError as error:
+            pause_s = retries.pause_s(attempt, asked_s=asked_s)
+            late = time.monotonic() + pause_s > deadline
+            if not (error.retryable and call.repeatable) or late:
+                raise
+        yield Pause(pause_s)
+        attempt += 1

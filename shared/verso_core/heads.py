@@ -68,8 +68,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from verso_core.errors import HeadInvalid
-from verso_core.manifest import File
-from verso_core.seal import UNSEALED, intact, seal
+from verso_core.manifest import File, intact, read_file, write_sealed
 
 HEAD_NAME = "head.json"
 FORMAT = 1
@@ -291,7 +290,10 @@ def load(folder: Path) -> LoadedHead:
         HeadInvalid: a file is missing or altered, or ``head.json`` is none (:func:`read`).
     """
     head = read(folder)
-    data = {name: _read(folder / name, expected=file) for name, file in head.files.items()}
+    data = {
+        name: read_file(folder / name, expected=file, invalid=HeadInvalid)
+        for name, file in head.files.items()
+    }
     return LoadedHead(folder=folder, head=head, data=data)
 
 
@@ -343,23 +345,7 @@ def named(head: Head) -> Head:
 
 def write(head: Head, folder: Path) -> None:
     """Write a sealed ``head.json``."""
-    open_one = head.model_copy(update={"digest": UNSEALED})
-    text = seal(open_one.model_dump_json(indent=2) + "\n")
-    (folder / HEAD_NAME).write_text(text, encoding="utf-8")
-
-
-def _read(path: Path, *, expected: File) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as exc:
-        raise HeadInvalid(f"expected file {path.name}, got {exc.strerror}") from exc
-    found = hashlib.sha256(data).hexdigest()
-    if found != expected.sha256:
-        raise HeadInvalid(
-            f"{path.name}: expected sha256 {expected.sha256[:16]}..., got {found[:16]}... "
-            f"({len(data)} of {expected.size_bytes} bytes)"
-        )
-    return data
+    write_sealed(head, folder / HEAD_NAME)
 
 
 def _list(names: set[str] | tuple[str, ...]) -> str:

@@ -3,6 +3,11 @@
 Training and serving share by artifact, not by code: whatever training decides and serving must obey
 is in the folder, and this file names it. :func:`load` verifies every hash before anything is used,
 so a wrong file is a clear error at the start and never a wrong text later.
+
+A file that names the hashes of others must not be trusted blindly itself. Its ``digest`` is the
+SHA-256 of the file with :data:`UNSEALED` in the digest's place, so that a change of any byte shows,
+white space and the digest included. It tells damage from intact, not friend from foe: anyone who
+can write the file can seal it again.
 """
 
 from __future__ import annotations
@@ -16,8 +21,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from verso_core.errors import ArtifactInvalid
-from verso_core.seal import UNSEALED, intact, seal
+from verso_core.errors import ArtifactInvalid, VersoError
 
 MANIFEST_NAME = "manifest.json"
 FORMAT = 1
@@ -34,6 +38,8 @@ OPTIONAL_CODEC_FILES = ("mixture.npz",)
 """Files of a codec that was fitted to a collection; an artifact may come without them."""
 
 OTHER_FILES = ("golden.jsonl", "MODEL_CARD.md")
+UNSEALED = "5ea1" * 16
+"""What stands in the place of a digest until the text is sealed."""
 
 
 class _Model(BaseModel):
@@ -126,7 +132,10 @@ def load(folder: Path) -> Artifact:
         ArtifactInvalid: a file is missing or altered, or the manifest is none (:func:`read`).
     """
     manifest = read(folder)
-    data = {name: _read(folder / name, expected=file) for name, file in manifest.files.items()}
+    data = {
+        name: read_file(folder / name, expected=file, invalid=ArtifactInvalid)
+        for name, file in manifest.files.items()
+    }
     return Artifact(folder=folder, manifest=manifest, data=data)
 
 
@@ -165,14 +174,19 @@ def read(folder: Path) -> Manifest:
     return manifest
 
 
-def _read(path: Path, *, expected: File) -> bytes:
+def read_file(path: Path, *, expected: File, invalid: type[VersoError]) -> bytes:
+    """Read a file that a manifest lists.
+
+    Raises:
+        VersoError: of class ``invalid``; the file cannot be read, or has another hash.
+    """
     try:
         data = path.read_bytes()
     except OSError as exc:
-        raise ArtifactInvalid(f"expected file {path.name}, got {exc.strerror}") from exc
+        raise invalid(f"expected file {path.name}, got {exc.strerror}") from exc
     found = hashlib.sha256(data).hexdigest()
     if found != expected.sha256:
-        raise ArtifactInvalid(
+        raise invalid(
             f"{path.name}: expected sha256 {expected.sha256[:16]}..., got {found[:16]}... "
             f"({len(data)} of {expected.size_bytes} bytes)"
         )
@@ -181,15 +195,35 @@ def _read(path: Path, *, expected: File) -> bytes:
 
 def write(manifest: Manifest, folder: Path) -> None:
     """Write a sealed ``manifest.json``."""
-    open_one = manifest.model_copy(update={"digest": UNSEALED})
-    text = seal(open_one.model_dump_json(indent=2) + "\n")
-    (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
+    write_sealed(manifest, folder / MANIFEST_NAME)
 
 
 def describe(path: Path) -> File:
     """Hash a file for the manifest."""
     data = path.read_bytes()
     return File(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+
+
+def seal(text: str) -> str:
+    """Put the digest into a text in which :data:`UNSEALED` stands once."""
+    if text.count(UNSEALED) != 1:
+        raise ValueError("expected one place for a digest")
+    return text.replace(UNSEALED, _digest(text.encode()))
+
+
+def intact(data: bytes, digest: str | None) -> bool:
+    """Whether a file is as it was sealed; one that has no digest never was."""
+    return digest is None or _digest(data.replace(digest.encode(), UNSEALED.encode(), 1)) == digest
+
+
+def write_sealed(model: BaseModel, path: Path) -> None:
+    """Write a model that has a ``digest`` as a sealed file."""
+    unsealed = model.model_copy(update={"digest": UNSEALED})
+    path.write_text(seal(unsealed.model_dump_json(indent=2) + "\n"), encoding="utf-8")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def space_id(space: Space, files: Mapping[str, File]) -> str:

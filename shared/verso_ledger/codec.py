@@ -21,9 +21,8 @@ from verso_core.errors import (
     VersoError,
     WebhookUnknown,
 )
-from verso_core.holdings import Holdings, Share
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.record import Codec, Entry, bucket_of
+from verso_core.record import Codec, Entry, Holdings, Share, bucket_of
 from verso_ledger.keys import key
 from verso_ledger.models import (
     URGENCY,

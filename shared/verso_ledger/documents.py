@@ -13,9 +13,8 @@ from typing import cast
 from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
-from verso_core.holdings import Holdings
 from verso_core.jobs import Collection
-from verso_core.record import Entry, Flag, bucket_of
+from verso_core.record import Entry, Flag, Holdings, bucket_of
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key

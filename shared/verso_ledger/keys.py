@@ -41,7 +41,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     docs        {uid}:{bucket}       hash: document id -> entry, or the head of a long entry
     long        {uid}:{document}     string: an entry too long for a bucket
     text        {uid}:{document}     string: the text itself, where the collection keeps both
-    counts      {uid}                hash: what the collection holds, see counts.py and count.lua
+    counts      {uid}                hash: what the collection holds, see documents.py and count.lua
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry; of no document: all of an
                                      own name's vectors

@@ -19,8 +19,7 @@ from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoE
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
 from verso_gateway.bodies.limits import BodyLimit
-from verso_gateway.collections_cache import CollectionsCache
-from verso_gateway.context import Context, admit
+from verso_gateway.context import CollectionsCache, Context, admit
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe

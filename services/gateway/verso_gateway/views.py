@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from verso_core.jobs import AnyResult, Collection, ItemError
+import orjson
+
+from verso_core.jobs import AnyResult, Collection, ItemError, Kind, Result
 from verso_core.jobs.admin import (
     Damaged,
     DocumentInfo,
@@ -16,6 +19,7 @@ from verso_core.jobs.admin import (
 )
 from verso_core.jobs.job import DeadLetterView, Job
 from verso_core.jobs.models import moment
+from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.job_service import Ended
 from verso_ledger import DeadLetter, DocumentRow, JobRecord, Scrub
 
@@ -143,3 +147,56 @@ def _recent(state: Scrub, collections: Mapping[str, Collection]) -> RecentWalk |
         buckets=walked.total,
         documents=state.recent.documents,
     )
+
+
+class Page:
+    """A page of a job's results as JSON: slices that follow each other.
+
+    A page may hold a thousand slices of vectors. Those that the ledger gave are in memory already;
+    those in files are read, rendered and sent one at a time. All of them are read once before the
+    first byte is sent, so a result that is gone is an error of its own and no answer breaks off.
+
+    Args:
+        files: where large ones are.
+        job_id: the job.
+        kind: of the job.
+        first: number of the first slice.
+        held: what the ledger holds of each slice's result.
+    """
+
+    def __init__(
+        self, files: ResultFiles, job_id: str, *, kind: Kind, first: int, held: Sequence[bytes]
+    ) -> None:
+        self._files = files
+        self._job_id = job_id
+        self._kind = kind
+        self._rows = list(enumerate(held, first))
+
+    async def check(self) -> None:
+        """Read every file once.
+
+        Raises:
+            ResultLost: one is gone or damaged.
+            ResultsUnavailable: the folder cannot be read.
+        """
+        for number, held in self._rows:
+            if is_reference(held):
+                await self._read(number, held)
+
+    async def json(
+        self, head: Mapping[str, Any], *, vectors_base64: bool = False
+    ) -> AsyncIterator[bytes]:
+        """Yield one JSON object in parts: ``head`` and the page's items as ``results``."""
+        yield orjson.dumps(dict(head))[:-1] + b',"results":['
+        comma = b""
+        for number, held in self._rows:
+            frame = await self._read(number, held) if is_reference(held) else held
+            result = Result.unpack(self._kind, frame)
+            items = rendered([result], vectors_base64=vectors_base64)
+            if items:
+                yield comma + orjson.dumps(items)[1:-1]
+                comma = b","
+        yield b"]}"
+
+    async def _read(self, number: int, held: bytes) -> bytes:
+        return await asyncio.to_thread(self._files.read, self._job_id, number, held)

@@ -28,10 +28,9 @@ from verso_core.errors import DurabilityMissing
 from verso_core.result_files import ResultFiles
 from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector
-from verso_keeper.counts import Recounter
 from verso_keeper.migrator import Migrator
 from verso_keeper.periodic import Periodic, Prober, ResultSweeper
-from verso_keeper.scrubber import Scrubber
+from verso_keeper.scrubber import Recounter, Scrubber
 from verso_keeper.settings import KeeperSettings
 from verso_keeper.wakeup import Reaper, WakeupSender
 from verso_keeper.webhooks import WebhookSender

@@ -45,7 +45,7 @@ from verso_worker.models.rollout import RegistryWatcher
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.rules.ports import Vectors
-from verso_worker.rules.text_cache import TextCache
+from verso_worker.rules.reader import TextCache
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child

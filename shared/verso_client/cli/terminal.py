@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from verso_client.client import Client
-from verso_client.retries import Retries
+from verso_client.exchange import Retries
 from verso_core.errors import VersoError
 
 PATIENCE_S = 10.0

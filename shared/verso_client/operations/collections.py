@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from verso_client.exchange import Call, Steps
+from verso_client.exchange import Call, Retries, Steps, perform
 from verso_client.operations.jobs import answered, post, sole
-from verso_client.retries import Retries, perform
 from verso_core.jobs import CollectionRequest, Precision, SearchSetting, TextPolicy
 from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from verso_client.exchange import Call, Steps
+from verso_client.exchange import Call, Retries, Steps, perform
 from verso_client.operations.jobs import (
     answered,
     get_job,
@@ -21,7 +21,6 @@ from verso_client.operations.jobs import (
     sole,
     succeeded,
 )
-from verso_client.retries import Retries, perform
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.admin import DocumentPage
 from verso_core.jobs.ingest import Ingested

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from verso_client.exchange import Call, Steps
+from verso_client.exchange import Call, Retries, Steps, perform
 from verso_client.operations.jobs import ask, get_job
-from verso_client.retries import Retries, perform
 from verso_core.errors import from_body
 from verso_core.heads import Portion, Task
 from verso_core.jobs import Filter

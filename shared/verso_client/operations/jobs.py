@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from verso_client.exchange import Call, Reply, Steps
-from verso_client.retries import Retries, perform
+from verso_client.exchange import Call, Reply, Retries, Steps, perform
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import Kind, Status
 from verso_core.jobs.job import Job

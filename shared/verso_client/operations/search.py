@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verso_client.exchange import Steps
+from verso_client.exchange import Retries, Steps
 from verso_client.operations.jobs import answered, post, sole
-from verso_client.retries import Retries
 from verso_core.jobs import SearchRequest
 from verso_core.jobs.cluster import Clustered, ClusterRequest
 from verso_core.jobs.ingest import Embedded

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from verso_core.jobs import Collection, Precision, TextPolicy
-from verso_keeper.counts import Recounter
+from verso_keeper.scrubber import Recounter
 from verso_ledger import Ledger, Move
 from verso_ledger.keys import key
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from verso_core.errors import PatchCorrupt
-from verso_core.holdings import Holdings, Share
-from verso_core.record import Codec, Entry, Flag
+from verso_core.record import Codec, Entry, Flag, Holdings, Share
 
 
 def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verso_client.exchange import Call, Reply, Steps
+from verso_client.exchange import Call, Reply, Retries, Steps
 from verso_client.operations import jobs as operations
-from verso_client.retries import Retries
 from verso_core.jobs import Kind, Status
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from verso_client.exchange import Call, Pause, Reply
-from verso_client.retries import Retries, perform
+from verso_client.exchange import Call, Pause, Reply, Retries, perform
 from verso_core.errors import CollectionUnknown, QueueFull, Unavailable, VersoError
 
 CALL = Call("GET", "/v1/collections")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from verso_core.seal import UNSEALED, intact, seal
+from verso_core.manifest import UNSEALED, intact, seal
 
 TEXT = seal(json.dumps({"digest": UNSEALED, "hashes": ["0" * 64, "f" * 64], "at": 1e-5}))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verso_core.errors import RequestInvalid
-from verso_gateway.bodies import encodable, find_surrogate, parse
+from verso_core.errors import RequestInvalid, VectorInvalid
+from verso_gateway.bodies import encodable, find_surrogate, parse, vector_bytes
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -79,3 +81,19 @@ def test_a_lone_surrogate_is_found_wherever_it_hides(value: object, pointer: str
 
 def test_a_surrogate_pair_is_one_character() -> None:
     assert parse(b'"\\ud83d\\ude00"') == "\N{GRINNING FACE}"
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_float32_numbers_come_back_as_they_were(values: list[float]) -> None:
+    data = vector_bytes(values)
+    assert list(struct.unpack(f"<{len(values)}f", data)) == values
+
+
+def test_bytes_of_a_vector_are_little_endian() -> None:
+    assert vector_bytes([1.0]) == bytes.fromhex("0000803f")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e39])
+def test_numbers_that_are_no_finite_float32_are_refused(value: float) -> None:
+    with pytest.raises(VectorInvalid):
+        vector_bytes([0.0, value])

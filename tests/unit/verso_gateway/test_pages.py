@@ -15,7 +15,7 @@ from verso_core.jobs import Kind
 from verso_core.result_files import ResultFiles
 from verso_gateway import views
 from verso_gateway.job_service import whole
-from verso_gateway.pages import Page
+from verso_gateway.views import Page
 
 JOB = "0" * 32
 

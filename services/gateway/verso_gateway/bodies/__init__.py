@@ -10,6 +10,7 @@ from verso_gateway.bodies.reading import (
     parse,
     read_object,
     validate,
+    vector_bytes,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "parse",
     "read_object",
     "validate",
+    "vector_bytes",
 ]

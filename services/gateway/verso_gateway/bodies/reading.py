@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -18,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from verso_core.errors import RequestInvalid, TextNotEncodable
+from verso_core.errors import RequestInvalid, TextNotEncodable, VectorInvalid
 from verso_gateway import problems
 
 JSON = "application/json"
@@ -51,6 +52,21 @@ def parse(data: bytes) -> Any:
         raise RequestInvalid("malformed JSON: nested too deeply") from exc
     except ValueError as exc:  # an integer of thousands of digits
         raise RequestInvalid("malformed JSON: a number out of range") from exc
+
+
+def vector_bytes(values: Sequence[float]) -> bytes:
+    """Return numbers as float32, little endian. Shape: (D,) -> 4 D bytes.
+
+    Raises:
+        VectorInvalid: a number is not finite, or outside the range of float32.
+    """
+    try:
+        data = struct.pack(f"<{len(values)}f", *values)
+    except (OverflowError, struct.error) as exc:
+        raise VectorInvalid("expected numbers within the range of float32") from exc
+    if not all(map(math.isfinite, values)):
+        raise VectorInvalid("expected finite numbers, got NaN or infinity")
+    return data
 
 
 async def off_loop(size_bytes: int, work: Callable[[], Value]) -> Value:

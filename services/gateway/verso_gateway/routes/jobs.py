@@ -20,7 +20,7 @@ from verso_core.jobs.job import DeadLetterList, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
 from verso_gateway.context import context_of
-from verso_gateway.pages import Page
+from verso_gateway.views import Page
 
 router = APIRouter(tags=["jobs"])
 

@@ -10,7 +10,7 @@ from verso_core.jobs import Kind, Queue, ReconstructRequest, Rejected
 from verso_core.jobs.job import Batch
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
-from verso_gateway import bodies, floats, openapi, responses, views
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["documents"])
@@ -60,7 +60,7 @@ def _stored(name: str) -> ReconstructItem | Rejected:
 
 def _bare(vector: list[float], checked: ReconstructRequest) -> ReconstructItem | Rejected:
     try:
-        data = floats.pack(vector)
+        data = bodies.vector_bytes(vector)
     except VersoError as error:
         return Rejected(error_body(error))
     return ReconstructItem(vector=True, beam=checked.beam, max_tokens=checked.max_tokens, data=data)

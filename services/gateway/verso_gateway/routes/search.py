@@ -9,7 +9,7 @@ from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Kind, SearchItem, SearchMode, SearchRequest
 from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
-from verso_gateway import bodies, floats, openapi, responses, views
+from verso_gateway import bodies, openapi, responses, views
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
@@ -74,7 +74,7 @@ def _item(checked: SearchRequest) -> SearchItem:
     if checked.query is not None:
         return SearchItem(text_bytes(checked.query))
     if checked.vector is not None:
-        return SearchItem(floats.pack(checked.vector), vector=True)
+        return SearchItem(bodies.vector_bytes(checked.vector), vector=True)
     document, chunk = split_record_id(checked.id or "")
     return SearchItem(id=document, chunk=chunk)
 

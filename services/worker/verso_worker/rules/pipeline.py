@@ -81,12 +81,11 @@ from verso_worker.rules.ports import (
     Verdict,
     no_progress,
 )
-from verso_worker.rules.reader import Reader
+from verso_worker.rules.reader import Reader, TextCache
 from verso_worker.rules.reconstruct import Reconstruct
 from verso_worker.rules.score import Score
 from verso_worker.rules.scrub import Scrub
 from verso_worker.rules.search import Search
-from verso_worker.rules.text_cache import TextCache
 
 DEFAULT_COLLECTION = "default"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from verso_core.holdings import Holdings
 from verso_core.jobs import AnyResult, Collection, Filter, Precision
+from verso_core.record import Holdings
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Classified, Found
 from verso_worker.records.points import Hit, Point, Sizes, Terms

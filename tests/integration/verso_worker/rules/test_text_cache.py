@@ -20,7 +20,7 @@ from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import Point
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.text_cache import TextCache
+from verso_worker.rules.reader import TextCache
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 

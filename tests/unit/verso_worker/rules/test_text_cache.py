@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from verso_core.jobs import Collection, Precision, TextPolicy
 from verso_core.record import Codec, Record
-from verso_worker.rules.text_cache import ENTRY_BYTES, TextCache, name_of
+from verso_worker.rules.reader import ENTRY_BYTES, TextCache, name_of
 
 COLLECTION = Collection(
     name="c",
