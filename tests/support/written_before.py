@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+RECEIVER = "127.43.7.15:8417"
 _UTC = re.compile(r"(?<=\d)Z$")
 FOLDER = Path(__file__).parents[1] / "data" / "written-before"
 
@@ -105,12 +106,24 @@ def meaning(held: Mapping[str, Any], *, without_nulls: bool = False) -> Any:
     return inner(held["header"])
 
 
-def unpack_folder(name: str, target: Path) -> dict[str, Any]:
-    """Unpack a recorded data folder into a new folder; returns what is to be found in it."""
+def unpack_folder(name: str, target: Path, *, receiver: str = RECEIVER) -> dict[str, Any]:
+    """Unpack a recorded data folder into a new folder; returns what is to be found in it.
+
+    Args:
+        name: of the recording.
+        target: the new folder.
+        receiver: address of the webhooks' receiver, as long as the recorded one, in its place: what
+            runs at the same time on this machine must not take the messages.
+    """
     target.mkdir(parents=True)
     with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
         archive.extractall(target, filter="data")
-    expected: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_bytes())
+    recorded, own = RECEIVER.encode("ascii"), receiver.encode("ascii")
+    assert len(own) == len(recorded), receiver
+    for file in (target / "valkey/appendonlydir").glob("*.incr.aof"):
+        file.write_bytes(file.read_bytes().replace(recorded, own))
+    text = (FOLDER / f"{name}.json").read_bytes().replace(recorded, own)
+    expected: dict[str, Any] = json.loads(text)
     return expected
 
 

@@ -145,6 +145,20 @@ def odd() -> list[dict[str, Any]]:
     ]
 
 
+def made_up(prefix: str) -> list[dict[str, Any]]:
+    """Make texts of the tiny artifact's own world: its n-gram model and its decoder win there."""
+    texts = json.loads(old(
+        "import json, random\nfrom verso_training import tiny\n"
+        "dice = random.Random(5)\n"
+        "words = sorted({word for words in tiny.WORDS.values() for word in words})\n"
+        "few = [' '.join(dice.sample(words, 6)) for _ in range(8)]\n"
+        "many = [' '.join(dice.choices(words, k=140)) for _ in range(3)]\n"
+        "lines = [tiny.line(dice, template=n) for n in range(8)]\n"
+        "print(json.dumps(few + many + lines))"
+    ))  # fmt: skip
+    return [{"id": f"{prefix}-{number}", "text": text} for number, text in enumerate(texts)]
+
+
 def fill(f: Folder) -> None:
     """Make collections of all settings and fill them."""
     hybrid = {"search": "hybrid"}
@@ -158,11 +172,11 @@ def fill(f: Folder) -> None:
     f.create("gone")
     f.create("queued")
     books = renamed(sample({"books": 14, "factbook": 4}), "book")
-    f.ingest("books", [*books, *odd()])
+    f.ingest("books", [*books, *odd(), *made_up("made-up")])
     lines = renamed(sample({"lines": 60, "checks": 12}), "line")
     for number, one in enumerate(lines):
         one["metadata"] |= {"n": number, "even": number % 2 == 0, "part": number / 8}
-    f.ingest("lines", lines)
+    f.ingest("lines", [*lines, *made_up("made-up")])
     f.ingest("kept", renamed(sample({"checks": 10, "books": 4}), "kept"))
     f.ingest("small", renamed(sample({"lines": 16}), "small"))
     f.ingest("moved", renamed(sample({"books": 20}), "moved"))
@@ -202,11 +216,13 @@ def finish_jobs(f: Folder) -> None:
     f.job("clustered", answer.headers["Verso-Job-Id"], "succeeded")
 
 
-def other_codec(f: Folder) -> None:
-    """Serve another codec for a while: a collection of two codecs, and one coded again."""
+def other_codec(f: Folder, artifact: Path) -> None:
+    """Fit a codec to a collection and serve it for a while: one of two codecs, one coded again."""
     platform = f.platform
     models = platform.data / "models"
-    variant(models / "second", 2)
+    command = [sys.executable, "-m", "verso_client.cli", "--url", str(platform.http.base_url)]
+    command += ["train", "decoder", "--on", "lines", "--artifact", str(artifact)]
+    subprocess.run([*command, "--out", str(models / "second")], check=True)
     assign(models, "canary", "second", share="1.0")
     served = "second"
 
@@ -312,9 +328,12 @@ def ask(f: Folder) -> None:
     f.answer("collections", "GET", "/v1/collections")
     for name in ("moved", "recoded"):
         f.answer(f"migration: {name}", "GET", f"/v1/collections/{name}/migrate")
+    codecs: set[str] = set()
     for name in f.documents:
         if name != "queued":
-            f.answer(f"stats: {name}", "GET", f"/v1/collections/{name}")
+            stats = f.answer(f"stats: {name}", "GET", f"/v1/collections/{name}")
+            codecs |= stats["codecs"].keys()
+    assert codecs == {"raw", "zstd", "ngram", "neural", "segmented", "mixture"}, codecs
     for name, document in ("books", "book-1"), ("books", "odd-bytes"), ("lines", "line-3"):
         path = f"/v1/documents/{document}?collection={name}"
         f.answer(f"document: {document}", "GET", path)
@@ -396,7 +415,7 @@ def stopped(root: Path, artifact: Path) -> None:
     platform.until(lambda: len(platform.get("/v1/heads")["heads"]) == 3)
     fill(f)
     finish_jobs(f)
-    other_codec(f)
+    other_codec(f, artifact)
     for name in f.documents:
         platform.verified(name)
     platform.stop()
@@ -430,7 +449,7 @@ def killed(root: Path, artifact: Path) -> None:
     f.create("still", precision="int8", search="hybrid")
     f.create("dense")
     f.create("both", precision="int8", search="hybrid", text_policy="both")
-    rows = renamed(sample({"lines": 300, "books": 40}), "n")
+    rows = [*made_up("made-up"), *renamed(sample({"lines": 280, "books": 40}), "n")]
     f.ingest("still", rows[:40])
     f.ingest("dense", rows[:30])
     f.ingest("both", rows[:30])
