@@ -36,6 +36,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from verso_core.errors import PatchCorrupt
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -157,6 +159,43 @@ def encode(bits: Bytes, probabilities: NDArray[np.uint16]) -> bytes:
         if length >= 0:
             return out[:length].tobytes()
         capacity *= 4
+
+
+def decode_text(
+    read: Callable[[Bytes, State, Bytes], Int],
+    payload: bytes,
+    *,
+    codec: str,
+    first_bytes: int,
+    limit_bytes: int,
+) -> bytes:
+    """Return the text of a payload whose length nothing states.
+
+    Args:
+        read: decodes a payload into an array; returns the text's length, or -1 if it is longer.
+        payload: any bytes.
+        codec: whose payload it is, for errors.
+        first_bytes: length of the first array; a longer text is read again into one 16 times it.
+        limit_bytes: length of the last one.
+
+    Raises:
+        PatchCorrupt: the text passes `limit_bytes`, or bytes follow the payload's end.
+    """
+    data = np.frombuffer(payload or b"\0", np.uint8)
+    state = np.zeros(STATE_SIZE, np.int64)
+    capacity = min(limit_bytes, first_bytes)
+    while True:
+        open_payload(state, data, 0, len(payload))
+        text = np.empty(capacity, np.uint8)
+        length = read(data, state, text)
+        if length >= 0:
+            break
+        if capacity >= limit_bytes:
+            raise PatchCorrupt(f"{codec}: expected at most {limit_bytes} bytes of text")
+        capacity = min(limit_bytes, 16 * capacity)
+    if unread(state):
+        raise PatchCorrupt(f"{codec}: {unread(state)} bytes after the end of the text")
+    return text[:length].tobytes()
 
 
 def cost(bits: Bytes, probabilities: NDArray[np.uint16]) -> float:

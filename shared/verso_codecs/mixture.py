@@ -13,6 +13,7 @@ All arithmetic is in integers: the payload decodes on every machine.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from verso_codecs.mixture_model import (
     read_text,
 )
 from verso_codecs.ngram import MAX_TEXT_BYTES, NgramTables
-from verso_core.errors import ArtifactInvalid, PatchCorrupt
+from verso_core.errors import ArtifactInvalid
 
 FORMAT = 1
 """Version of the model behind the tables: records of one are noise to another."""
@@ -210,21 +211,13 @@ def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT
     Raises:
         PatchCorrupt: when the text passes `limit_bytes`, or bytes follow the payload's end.
     """
-    data = np.frombuffer(payload or b"\0", np.uint8)
-    state = np.zeros(coder.STATE_SIZE, np.int64)
-    capacity = min(limit_bytes, 256 + 16 * len(payload))
-    while True:
-        coder.open_payload(state, data, 0, len(payload))
-        text = np.empty(capacity, np.uint8)
-        length = read_text(tables.tables, data, state, text)
-        if length >= 0:
-            break
-        if capacity >= limit_bytes:
-            raise PatchCorrupt(f"mixture: expected at most {limit_bytes} bytes of text")
-        capacity = min(limit_bytes, 16 * capacity)
-    if coder.unread(state):
-        raise PatchCorrupt(f"mixture: {coder.unread(state)} bytes after the end of the text")
-    return text[:length].tobytes()
+    return coder.decode_text(
+        partial(read_text, tables.tables),
+        payload,
+        codec="mixture",
+        first_bytes=256 + 16 * len(payload),
+        limit_bytes=limit_bytes,
+    )
 
 
 def bits(text: bytes, tables: MixtureTables) -> float:

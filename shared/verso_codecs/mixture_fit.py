@@ -136,6 +136,8 @@ def unmixed() -> Mixing:
     )
 
 
+# Much like `_descend` of `ngram_fit`, and apart from it: sums in another order would round to other
+# weights, and fitted tables would no longer be the same bytes.
 @kernel
 def _descend(
     rows: Bytes,

@@ -277,6 +277,8 @@ def end_chance(tables: Tables, view: View) -> Int:
     return _chance(tables, total)
 
 
+# The loops over a text are those of `ngram_model`: a kernel cannot take other kernels as arguments
+# without a call that is not inlined, which doubles its time.
 @kernel
 def write_text(tables: Tables, data: Bytes, bits: Bytes, chances: NDArray[np.uint16]) -> None:
     """List the decisions of a text, nine a byte and one more."""

@@ -12,6 +12,7 @@ machine. Any byte string can be coded; one unlike the training texts costs up to
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from verso_codecs.ngram_model import (
     read_text,
     write_text,
 )
-from verso_core.errors import ArtifactInvalid, PatchCorrupt
+from verso_core.errors import ArtifactInvalid
 
 MAX_TEXT_BYTES = 1 << 22
 """Texts are not restored beyond this size unless the caller asks for it."""
@@ -127,21 +128,13 @@ def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_B
     Raises:
         PatchCorrupt: when the text passes `limit_bytes`, or bytes follow the payload's end.
     """
-    data = np.frombuffer(payload or b"\0", np.uint8)
-    state = np.zeros(coder.STATE_SIZE, np.int64)
-    capacity = min(limit_bytes, 64 + 16 * len(payload))
-    while True:
-        coder.open_payload(state, data, 0, len(payload))
-        text = np.empty(capacity, np.uint8)
-        length = read_text(tables.model, data, state, text)
-        if length >= 0:
-            break
-        if capacity >= limit_bytes:
-            raise PatchCorrupt(f"n-gram: expected at most {limit_bytes} bytes of text")
-        capacity = min(limit_bytes, 16 * capacity)
-    if coder.unread(state):
-        raise PatchCorrupt(f"n-gram: {coder.unread(state)} bytes after the end of the text")
-    return text[:length].tobytes()
+    return coder.decode_text(
+        partial(read_text, tables.model),
+        payload,
+        codec="n-gram",
+        first_bytes=64 + 16 * len(payload),
+        limit_bytes=limit_bytes,
+    )
 
 
 def bits(text: bytes, tables: NgramTables) -> float:

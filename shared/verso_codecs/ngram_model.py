@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, decode_bit, kernel
+from verso_codecs.fields import scramble
 from verso_codecs.lines import find_line
 
 ORDER_COUNT = 6
@@ -139,16 +140,6 @@ def new_scratch() -> Scratch:
 
 
 @kernel
-def _scramble(value: Int) -> Int:
-    """Spread a 32-bit number (multiply-xorshift; the multipliers keep products below 2^62)."""
-    value ^= value >> 15
-    value = (value * 0x2C1B3C6D) & _ALL
-    value ^= value >> 12
-    value = (value * 0x297A2D39) & _ALL
-    return value ^ (value >> 15)
-
-
-@kernel
 def context_hash(record: State, context: Int) -> Int:
     """Return the 32-bit hash of one context at a byte boundary."""
     recent = record[_RECENT]
@@ -161,7 +152,7 @@ def context_hash(record: State, context: Int) -> Int:
     else:
         low = record[_WORD_1] ^ (record[_WORD] or recent & 0xFF)
         high = record[_WORD_2]
-    return _scramble((low * 0x1E3779B1 + high * 0x25EBCA6B + (context + 1) * 0x3C2B2AE35) & _ALL)
+    return scramble((low * 0x1E3779B1 + high * 0x25EBCA6B + (context + 1) * 0x3C2B2AE35) & _ALL)
 
 
 @kernel
@@ -230,7 +221,7 @@ def start_byte(scratch: Scratch, data: Bytes) -> None:
         scratch.hashes[context] = context_hash(record, context)
     for local in range(LOCAL_COUNT):
         last = record[_RECENT] & ((1 << (8 * (local + 2))) - 1)
-        scratch.hashes[CONTEXT_COUNT + local] = _scramble((last * 11 + local) & _ALL)
+        scratch.hashes[CONTEXT_COUNT + local] = scramble((last * 11 + local) & _ALL)
     record[_EXPECTED] = 0
     if record[_MATCH_LENGTH] > 0:
         record[_EXPECTED] = 256 | np.int64(data[record[_MATCH]])
@@ -284,7 +275,7 @@ def observe(model: Model, scratch: Scratch, shift: Int, partial: Int) -> None:
         states[MATCH_INPUT] = 2 * scratch.record[_MATCH_LENGTH] - 1 + bit
     for local in range(LOCAL_COUNT):
         mixed = (scratch.hashes[CONTEXT_COUNT + local] + partial * 0x9E3779B1) & _ALL
-        slot = _scramble(mixed) >> (32 - _LOCAL_SLOTS_LOG2)
+        slot = scramble(mixed) >> (32 - _LOCAL_SLOTS_LOG2)
         scratch.slots[local] = slot
         states[LOCAL_INPUT + local] = scratch.local[local, scratch.slots[local]]
     _select(scratch, longest, partial)

@@ -26,9 +26,6 @@ from redis.connection import parse_url
 
 from verso_core.errors import LedgerUnavailable
 
-MAGIC = (b"REDIS", b"VALKEY")
-"""How an RDB file starts."""
-
 _MARK_BYTES = 40
 _PART = 1 << 16
 _SILENCE_S = 60.0

@@ -5,41 +5,20 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_core.passwords import with_password
+from verso_core.settings import BrokerSettings
 from verso_core.webhooks import Network, networks
 
 _MIB = 1024 * 1024
 
 
-class Settings(BaseSettings):
+class Settings(BrokerSettings, BaseSettings):
     """Settings of one gateway process; each is the environment variable ``VERSO_<NAME>``."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="VERSO_",
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,  # an address may hold a password
-    )
+    model_config = SettingsConfigDict(env_prefix="VERSO_", extra="ignore")
 
-    redis_password_file: Path | None = Field(
-        default=None, description="holds the ledger's password, in place of one in the address"
-    )
-    broker_password_file: Path | None = Field(
-        default=None, description="holds the broker's password, in place of one in the address"
-    )
-    redis_url: str = Field(
-        default="redis://127.0.0.1:6379/0",
-        validate_default=True,
-        description="ledger and documents (Redis or Valkey)",
-    )
-    broker_url: str = Field(
-        default="redis://127.0.0.1:6379/1",
-        validate_default=True,
-        description="Celery broker that carries the wake-ups",
-    )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on")
     api_keys_file: Path | None = Field(
@@ -113,12 +92,6 @@ class Settings(BaseSettings):
     def tenant_part(self) -> float:
         """Return the part of a queue that one tenant may fill; without keys there is but one."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
-
-    @field_validator("redis_url", "broker_url")
-    @classmethod
-    def _password(cls, value: str, info: ValidationInfo) -> str:
-        which = "redis" if info.field_name == "redis_url" else "broker"
-        return with_password(value, info.data.get(f"{which}_password_file"))
 
     @field_validator("webhook_allow")
     @classmethod

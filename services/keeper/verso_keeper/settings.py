@@ -4,37 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_core.passwords import with_password
+from verso_core.settings import BrokerSettings
 from verso_core.webhooks import networks
 
 
-class KeeperSettings(BaseSettings):
+class KeeperSettings(BrokerSettings, BaseSettings):
     """Every field is the environment variable ``VERSO_`` + its name in capitals."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="VERSO_",
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,  # an address may hold a password
-    )
+    model_config = SettingsConfigDict(env_prefix="VERSO_", extra="ignore")
 
-    redis_password_file: Path | None = Field(
-        default=None, description="holds the ledger's password, in place of one in the address"
-    )
-    broker_password_file: Path | None = Field(
-        default=None, description="holds the broker's password, in place of one in the address"
-    )
-    redis_url: str = Field(
-        default="redis://127.0.0.1:6379/0", validate_default=True, description="the ledger"
-    )
-    broker_url: str = Field(
-        default="redis://127.0.0.1:6379/1",
-        validate_default=True,
-        description="Celery's door-bells; may be lost",
-    )
     results: Path | None = Field(
         default=None, description="folder of results too large for the ledger, shared with workers"
     )
@@ -66,12 +47,6 @@ class KeeperSettings(BaseSettings):
         default=None, description="touched while the keeper works; for liveness probes"
     )
     log_level: str = Field(default="INFO", description="least severe level that is logged")
-
-    @field_validator("redis_url", "broker_url")
-    @classmethod
-    def _password(cls, value: str, info: ValidationInfo) -> str:
-        which = "redis" if info.field_name == "redis_url" else "broker"
-        return with_password(value, info.data.get(f"{which}_password_file"))
 
     @field_validator("webhook_allow")
     @classmethod

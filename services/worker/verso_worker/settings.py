@@ -5,37 +5,17 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_core.passwords import with_password
+from verso_core.settings import BrokerSettings
 
 
-class WorkerSettings(BaseSettings):
+class WorkerSettings(BrokerSettings, BaseSettings):
     """Every field is the environment variable ``VERSO_`` + its name in capitals."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="VERSO_",
-        frozen=True,
-        hide_input_in_errors=True,  # an address may hold a password
-    )
+    model_config = SettingsConfigDict(env_prefix="VERSO_")
 
-    redis_password_file: Path | None = Field(
-        default=None, description="holds the ledger's password, in place of one in the address"
-    )
-    broker_password_file: Path | None = Field(
-        default=None, description="holds the broker's password, in place of one in the address"
-    )
-    redis_url: str = Field(
-        default="redis://127.0.0.1:6379/0",
-        validate_default=True,
-        description="ledger, entries and collections",
-    )
-    broker_url: str = Field(
-        default="redis://127.0.0.1:6379/1",
-        validate_default=True,
-        description="Celery's door-bells; may be lost",
-    )
     data: Path = Field(default=Path("verso-data"), description="folder of vectors and artifacts")
     run: Path | None = Field(
         default=None, description="folder of sockets; paths there must stay under 100 characters"
@@ -97,9 +77,3 @@ class WorkerSettings(BaseSettings):
     )
     worker_name: str = Field(default_factory=socket.gethostname, description="in leases and logs")
     log_level: str = "INFO"
-
-    @field_validator("redis_url", "broker_url")
-    @classmethod
-    def _password(cls, value: str, info: ValidationInfo) -> str:
-        which = "redis" if info.field_name == "redis_url" else "broker"
-        return with_password(value, info.data.get(f"{which}_password_file"))

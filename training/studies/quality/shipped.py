@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import random
 from pathlib import Path
 
@@ -111,7 +113,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
     if share < 1.0:
         asked = random.Random(recipe.seed).sample(asked, round(share * len(asked)))
-    short = [*questions.qamr(job.data, "dev"), *questions.qamr(job.data, "test")]
+    short = [*_qamr(job.data, "dev"), *_qamr(job.data, "test")]
     main = [*asked, *questions.mined(asked, count=round(share * 2600))]
 
     def windows(asked: list[questions.Question]) -> list[questions.Window]:
@@ -280,3 +282,18 @@ def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
         metrics=figures,
     )
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
+
+
+def _qamr(root: Path, part: str) -> list[questions.Question]:
+    """Return short questions on single sentences, for training only."""
+    with lzma.open(root / "qa_qamr" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as stream:
+        rows = [json.loads(line) for line in stream]
+    return [
+        questions.Question(
+            row["id"],
+            row["question"],
+            row["context"],
+            tuple(answer["text"] for answer in row["answers"]),
+        )
+        for row in rows
+    ]

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import BertModel
 
 from studies.quality.classification import Bench
@@ -28,7 +29,7 @@ from studies.tasks.steps import Spent, Task
 from verso_training import device
 from verso_training.config import RecipeInvalid
 from verso_training.heads import backbone, token_classifier
-from verso_training.heads.modules import SequenceClassifier, distilled
+from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.token_classifier import TextTokens
 
 TEMPERATURE, WEIGHT = 1.5, 0.75
@@ -115,3 +116,19 @@ def _student(
     title = f"student {weight} {seed}"
     spent = steps.train(steps.one_task(task), rates=steps.FULL, seed=seed, title=title)
     return token_classifier.outputs(module, strategies.sentences(bench, base, "dev"))[0], spent
+
+
+def distilled(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
+    """Return the divergence of the student's softened distribution from the teacher's.
+
+        L = T^2 KL( softmax(z_teacher / T) || softmax(z_student / T) )
+
+    Hinton et al. 2015, section 2: T^2 keeps the gradients' size as T changes. It is added to the
+    cross-entropy with a weight (Preite 2020, listing 5.1). Shape of both: (B, C) logits.
+    """
+    return F.kl_div(
+        F.log_softmax(student / temperature, dim=-1),
+        F.log_softmax(teacher / temperature, dim=-1),
+        reduction="batchmean",
+        log_target=True,
+    ) * (temperature**2)

@@ -113,22 +113,6 @@ def span_loss(start: Tensor, end: Tensor, *, starts: Tensor, ends: Tensor, mask:
     return total / 2
 
 
-def distilled(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """Return the divergence of the student's softened distribution from the teacher's.
-
-        L = T^2 KL( softmax(z_teacher / T) || softmax(z_student / T) )
-
-    Hinton et al. 2015, section 2: T^2 keeps the gradients' size as T changes. It is added to the
-    cross-entropy with a weight (Preite 2020, listing 5.1). Shape of both: (B, C) logits.
-    """
-    return F.kl_div(
-        F.log_softmax(student / temperature, dim=-1),
-        F.log_softmax(teacher / temperature, dim=-1),
-        reduction="batchmean",
-        log_target=True,
-    ) * (temperature**2)
-
-
 @dataclass(frozen=True)
 class Span:
     """A span in a window and its score.

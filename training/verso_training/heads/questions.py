@@ -91,21 +91,6 @@ def squad(root: Path, part: Part) -> list[Question]:
     return [*first, *second]
 
 
-def qamr(root: Path, part: str = "dev") -> list[Question]:
-    """Return short questions on single sentences, for training only."""
-    with lzma.open(root / "qa_qamr" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as stream:
-        rows = [json.loads(line) for line in stream]
-    return [
-        Question(
-            row["id"],
-            row["question"],
-            row["context"],
-            tuple(answer["text"] for answer in row["answers"]),
-        )
-        for row in rows
-    ]
-
-
 def layout(document: Mapping[str, Any]) -> Iterator[Question]:
     """Return the questions of a file in SQuAD's own layout."""
     for article in document["data"]:

@@ -72,11 +72,6 @@ def risk_coverage(confidence: Scores, right: Flags) -> tuple[Scores, Scores]:
     return count / len(right), wrong / count
 
 
-def aurc(confidence: Scores, right: Flags) -> float:
-    """Return the area under the risk-coverage curve; 0 is best."""
-    return float(risk_coverage(confidence, right)[1].mean())
-
-
 def augrc(confidence: Scores, right: Flags) -> float:
     """Return the area under the generalised risk-coverage curve; 0 is best, half the error rate is
     chance."""

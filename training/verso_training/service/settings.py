@@ -5,28 +5,17 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_core.passwords import with_password
+from verso_core.settings import LedgerSettings
 
 
-class TrainerSettings(BaseSettings):
+class TrainerSettings(LedgerSettings, BaseSettings):
     """Every field is the environment variable ``VERSO_`` + its name in capitals."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="VERSO_",
-        frozen=True,
-        extra="ignore",
-        hide_input_in_errors=True,  # an address may hold a password
-    )
+    model_config = SettingsConfigDict(env_prefix="VERSO_", extra="ignore")
 
-    redis_password_file: Path | None = Field(
-        default=None, description="holds the ledger's password, in place of one in the address"
-    )
-    redis_url: str = Field(
-        default="redis://127.0.0.1:6379/0", validate_default=True, description="the ledger"
-    )
     models: Path = Field(
         default=Path("models"), description="folder of artifacts and heads; published into"
     )
@@ -39,8 +28,3 @@ class TrainerSettings(BaseSettings):
     )
     trainer_name: str = Field(default_factory=socket.gethostname, description="in leases and logs")
     log_level: str = "INFO"
-
-    @field_validator("redis_url")
-    @classmethod
-    def _password(cls, value: str, info: ValidationInfo) -> str:
-        return with_password(value, info.data.get("redis_password_file"))

@@ -89,16 +89,6 @@ class Space:
         """Return stored vectors' bytes, little endian. Shape: (dim,) or (texts, dim)."""
         return np.ascontiguousarray(stored, self.dtype).tobytes()
 
-    def from_raw(self, data: bytes) -> Stored:
-        """Read one vector's bytes. Shape: (dim,).
-
-        Raises:
-            VectorInvalid: the number of bytes is not that of one vector.
-        """
-        if len(data) != self.size_bytes:
-            raise VectorInvalid(f"expected a vector of {self.size_bytes} bytes, got {len(data)}")
-        return np.frombuffer(data, self.dtype)
-
     def check(self, stored: Stored) -> Stored:
         """Check stored vectors before anything is done with them. Shape: (texts, dim), in and out.
 

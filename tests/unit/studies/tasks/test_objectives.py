@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from studies.tasks import multitask, objectives
-from verso_training.heads.modules import distilled, span_loss
+from studies.tasks.distillation import distilled
+from verso_training.heads.modules import span_loss
 
 G = torch.Generator().manual_seed(4)
 

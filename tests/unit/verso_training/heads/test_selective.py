@@ -17,7 +17,6 @@ def test_the_worked_example_by_hand() -> None:
     coverage, risk = signals.risk_coverage(confidence, right)
     assert coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert risk == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
-    assert signals.aurc(confidence, right) == pytest.approx((0 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
     assert signals.augrc(confidence, right) == pytest.approx((0 + 1 + 1 + 2) / 16)
     assert signals.accuracy_at(confidence, right, 0.75) == pytest.approx(2 / 3)
 

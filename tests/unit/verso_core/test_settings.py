@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.connection import parse_url
 
-from verso_core.passwords import with_password
+from verso_core.settings import with_password
 
 
 @given(

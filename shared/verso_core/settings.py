@@ -1,0 +1,73 @@
+"""The settings that services share: the addresses of ledger and broker, and their passwords.
+
+A password in an address shows wherever the environment is shown; one in a file, which is how
+container platforms hand secrets to a process, does not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+
+class LedgerSettings(BaseModel):
+    """The ledger's address."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        hide_input_in_errors=True,  # an address may hold a password
+    )
+
+    redis_password_file: Path | None = Field(
+        default=None, description="holds the ledger's password, in place of one in the address"
+    )
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        validate_default=True,
+        description="ledger, entries and collections (Redis or Valkey)",
+    )
+
+    @field_validator("redis_url", "broker_url", check_fields=False)
+    @classmethod
+    def _password(cls, value: str, info: ValidationInfo) -> str:
+        which = "redis" if info.field_name == "redis_url" else "broker"
+        return with_password(value, info.data.get(f"{which}_password_file"))
+
+
+class BrokerSettings(LedgerSettings):
+    """The addresses of the ledger and of the broker."""
+
+    broker_password_file: Path | None = Field(
+        default=None, description="holds the broker's password, in place of one in the address"
+    )
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/1",
+        validate_default=True,
+        description="Celery's wake-up messages; may be lost",
+    )
+
+
+def with_password(url: str, file: Path | None) -> str:
+    """Return the address with the file's password in it, in place of any it had.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``, with or without a user name.
+        file: holds the password and perhaps a line's end; None leaves the address as it is.
+
+    Raises:
+        ValueError: the file cannot be read, or holds no password; the message names the file only.
+    """
+    if file is None:
+        return url
+    try:
+        password = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ValueError(f"cannot read the password file {file}: {type(exc).__name__}") from exc
+    if not password:
+        raise ValueError(f"expected a password in {file}, got an empty file")
+    parts = urlsplit(url)
+    before, _, host = parts.netloc.rpartition("@")
+    user = before.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
