@@ -251,6 +251,7 @@ def test_the_old_side_of_a_migration_is_removed_and_nothing_is_lost(stopped: Bef
     stopped.check_documents("moved")
 
 
+@pytest.mark.slow
 def test_a_scrub_that_was_under_way_goes_on_and_finds_no_damage(stopped: Before) -> None:
     [row] = [one for one in stopped.expected["answers"] if one["name"] == "scrub"]
     assert row["answer"]["running"]
