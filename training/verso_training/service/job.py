@@ -87,7 +87,7 @@ def train(folder: Path) -> dict[str, Any]:
     stable = _stable(Path(request["models"]), name)
     if stable is not None and stable.task is not task:
         raise RequestInvalid(
-            f"expected a free name or that of a {task} head, got {name}, a {stable.task} head"
+            f"expected a free name or that of a head to {task}; {name} is one to {stable.task}"
         )
     if task is Task.CLASSIFY:
         report = _classifier(request, folder, stable)

@@ -93,7 +93,7 @@ def test_a_file_of_noise_with_a_fitting_hash_is_refused(folder: Path, name: str)
 def test_a_dictionary_of_another_artifact_fails_the_golden_samples(folder: Path) -> None:
     (folder / "zstd.dict").write_bytes(b"another dictionary " * 200)
     _publish_again(folder)
-    with pytest.raises(ArtifactInvalid, match="its zstd payload does not give its text back"):
+    with pytest.raises(ArtifactInvalid, match="its zstd payload does not decode to its text"):
         _load(folder)
 
 
