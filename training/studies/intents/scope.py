@@ -56,5 +56,6 @@ def measured(
 
 def log_softmax(logits: Floats) -> Floats:
     """Shape: (N, C) to (N, C)."""
-    shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))  # type: ignore[no-any-return]
+    shifted: Floats = logits - logits.max(-1, keepdims=True)
+    total: Floats = np.exp(shifted).sum(-1, keepdims=True)
+    return shifted - np.log(total)

@@ -280,8 +280,8 @@ def narrowed(
     """Return a weight as it is stored, and for int8 its scale, of length 1 along ``axis``."""
     if storage is Storage.FLOAT16:
         return weight.astype(np.float16), None
-    scale = np.abs(weight).max(axis=axis, keepdims=True) / 127.0
-    scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
+    largest = np.abs(weight).max(axis=axis, keepdims=True)
+    scale = np.maximum(largest / 127.0, np.finfo(np.float32).tiny).astype(np.float32)
     return np.clip(np.rint(weight / scale), -127, 127).astype(np.int8), scale
 
 

@@ -217,13 +217,16 @@ def measure(
 
 def softmax(logits: Floats) -> Floats:
     """Shape: (N, C) to (N, C)."""
-    shifted = np.exp(logits - logits.max(-1, keepdims=True))
-    return shifted / shifted.sum(-1, keepdims=True)  # type: ignore[no-any-return]
+    shifted: Floats = np.exp(logits - logits.max(-1, keepdims=True))
+    total: Floats = shifted.sum(-1, keepdims=True)
+    scaled: Floats = shifted / total
+    return scaled
 
 
 def _logsumexp(logits: Floats) -> Floats:
-    top = logits.max(-1, keepdims=True)
-    return (top + np.log(np.exp(logits - top).sum(-1, keepdims=True)))[:, 0]  # type: ignore[no-any-return]
+    top: Floats = logits.max(-1, keepdims=True)
+    total: Floats = np.exp(logits - top).sum(-1, keepdims=True)
+    return (top + np.log(total))[:, 0]
 
 
 def _precision(centred: Floats) -> Floats:

@@ -158,10 +158,10 @@ def test_heads_on_tokens_read_the_mean_of_the_states() -> None:
     found = token_classifier.losses(classifier, torch.tensor(weights, dtype=torch.float32))(texts)
     assert float(found["class"].detach()) == pytest.approx(expected, rel=1e-5)
     y, s = np.array([0.3, 0.8]), sigmoid(logit)
-    expected = (-y * np.log(s) - (1.0 - y) * np.log(1.0 - s)).mean()
+    entropy = (-y * np.log(s) - (1.0 - y) * np.log(1.0 - s)).mean()
     given = [PairTokens(text.ids, len(text.ids), one) for text, one in zip(texts, y, strict=True)]
     assert float(scoring.losses(scorer)(given)["score"].detach()) == pytest.approx(
-        expected, rel=1e-5
+        entropy, rel=1e-5
     )
 
 
