@@ -25,6 +25,8 @@ _FEWEST_TOKENS = 24
 """Of a window: special tokens, a short question, and room for its context."""
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
+# The settings of the tasks are apart although some are alike: each task has its own defaults.
+
 
 class ClassWeights(StrEnum):
     """The weight of a label's rows in the loss, by their number."""

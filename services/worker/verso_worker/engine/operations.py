@@ -10,6 +10,7 @@
     guess    beam, max_tokens, count   vectors             log_probability: [..],    texts
                                                            confidence: [..]
 
+The client has the signatures of the service, since callers do not know which of the two they hold.
 The operations of heads are in :mod:`verso_worker.engine.head_operations`.
 
 Vectors are one blob, (n, D) float32, little endian, row after row. Where ``coded`` or ``read`` is

@@ -47,7 +47,7 @@ _COUNTED = ("documents", "copied", "removed", "failed")
 
 
 class Migrations(Protocol):
-    """The ledger's migrations."""
+    """The ledger's migrations: signatures of its own, since rules import no Redis."""
 
     def get(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""

@@ -1,6 +1,7 @@
 """What the pipeline needs of the world: the model, the vector store, the ledger's documents.
 
-The pipeline owns these protocols; the adapters implement them and never import one another.
+The pipeline owns these protocols; the adapters implement them and never import one another. Each
+adapter repeats the signatures, so that the type checker compares them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from verso_worker.records.points import Hit, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder, Stored
 
 OnProgress = Callable[[str, int, int], None]
-"""Is told of a stage how much is done, and of how much; raises Cancelled to end the work."""
+"""Receives of a stage how much is done, and of how much; raises Cancelled to end the work."""
 
 
 def no_progress(stage: str, done: int, of: int) -> None:
-    """Tell no_progress."""
+    """Ignore the progress of a stage."""
 
 
 class Cutter(Protocol):
