@@ -295,7 +295,7 @@ def point_ids(collection: str, document: str, entry: Entry) -> list[UUID]:
 
 
 def bucket_of(document: str, *, buckets: int) -> int:
-    """Tell in which of a collection's buckets a document's entry lies."""
+    """Return which of a collection's buckets holds a document's entry."""
     digest = hashlib.blake2b(document.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % buckets
 

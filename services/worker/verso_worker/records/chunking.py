@@ -127,7 +127,7 @@ class _Windows:
                 self._encoder_ends = _ends(encoding)
 
     def reach(self, at: int) -> int:
-        """Tell where a chunk that starts at ``at`` ends at the latest."""
+        """Return where a chunk that starts at ``at`` ends at the latest."""
         size = len(self._block)
         reach = size
         if self._encoder_ends is not None:
@@ -149,7 +149,7 @@ def _ends(encoding: Encoding) -> list[int]:
 
 
 def _reach(ends: list[int], at: int, *, budget: int, size: int) -> int:
-    """Tell where the ``budget``-th token behind ``at`` ends, or the size where there are fewer.
+    """Return where the ``budget``-th token behind ``at`` ends, or the size where there are fewer.
 
     Args:
         ends: where each token ends, ascending.

@@ -62,7 +62,7 @@ class OrphanCollector:
         return self._remove(collection, told) if told else 0
 
     def strike(self, collection: Collection, points: Sequence[UUID]) -> None:
-        """Tell that entries name these points."""
+        """Note that entries name these points."""
         self.documents.orphans_strike(collection.name, points)
 
     def _pages(self, name: str, low: int, high: int) -> Iterator[list[Found]]:

@@ -198,7 +198,7 @@ class Documents(Protocol):
         ...
 
     def collection_room(self, own: str) -> str:
-        """Tell that room is about to be made for vectors: garbage, if its token is not used."""
+        """Announce room that will be made for vectors: garbage, if its token is not used."""
         ...
 
     def collection_artifact(self, name: str, codec: str) -> int:
