@@ -69,7 +69,13 @@ def fused(
     near = _spread(cosines)
     said = lexical / (lexical.max() or 1.0)
     scores = DENSE_SHARE * near + (1 - DENSE_SHARE) * said
-    return best(found, scores.tolist(), limit=limit)
+    return best(
+        found,
+        scores.tolist(),
+        limit=limit,
+        cosines=cosines.tolist(),
+        weights=lexical.tolist(),
+    )
 
 
 def reranked(scores: Sequence[float], read: NDArray[np.float32], *, share: float) -> list[int]:

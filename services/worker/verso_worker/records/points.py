@@ -108,12 +108,15 @@ class Hit:
     """A point that a search found.
 
     ``score`` is the cosine to the query, in [-1, 1]; of a search by terms their BM25 weight, >= 0;
-    of one by both, what :mod:`verso_worker.records.fusion` makes of the two, in [0, 1].
+    of one by both, what :mod:`verso_worker.records.fusion` makes of the two, in [0, 1]. ``cosine``
+    and ``weight`` are the parts of it that the search had.
     """
 
     id: UUID
     score: float
     payload: dict[str, Any]
+    cosine: float | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,13 +242,38 @@ def ranked(space: Space, unit: Vector, *, found: Candidates, limit: int) -> list
     """
     if not found.ids:
         return []
-    return best(found, space.cosines(unit, found.stored).tolist(), limit=limit)
+    cosines = space.cosines(unit, found.stored).tolist()
+    return best(found, cosines, limit=limit, cosines=cosines)
 
 
-def best(found: Candidates, scores: Sequence[float], *, limit: int) -> list[Hit]:
-    """Return the candidates of the highest scores, one for each, and equal ones by id."""
+def best(
+    found: Candidates,
+    scores: Sequence[float],
+    *,
+    limit: int,
+    cosines: Sequence[float] | None = None,
+    weights: Sequence[float] | None = None,
+) -> list[Hit]:
+    """Return the candidates of the highest scores, best first, equal ones by id.
+
+    Args:
+        found: the candidates.
+        scores: one for each candidate.
+        limit: most hits to return.
+        cosines: one for each candidate, of a search by a vector.
+        weights: the BM25 weight of each candidate, of a search by terms.
+    """
     order = sorted(range(len(found.ids)), key=lambda n: (-scores[n], found.ids[n].bytes))
-    return [Hit(found.ids[n], scores[n], unpacked(found.payloads[n])) for n in order[:limit]]
+    return [
+        Hit(
+            found.ids[n],
+            scores[n],
+            unpacked(found.payloads[n]),
+            cosine=None if cosines is None else cosines[n],
+            weight=None if weights is None else weights[n],
+        )
+        for n in order[:limit]
+    ]
 
 
 def _one_of(path: str, wanted: Sequence[Scalar]) -> OneOf:

@@ -40,6 +40,8 @@ def test_scores_are_joined_on_one_scale() -> None:
     hits = fused(SPACE, UNIT, found=both, weights={UUID(int=1): 2.0}, limit=3)
     assert [hit.id.int for hit in hits] == [2, 1, 3]
     assert [hit.score for hit in hits] == pytest.approx([0.5 * 0.6 + 0.5, 0.75, 0.125])
+    assert [hit.cosine for hit in hits] == pytest.approx([0.6, 1.0, 0.0])
+    assert [hit.weight for hit in hits] == [4.0, 2.0, 1.0]
     assert fused(SPACE, UNIT, found=both, weights={}, limit=1)[0].id.int == 2
 
 

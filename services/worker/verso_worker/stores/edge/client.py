@@ -214,7 +214,7 @@ class EdgeVectors:
         }
         vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
         reply, _ = self._client.call("search", header, [vector, *blobs])
-        return [Hit(UUID(hex=point), score, payload) for point, score, payload in reply["hits"]]
+        return [Hit(UUID(hex=point), *others) for point, *others in reply["hits"]]
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
         """Return the points nearest to each stored vector, itself included, in the engine's order.

@@ -223,7 +223,7 @@ class EdgeCollection:
             with self._using() as edge:
                 scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
             found = candidates(self.space, scored)
-            return best(found, found.scores, limit=limit)
+            return best(found, found.scores, limit=limit, weights=found.scores)
         values = self.space.query_values(unit)
         if terms is None:
             request = nearest(values, limit=widened_limit(limit), where=chosen)

@@ -229,7 +229,8 @@ class Shard:
         hits = self._collection(header).search(
             query, terms=terms, limit=header["limit"], where=where
         )
-        return {"hits": [[hit.id.hex, hit.score, hit.payload] for hit in hits]}, []
+        rows = [[hit.id.hex, hit.score, hit.payload, hit.cosine, hit.weight] for hit in hits]
+        return {"hits": rows}, []
 
     def _neighbours(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
         rows = np.frombuffer(blobs[0], header["dtype"]).reshape(-1, int(header["dim"]))

@@ -284,7 +284,7 @@ class QdrantVectors:
             )
             if unit is None:
                 found = ask.matching(terms, limit=limit)
-                return best(found, found.scores, limit=limit)
+                return best(found, found.scores, limit=limit, weights=found.scores)
             if terms is None:
                 found = ask.nearest(unit, limit=widened_limit(limit))
                 return ranked(space, unit, found=found, limit=limit)
