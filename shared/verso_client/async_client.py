@@ -140,12 +140,14 @@ class AsyncClient:
         rerank: str | None = None,
         rerank_from: int = 30,
         rerank_share: float = RERANK_SHARE,
+        explain: bool = False,
     ) -> Found:
         """Find the records nearest to a text, a vector, or a stored document or record.
 
         Args:
             rerank: a head that scores pairs; it reorders the nearest ``rerank_from`` records.
             rerank_share: weight of the head's score, in [0, 1]; the search's score has the rest.
+            explain: whether each hit has the parts of its score.
         """
         query = SearchRequest.model_construct(  # the platform checks it
             query=text,
@@ -159,6 +161,7 @@ class AsyncClient:
             rerank=rerank,
             rerank_from=rerank_from,
             rerank_share=rerank_share,
+            explain=explain,
         )
         return await self._run(operations.search.search(query, self._retries))
 

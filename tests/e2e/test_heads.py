@@ -15,6 +15,7 @@ import pytest
 from verso_client import Client, Document
 from verso_core import heads, registry
 from verso_core.heads import Portion
+from verso_core.jobs import SearchMode
 from verso_core.registry import Channel
 
 if TYPE_CHECKING:
@@ -231,6 +232,35 @@ def test_a_search_is_reranked(http: httpx2.Client, stored: str) -> None:
     assert by_default[0]["text"] is not None
     few = ask(http, "/v1/search", **query, rerank="pairs", rerank_from=1)
     assert [hit.get("rerank_score") is None for hit in few["hits"][:2]] == [False, True]
+
+
+def test_a_search_explains_its_scores(http: httpx2.Client, verso: Client) -> None:
+    """Dense, sparse, hybrid and reranked: the parts that a search has, and no others."""
+    name = "explained"
+    verso.create_collection(name, search=SearchMode.HYBRID)
+    verso.ingest([Document(text, id=key) for key, text in LINES.items()], collection=name)
+    query = {"collection": name, "query": LINES["retry"]}
+
+    def parts(**options: Any) -> list[dict[str, float]]:
+        plain = ask(http, "/v1/search", **query, **options)["hits"]
+        hits = ask(http, "/v1/search", **query, **options, explain=True)["hits"]
+        assert [{k: v for k, v in hit.items() if k != "explain"} for hit in hits] == plain
+        return [hit["explain"] | {"score": hit["score"]} for hit in hits]
+
+    assert all(one == {"dense": one["score"], "score": one["score"]} for one in parts(mode="dense"))
+    assert all(
+        one == {"sparse": one["score"], "score": one["score"]} for one in parts(mode="sparse")
+    )
+    both = parts(mode="hybrid")
+    assert both[0]["fused"] == both[0]["score"]
+    assert all(one.keys() == {"dense", "sparse", "fused", "score"} for one in both)
+    first, *rest = parts(rerank="pairs", rerank_from=1, rerank_share=0.25)
+    assert first.keys() == {"dense", "sparse", "fused", "rerank_score", "rerank_share", "score"}
+    assert first["rerank_share"] == 0.25
+    assert all(one.keys() == {"dense", "sparse", "fused", "score"} for one in rest)
+    same = verso.search(LINES["retry"], collection=name, mode=SearchMode.DENSE, explain=True).hits
+    assert [hit.explain and hit.explain.dense for hit in same] == [hit.score for hit in same]
+    verso.delete_collection(name)
 
 
 @pytest.mark.parametrize(

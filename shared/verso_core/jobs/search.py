@@ -38,6 +38,7 @@ class SearchParams(Params):
         le=1,
         description="what its score counts; the search's own counts the rest",
     )
+    explain: bool = Field(default=False, description="add the parts of each hit's score")
 
 
 class SearchRequest(SearchParams):
@@ -61,6 +62,8 @@ class SearchRequest(SearchParams):
     def params(self, mode: SearchMode) -> SearchParams:
         """Return the params of the request's slice, with the mode that applies."""
         options = {name: getattr(self, name) for name in SearchParams.model_fields}
+        if not self.explain:
+            del options["explain"]  # the slice of a request without it stays the same bytes
         return SearchParams(**options | {"mode": mode})
 
 
@@ -76,6 +79,16 @@ class SearchItem(Item):
     chunk: int | None = None
 
 
+class Explanation(OpenModel):
+    """The parts of a hit's score: those that its search had."""
+
+    dense: float | None = Field(default=None, description="cosine of the vectors, -1..1")
+    sparse: float | None = Field(default=None, description="BM25 weight of the words, >= 0")
+    fused: float | None = Field(default=None, description="hybrid: both joined, 0..1")
+    rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
+    rerank_share: float | None = Field(default=None, description="what the head's score counts")
+
+
 class Hit(RecordText):
     """A record that a search found."""
 
@@ -89,6 +102,7 @@ class Hit(RecordText):
     metadata: dict[str, Scalar] = Field(default_factory=dict)
     time: float | None = None
     error: ItemError | None = None
+    explain: Explanation | None = Field(default=None, description="where it was asked for")
 
 
 class Hits(ItemResult):

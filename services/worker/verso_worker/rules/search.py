@@ -18,8 +18,8 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.jobs.models import record_name, text_field
+from verso_core.jobs.search import Explanation, Hits
 from verso_core.jobs.search import Hit as FoundHit
-from verso_core.jobs.search import Hits
 from verso_core.record import point_ids
 from verso_worker.records import fusion
 from verso_worker.records.neural import Vector
@@ -87,7 +87,7 @@ class Search:
             if not asked.with_text:
                 for one in ranked:
                     one.text = None
-            found[index] = Hits(hits=tuple(map(_described, ranked[: asked.limit])))
+            found[index] = Hits(hits=tuple(_described(one, asked) for one in ranked[: asked.limit]))
         items: list[Hits | Failed] = answered(work, found)
         return Result(items)
 
@@ -191,7 +191,7 @@ class Ranked:
     rerank_score: float | None = None
 
 
-def _described(one: Ranked) -> FoundHit:
+def _described(one: Ranked, asked: SearchParams) -> FoundHit:
     fault = one.text if isinstance(one.text, VersoError) else one.chunk.fault
     fields = record_name(one.chunk.document, one.chunk.index) | {
         "score": one.hit.score,
@@ -204,4 +204,19 @@ def _described(one: Ranked) -> FoundHit:
         fields["error"] = ItemError.of(fault)
     if one.rerank_score is not None:
         fields["rerank_score"] = one.rerank_score
+    if asked.explain:
+        fields["explain"] = _explained(one, asked)
     return FoundHit(**fields)
+
+
+def _explained(one: Ranked, asked: SearchParams) -> Explanation:
+    """Return the parts of a hit's score; a part that the search did not have is not set."""
+    hit, reranked = one.hit, one.rerank_score is not None
+    parts = {
+        "dense": hit.cosine,
+        "sparse": hit.weight,
+        "fused": None if hit.cosine is None or hit.weight is None else hit.score,
+        "rerank_score": one.rerank_score,
+        "rerank_share": asked.rerank_share if reranked else None,
+    }
+    return Explanation(**{name: part for name, part in parts.items() if part is not None})

@@ -31,6 +31,7 @@ from verso_core.jobs import (
     ReconstructRequest,
     Rejected,
     Result,
+    SearchMode,
     SearchRequest,
     Status,
     cut,
@@ -41,7 +42,7 @@ from verso_core.jobs.heads import AnswerPart, HeadReport, UnreadRecord
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.models import RecordText, Text
 from verso_core.jobs.reconstruct import Guess
-from verso_core.jobs.search import Hit
+from verso_core.jobs.search import Explanation, Hit, Hits
 from verso_core.jobs.slices import CONTRACTS, VERSION
 
 _NAME = st.text(string.ascii_lowercase, min_size=1, max_size=6)
@@ -269,3 +270,21 @@ def test_a_queue_with_wake_ups_has_slots_in_every_worker() -> None:
     """A worker serves all of them; its settings name the slots of these three."""
     woken = {queue for queue in Queue if queue.takes_wakeups}
     assert woken == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB}
+
+
+def test_a_search_without_explain_has_the_slice_that_it_had_before() -> None:
+    """Absent and false are the same bytes; true is written."""
+    plain, no, yes = (
+        SearchRequest(query="a", **option).params(SearchMode.DENSE).header()
+        for option in ({}, {"explain": False}, {"explain": True})
+    )
+    assert plain == no
+    assert "explain" not in plain
+    assert yes == plain | {"explain": True}
+
+
+def test_an_explanation_survives_the_frame_with_the_parts_that_it_had() -> None:
+    hit = Hit(id="d#0", document="d", chunk=0, score=0.5, explain=Explanation(dense=0.5))
+    packed = Result([Hits(hits=(hit,))]).pack()
+    [read] = Result.unpack(Kind.SEARCH, packed).only.hits
+    assert read.public()["explain"] == {"dense": 0.5}

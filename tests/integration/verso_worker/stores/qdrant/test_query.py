@@ -200,6 +200,10 @@ def test_a_hybrid_search_joins_both_scores(store: Store, name: str, precision: P
     hits = store.vectors.search(name, query, terms=terms, limit=10, where=None)
     assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, abs=1e-5)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    parts = {hit.id: (hit.cosine, hit.weight) for hit in hits}
+    for n, point in enumerate(points):
+        wanted = (cosines[n], weights.get(point.id, 0.0))
+        assert parts[point.id] == pytest.approx(wanted, abs=1e-4)
     some = store.vectors.search(name, query, terms=terms, limit=2, where=None)
     assert some == hits[:2]
 
