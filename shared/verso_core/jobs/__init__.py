@@ -5,7 +5,7 @@ embed, delete), ``search``, ``reconstruct``, ``heads`` (classify, answer, score,
 ``cluster``, ``train`` and ``admin`` (collections, scrub, migrate, models, rows). ``job`` describes
 jobs themselves, ``kinds`` has the words they all use, ``models`` the base classes, ``slices`` the
 table of contracts and the form on the wire. The table in ``docs/reference/ledger.md`` is generated
-from these classes (``python -m verso_core.jobs.reference``).
+from these classes by :mod:`verso_core.jobs.reference`.
 """
 
 from verso_core.jobs.admin import Collection, CollectionRequest, MigrateRequest
