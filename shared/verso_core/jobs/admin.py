@@ -214,8 +214,8 @@ class ScrubState(OpenModel):
     state: str = Field(
         default="", description="none, recent (goes before a pass), running or ended"
     )
-    running: bool = Field(description="a pass has begun and not ended")
-    asked: bool = Field(description="a pass was asked for and has not begun")
+    running: bool = Field(description="a pass is running")
+    asked: bool = Field(description="a pass is requested and has not started")
     progress: float = Field(ge=0, le=1)
     recent: RecentWalk | None = None
     started: Moment | None = None

@@ -28,12 +28,12 @@ class Job(OpenModel):
     failed: int = Field(description="items that failed so far")
     slices: int = Field(default=0, description="parts the job is worked on in")
     slices_done: int = 0
-    attempts: int = Field(default=0, description="most times one slice was begun")
+    attempts: int = Field(default=0, description="largest number of attempts of one slice")
     urgency: int = Field(default=3, description="of RFC 9218: 0 first, 7 last")
     created: Moment | None = None
     started: Moment | None = None
     finished: Moment | None = None
-    deadline: Moment | None = Field(default=None, description="work not begun by then never is")
+    deadline: Moment | None = Field(default=None, description="work not started by then is dropped")
     error: ItemError | None = None
 
     def exception(self) -> VersoError:

@@ -128,7 +128,7 @@ class Folder:
 
 
 def renamed(rows: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
-    """Give sample documents short ids of their own, which stand in no URL as anything else."""
+    """Return sample documents with short ids that need no escaping in a URL."""
     return [
         {**one, "id": f"{prefix}-{number}", "metadata": {"kind": one["metadata"]["kind"]}}
         for number, one in enumerate(rows)
