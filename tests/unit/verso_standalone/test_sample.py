@@ -10,6 +10,7 @@ import pytest
 from verso_client import Document
 from verso_core.texts import check_document_id, check_metadata
 from verso_standalone import sample
+from verso_training.data import sources
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,24 @@ def test_every_source_stands_in_the_notice(documents: list[Document]) -> None:
     named = {"cia-world-factbook-1995": "CIA World Factbook 1995", "classic-books": "classic-books"}
     for source in {str(document.metadata["source"]) for document in documents}:
         assert named.get(source, source) in notice
+
+
+def test_every_prose_text_comes_from_a_document_that_training_holds_out(
+    documents: list[Document],
+) -> None:
+    for document in documents:
+        name = str(document.id)
+        if name.startswith("docs/"):
+            key = name.removeprefix("docs/")
+            if document.metadata["kind"] == "paragraph":
+                key = key.rsplit("/", 2)[0]
+        elif name.startswith("books/"):
+            key = "books:" + name.removeprefix("books/").rsplit("/", 2)[0]
+        elif name.startswith("factbook1995/"):
+            key = name.replace("/", ":", 2)
+        else:
+            continue
+        assert sources.held_out(key), name
 
 
 def test_ids_are_valid_and_unique_and_texts_differ(documents: list[Document]) -> None:

@@ -1,12 +1,11 @@
 """Make the sample corpus of `verso demo` out of a folder of public data sets.
 
-    python services/standalone/make_corpus.py DATA_FOLDER
+    python -m studies.demo_corpus DATA_FOLDER
 
 Nothing in the corpus was used to train the shipped model: log texts come from published ``test``
-and ``stress`` parts, prose from the 2 % of documents that training holds out by a hash of their id
-(the same rule as ``verso_training.data.sources.held_out``; a test compares the two). A hash of
-their id selects the texts as well, so the same data gives the same corpus, and no text is selected
-for its figures.
+and ``stress`` parts, prose from the documents that training holds out
+(:func:`verso_training.data.sources.held_out`). A hash of their id selects the texts, so the same
+data gives the same corpus, and no text is selected for its figures.
 
 Texts are taken byte for byte as they stand in their source (a page, a block, a line, a paragraph);
 exact repeats are taken once.
@@ -25,7 +24,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-OUT = Path(__file__).parent / "verso_standalone" / "corpus" / "corpus.jsonl.xz"
+from verso_standalone import sample
+from verso_training.data.sources import held_out
+
+OUT = sample.FOLDER / "corpus.jsonl.xz"
 LONGEST_BYTES = 9_000
 _STAMP = re.compile(r"^\ufeff?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,6})\d*Z ")
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+|[0-9a-f]{8,}")
@@ -64,12 +66,6 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     with lzma.open(path, "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             yield json.loads(line)
-
-
-def held_out(key: str) -> bool:
-    """Whether training holds a prose document out: 2 % of all, by the hash of its id."""
-    digest = hashlib.sha256(key.encode("utf-8")).digest()
-    return int.from_bytes(digest[:4], "big") % 100 < 2
 
 
 def check_blocks(data: Path) -> Iterator[Text]:
@@ -146,7 +142,7 @@ def job_lines(data: Path) -> Iterator[Text]:
 
 
 def job_steps(data: Path) -> Iterator[Text]:
-    """Runs of 16 lines of a job, one text each, from one line in 200 of every job."""
+    """Yield runs of 16 lines of a job, one text each, from one line in 200 of every job."""
     for row in rows(data / "logs_ci_logdx" / "stress.jsonl.xz"):
         lines = row["text"].split("\n")
         for start in range(0, len(lines) - 16, 200):
@@ -222,7 +218,7 @@ PARTS = (
 
 
 def corpus(data: Path) -> list[Text]:
-    """All texts, in an order that mixes the sources."""
+    """Return all texts, in an order that mixes the sources."""
     taken: list[Text] = []
     seen: set[str] = set()
     for part in PARTS:
