@@ -25,15 +25,17 @@ from verso_client.exchange import (
     event_call,
     headers_of,
     job_event,
+    repeated,
     reply_of,
     unreachable,
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
-from verso_client.operations.heads import Question, Subjects, Training
+from verso_client.operations.heads import Training
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
     RERANK_SHARE,
+    CollectionRequest,
     Filter,
     Kind,
     Precision,
@@ -52,7 +54,14 @@ from verso_core.jobs.admin import (
     Statistics,
 )
 from verso_core.jobs.cluster import Clustered, ClusterRequest
-from verso_core.jobs.heads import Answered, Classified, HeadInfo, RankedDocument
+from verso_core.jobs.heads import (
+    Answered,
+    AnswerRequest,
+    Classified,
+    ClassifyRequest,
+    HeadInfo,
+    RankedDocument,
+)
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.reconstruct import Guess, StoredText
@@ -113,18 +122,14 @@ class AsyncClient:
         progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
         """Store documents and wait until each is stored; ``progress`` is called meanwhile."""
-        steps = operations.documents.ingest(
-            documents, self._retries, collection=collection, progress=progress
-        )
+        steps = operations.documents.ingest(documents, collection=collection, progress=progress)
         return await self._run(steps)
 
     async def submit(
         self, documents: Iterable[Document], *, collection: str = "default"
     ) -> list[Job]:
         """Send documents and return the jobs that will store them, without waiting for the jobs."""
-        return await self._run(
-            operations.documents.submit(documents, self._retries, collection=collection)
-        )
+        return await self._run(operations.documents.submit(documents, collection=collection))
 
     async def search(
         self,
@@ -149,7 +154,7 @@ class AsyncClient:
             rerank_share: weight of the head's score, in [0, 1]; the search's score has the rest.
             explain: whether each hit has the parts of its score.
         """
-        query = SearchRequest.model_construct(  # the platform checks it
+        request = SearchRequest.model_construct(  # the platform checks it
             query=text,
             vector=None if vector is None else [float(value) for value in vector],
             id=id,
@@ -163,52 +168,48 @@ class AsyncClient:
             rerank_share=rerank_share,
             explain=explain,
         )
-        return await self._run(operations.search.search(query, self._retries))
+        return await self._run(operations.search.search(request))
 
     async def cluster(self, request: ClusterRequest) -> Clustered:
         """Group the records of a collection and wait for the groups."""
-        return await self._run(operations.search.cluster(request, self._retries))
+        return await self._run(operations.search.cluster(request))
 
     async def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Return the exact text of a document or record (``document#n``)."""
-        return await self._run(
-            operations.documents.get(document, self._retries, collection=collection)
-        )
+        return await self._run(operations.documents.get(document, collection=collection))
 
     async def reconstruct(
         self, ids: Sequence[str], *, collection: str = "default"
     ) -> list[StoredText]:
         """Return the exact texts of up to 1024 documents or records, each with its own error."""
-        return await self._run(
-            operations.documents.reconstruct(ids, self._retries, collection=collection)
-        )
+        return await self._run(operations.documents.reconstruct(ids, collection=collection))
 
     async def guess(
         self, vectors: Sequence[Sequence[float]], *, beam: int = 1, max_tokens: int = 127
     ) -> list[Guess]:
         """Guess the texts of bare vectors, greedily or with a beam; a guess is never exact."""
-        steps = operations.search.guess(vectors, self._retries, beam=beam, max_tokens=max_tokens)
+        steps = operations.search.guess(vectors, beam=beam, max_tokens=max_tokens)
         return await self._run(steps)
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         """Turn texts into vectors of unit length."""
-        return await self._run(operations.search.embed(texts, self._retries))
+        return await self._run(operations.search.embed(texts))
 
     async def delete(self, document: str, *, collection: str = "default") -> None:
         """Delete a document."""
-        await self._run(operations.documents.delete(document, self._retries, collection=collection))
+        await self._run(operations.documents.delete(document, collection=collection))
 
     async def job(self, job_id: str) -> Job:
         """Return the state of a job."""
-        return await self._run(operations.jobs.get_job(job_id, self._retries))
+        return await self._run(operations.jobs.get_job(job_id))
 
     async def wait(self, job_id: str, *, timeout_s: float = math.inf) -> Job:
         """Wait until a job ends, in success or not, and return its state."""
-        return await self._run(operations.jobs.wait(job_id, self._retries, timeout_s=timeout_s))
+        return await self._run(operations.jobs.wait(job_id, timeout_s=timeout_s))
 
     async def results(self, job_id: str) -> list[dict[str, object]]:
         """Return a job's results as JSON objects, one for each finished item, in order."""
-        return await self._run(operations.jobs.results(job_id, self._retries))
+        return await self._run(operations.jobs.results(job_id))
 
     async def events(self, job_id: str, *, after: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield a job's events until it ends; a broken stream is resumed where it broke."""
@@ -230,26 +231,26 @@ class AsyncClient:
 
     async def cancel(self, job_id: str) -> Job:
         """Cancel a job; a job that has ended does not change."""
-        return await self._run(operations.jobs.cancel(job_id, self._retries))
+        return await self._run(operations.jobs.cancel(job_id))
 
     async def jobs(
         self, *, status: Status | None = None, kind: Kind | None = None, limit: int = 50
     ) -> list[Job]:
         """List jobs, the newest first, filtered by status and kind if given."""
-        steps = operations.jobs.jobs(self._retries, status=status, kind=kind, limit=limit)
+        steps = operations.jobs.jobs(status=status, kind=kind, limit=limit)
         return await self._run(steps)
 
     async def replay_dead(self) -> list[str]:
         """Replay all dead jobs with a new budget of attempts; return their ids."""
-        return await self._run(operations.jobs.replay_dead(self._retries))
+        return await self._run(operations.jobs.replay_dead())
 
     async def replay(self, job_id: str) -> Job:
         """Replay a dead job with a new budget of attempts."""
-        return await self._run(operations.jobs.replay(job_id, self._retries))
+        return await self._run(operations.jobs.replay(job_id))
 
     async def collections(self) -> list[CollectionInfo]:
         """List the collections by name."""
-        return await self._run(operations.collections.collections(self._retries))
+        return await self._run(operations.collections.collections())
 
     async def create_collection(
         self,
@@ -260,56 +261,54 @@ class AsyncClient:
         search: SearchSetting = SearchMode.DENSE,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the same settings."""
-        steps = operations.collections.create_collection(
-            name, self._retries, precision=precision, text_policy=text_policy, search=search
+        request = CollectionRequest(
+            name=name, precision=precision, text_policy=text_policy, search=search
         )
-        return await self._run(steps)
+        return await self._run(operations.collections.create_collection(request))
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection and all its documents."""
-        await self._run(operations.collections.delete_collection(name, self._retries))
+        await self._run(operations.collections.delete_collection(name))
 
     async def stats(self, collection: str = "default") -> Statistics:
         """Return counts and sizes of what a collection holds."""
-        return await self._run(operations.collections.stats(collection, self._retries))
+        return await self._run(operations.collections.stats(collection))
 
     async def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
         """List a collection's documents, in no order; ``after`` is the cursor of the last page."""
-        return await self._run(
-            operations.documents.documents(collection, self._retries, after=after)
-        )
+        return await self._run(operations.documents.documents(collection, after=after))
 
     async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
         """Start a collection's migration to an artifact, or resume it, without waiting for it."""
-        return await self._run(operations.collections.migrate(collection, self._retries, to=to))
+        return await self._run(operations.collections.migrate(collection, to=to))
 
     async def migration(self, collection: str) -> MigrationState:
         """Return the state of a collection's migration."""
-        return await self._run(operations.collections.migration(collection, self._retries))
+        return await self._run(operations.collections.migration(collection))
 
     async def end_migration(self, collection: str) -> None:
         """Remove the old side of a finished migration, or abort an unfinished one."""
-        await self._run(operations.collections.end_migration(collection, self._retries))
+        await self._run(operations.collections.end_migration(collection))
 
     async def scrub(self, *, now: bool = False) -> ScrubState:
         """Return what the newest scrub pass has found; with ``now`` request a pass first."""
-        return await self._run(operations.collections.scrub(self._retries, now=now))
+        return await self._run(operations.collections.scrub(now=now))
 
     async def train(self, training: Training) -> Job:
         """Start the training of a head and return its job, without waiting for it."""
-        return await self._run(operations.heads.train(training, self._retries))
+        return await self._run(operations.heads.train(training))
 
     async def registry(self) -> RegistryState:
         """Return which models serve, and what each worker loaded or refused."""
-        return await self._run(operations.heads.registry(self._retries))
+        return await self._run(operations.heads.registry())
 
     async def promote(self, head: str | None = None) -> RegistryState:
         """Make the canary of a head stable; without a name that of the artifact."""
-        return await self._run(operations.heads.change("promote", self._retries, head=head))
+        return await self._run(operations.heads.change("promote", head=head))
 
     async def rollback(self, head: str | None = None) -> RegistryState:
         """Withdraw the canary; if there is none, return to the version that was stable before."""
-        return await self._run(operations.heads.change("rollback", self._retries, head=head))
+        return await self._run(operations.heads.change("rollback", head=head))
 
     async def classify(
         self,
@@ -329,16 +328,17 @@ class AsyncClient:
         labels returned is wrong. ``chunk`` chooses which chunks of a long text are read; the
         default is each head's own.
         """
-        steps = operations.heads.classify(
-            head,
-            Subjects(texts, ids, collection),
-            self._retries,
+        request = ClassifyRequest.model_construct(  # the platform checks it
+            head=head if isinstance(head, str) else list(head),
+            texts=None if texts is None else list(texts),
+            ids=None if ids is None else list(ids),
+            collection=collection,
             top_k=top_k,
             signals=signals,
             accept_error=accept_error,
             chunk=chunk,
         )
-        return await self._run(steps)
+        return await self._run(operations.heads.classify(request))
 
     async def answer(
         self,
@@ -352,59 +352,60 @@ class AsyncClient:
         filter: Filter | None = None,  # noqa: A002 - the API's own word
     ) -> Answered:
         """Answer a question from texts, or from the ``limit`` nearest records of a collection."""
-        asked = Question(
-            question,
-            contexts=contexts,
+        request = AnswerRequest.model_construct(  # the platform checks it
+            question=question,
+            contexts=None if contexts is None else list(contexts),
             collection=collection,
             head=head,
             limit=limit,
             top_k=top_k,
             filter=filter,
         )
-        return await self._run(operations.heads.answer(asked, self._retries))
+        return await self._run(operations.heads.answer(request))
 
     async def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "pairs") -> list[float]:
         """Score pairs of texts; larger is more alike."""
-        return await self._run(operations.heads.score(pairs, self._retries, head=head))
+        return await self._run(operations.heads.score(pairs, head=head))
 
     async def rerank(
         self, query: str, documents: Sequence[str], *, head: str = "pairs", top_n: int | None = None
     ) -> list[RankedDocument]:
         """Order texts by how well they fit a query, best first."""
-        steps = operations.heads.rerank(query, documents, self._retries, head=head, top_n=top_n)
+        steps = operations.heads.rerank(query, documents, head=head, top_n=top_n)
         return await self._run(steps)
 
     async def heads(self) -> list[HeadInfo]:
         """List the heads by name."""
-        return await self._run(operations.heads.heads(self._retries))
+        return await self._run(operations.heads.heads())
 
     async def head(self, name: str) -> HeadInfo:
         """Describe one head."""
-        return await self._run(operations.heads.head(name, self._retries))
+        return await self._run(operations.heads.head(name))
 
     async def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
         """Return the report that a head was published with, Markdown."""
-        return await self._run(operations.heads.report(name, self._retries, channel=channel))
+        return await self._run(operations.heads.report(name, channel=channel))
 
     async def ready(self) -> bool:
         """Whether the platform can do work now."""
-        return await self._run(operations.jobs.ready(Retries(patience_s=0)))
+        return await self._run(operations.jobs.ready(), Retries(patience_s=0))
 
-    async def _run(self, steps: Steps[T]) -> T:
-        """Perform the steps of an operation, one after another, and return its result."""
+    async def _run(self, steps: Steps[T], retries: Retries | None = None) -> T:
+        """Perform the calls of an operation, with retries, and return its result."""
+        attempts = repeated(steps, retries or self._retries)
         try:
-            step = next(steps)
+            step = next(attempts)
             while True:
                 if isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
-                    step = steps.send(None)
+                    step = attempts.send(None)
                     continue
                 try:
                     reply = await self._perform(step)
                 except VersoError as error:
-                    step = steps.throw(error)
+                    step = attempts.throw(error)
                 else:
-                    step = steps.send(reply)
+                    step = attempts.send(reply)
         except StopIteration as end:
             result: T = end.value
             return result

@@ -1,9 +1,9 @@
 """HTTP exchanges as values, and what both clients share of the HTTP library.
 
 An operation (:mod:`verso_client.operations`) is a generator: it yields a :class:`Call` and is sent
-the :class:`Reply`, or yields a :class:`Pause` and is resumed after it. It does no input or output
-of its own, so the synchronous and the asynchronous client share every rule about requests, retries
-and results, and differ only in how they perform the steps.
+the :class:`Reply`. :func:`repeated` adds the retries, with a :class:`Pause` before each. Neither
+does input or output of its own, so the synchronous and the asynchronous client share every rule
+about requests, retries and results, and differ only in how they perform the steps.
 """
 
 from __future__ import annotations
@@ -74,7 +74,15 @@ class Reply:
             raise Unavailable(f"expected JSON, got {kind} with status {self.status}") from exc
 
 
-Steps = Generator[Call | Pause, Reply | None, T]
+Steps = Generator[Call, Reply, T]
+"""An operation: the calls that it makes, and its result."""
+Attempts = Generator[Call | Pause, Reply | None, T]
+"""An operation with its retries."""
+
+
+def path_of(*segments: str) -> str:
+    """Return the path of segments below ``/v1``, each quoted."""
+    return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def error_of(reply: Reply) -> VersoError:
@@ -133,7 +141,7 @@ def unreachable(error: httpx2.TransportError, url: httpx2.URL) -> Unavailable:
 def event_call(job_id: str, *, after: str | None) -> Call:
     """Return the call that streams a job's events, all of them or those after an event."""
     headers = {} if after is None else {"Last-Event-ID": after}
-    return Call("GET", f"/v1/jobs/{quote(job_id, safe='')}/events", headers=headers)
+    return Call("GET", path_of("jobs", job_id, "events"), headers=headers)
 
 
 def job_event(event: httpx2.ServerSentEvent) -> JobEvent:
@@ -160,7 +168,23 @@ class Retries:
         return max(random.uniform(0, ceiling), asked_s or 0.0)
 
 
-def perform(call: Call, retries: Retries) -> Steps[Reply]:
+def repeated(steps: Steps[T], retries: Retries) -> Attempts[T]:
+    """Repeat each call of an operation as the retries say; return the operation's result."""
+    try:
+        call = next(steps)
+        while True:
+            try:
+                reply = yield from perform(call, retries)
+            except VersoError as error:
+                call = steps.throw(error)
+            else:
+                call = steps.send(reply)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def perform(call: Call, retries: Retries) -> Attempts[Reply]:
     """Repeat a call until it succeeds, fails for good, or ``patience_s`` has passed.
 
     Raises:

@@ -14,8 +14,8 @@ from verso_core.jobs import Kind, Precision, SearchMode, Status, TextPolicy
 
 _LOOK_S = 1.0
 
-collections_app = typer.Typer(no_args_is_help=True, help="Make, list and delete collections.")
-jobs_app = typer.Typer(no_args_is_help=True, help="Look at jobs, follow, cancel, replay them.")
+collections_app = typer.Typer(no_args_is_help=True, help="Create, list and delete collections.")
+jobs_app = typer.Typer(no_args_is_help=True, help="List, show, follow, cancel and replay jobs.")
 
 
 @collections_app.command("list")
@@ -41,7 +41,7 @@ def create_collection(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a collection."""
+    """Create a collection."""
     with client(context) as platform:
         made = platform.create_collection(
             name,
@@ -134,7 +134,7 @@ def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> 
 def stats(
     context: typer.Context, collection: Collection = "default", as_json: AsJson = False
 ) -> None:
-    """Show what a collection holds and what it takes."""
+    """Show what a collection holds, in counts and bytes."""
     with client(context) as platform:
         found = platform.stats(collection)
     print_json(found) if as_json else render.statistics(out(), found)

@@ -78,23 +78,23 @@ def target(
         typer.Option(min=0, help="Seconds to keep trying; default 10, for ingest 600."),
     ] = None,
 ) -> None:
-    """Set where the commands go."""
+    """Choose the platform that the commands call."""
     context.obj = Target(url, key, patience)
 
 
 @app.command()
 def ingest(
     context: typer.Context,
-    files: Annotated[list[str], typer.Argument(help="Files to take in; - is standard input.")],
+    files: Annotated[list[str], typer.Argument(help="Files to ingest; - is standard input.")],
     collection: Collection = "default",
     format: Annotated[  # noqa: A002 - the option's name
         Format, typer.Option(help="How files are read; auto goes by their names.")
     ] = Format.AUTO,
     name: Annotated[
-        str | None, typer.Option(help="What ids from standard input start with.")
+        str | None, typer.Option(help="Prefix of the ids of lines from standard input.")
     ] = None,
     meta: Annotated[
-        list[str] | None, typer.Option("--meta", "-m", help="key=value given to every document.")
+        list[str] | None, typer.Option("--meta", "-m", help="key=value, added to every document.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -281,12 +281,12 @@ def evaluate_retrieval(
     rerank_share: RerankShare = RERANK_SHARE,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how well a fresh collection finds what it should; the collection is deleted."""
+    """Measure the retrieval quality of a new collection, which is then deleted."""
     if find_spec("ir_measures") is None:
         fail("not_installed", "expected the extra verso[eval]")
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         given = evaluation.read(folder, split=split)
-        task = progress.add_task("taking in", total=len(given.documents))
+        task = progress.add_task("ingest", total=len(given.documents))
         report = evaluation.evaluate(
             client,
             given,

@@ -124,7 +124,7 @@ def rerank(
     if as_json:
         print_json(found)
         return
-    table = Table("score", "place", "text")
+    table = Table("score", "position", "text")
     for one in found:
         text = excerpt(given[one.index].encode())
         table.add_row(f"{one.relevance_score:.3f}", str(one.index), text)
@@ -175,8 +175,8 @@ def _answered(console: Console, found: Answered) -> None:
         console.print("no answer; the best parts are")
     table = Table("above null", "answer", "where")
     for part in found.answers:
-        place = part.id if part.id is not None else f"context {part.context}"
-        where = f"{place} {part.start_byte}:{part.end_byte}"
+        source = part.id if part.id is not None else f"context {part.context}"
+        where = f"{source} {part.start_byte}:{part.end_byte}"
         table.add_row(f"{part.score - part.null_score:+.2f}", excerpt(part.data), escape(where))
     console.print(table)
 
@@ -220,7 +220,7 @@ def train_head(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the head.")],
     data: Examples = None,
-    task: Annotated[Task, typer.Option(help="What the head is asked to do.")] = Task.CLASSIFY,
+    task: Annotated[Task, typer.Option(help="Task of the head.")] = Task.CLASSIFY,
     collection: Annotated[
         str | None, typer.Option("--collection", "-c", help="Train on a collection's records.")
     ] = None,
@@ -296,7 +296,7 @@ def list_models(context: typer.Context, as_json: AsJson = False) -> None:
 
 @models_app.command("show")
 def show_model(context: typer.Context, head: Head = None) -> None:
-    """Show everything that is known of a head's channels, or of the artifact's."""
+    """Show the channels of a head, or of the artifact, in full."""
     with connected(context) as verso:
         state = verso.registry()
         if head is not None and head not in state.heads:
@@ -316,7 +316,7 @@ def promote(context: typer.Context, head: Head = None, as_json: AsJson = False) 
 
 @models_app.command("rollback")
 def rollback(context: typer.Context, head: Head = None, as_json: AsJson = False) -> None:
-    """Take the canary back; without one, go back to what was stable before."""
+    """Withdraw the canary; without one, return to the version that was stable before."""
     with connected(context) as verso:
         state = verso.rollback(head)
     print_json(state) if as_json else _show(state)
@@ -330,15 +330,15 @@ def settings(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
         if not equals or not path:
             raise typer.BadParameter(f"expected key=value, got {pair!r}")
         *outer, last = path.split(".")
-        place = found
+        table = found
         for name in outer:
-            place = place.setdefault(name, {})
-            if not isinstance(place, dict):
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
                 raise typer.BadParameter(f"{name} is a value and a table in {pair!r}")
         try:
-            place[last] = json.loads(value)
+            table[last] = json.loads(value)
         except ValueError:
-            place[last] = value
+            table[last] = value
     return found
 
 

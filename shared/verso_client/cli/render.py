@@ -23,7 +23,7 @@ _FAILURES_SHOWN = 20
 
 
 def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
-    """Show what became of the documents of an ingest."""
+    """Show how many documents an ingest stored, and which failed."""
     codecs = ", ".join(f"{name} {count:,}" for name, count in sorted(report.codecs.items()))
     console.print(
         f"{report.documents:,} documents in {report.chunks:,} chunks: "
@@ -36,7 +36,7 @@ def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
         line = f"failed: {item.id or '-'}: {item.error.code}: {item.error.detail}"
         console.print(line, style="red", markup=False, highlight=False)
     if len(report.failed) > _FAILURES_SHOWN:
-        console.print(f"... {len(report.failed):,} documents failed in all", style="red")
+        console.print(f"... {len(report.failed):,} documents failed", style="red")
 
 
 def hits(console: Console, found: Found, *, took_ms: float) -> None:
@@ -67,7 +67,7 @@ def texts(console: Console, found: Sequence[StoredText]) -> None:
 
 
 def guesses(console: Console, found: Sequence[Guess]) -> None:
-    """Show guesses, each with the model's own confidence."""
+    """Show guesses, each with its confidence."""
     table = Table("confidence", "log p / token", "guess (not exact)")
     for one in found:
         if one.error is not None:
@@ -108,7 +108,7 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
 
 
 def retrieval(console: Console, found: Report) -> None:
-    """Show how well each mode of search found what it should."""
+    """Show the retrieval quality of each mode of search."""
     table = Table(
         *(f"{found.name}, {found.split}", "texts", "nDCG@10, 95 %", "gained, 95 %"),
         *("recall@10", "recall@100", "ms a search"),
@@ -124,14 +124,14 @@ def retrieval(console: Console, found: Report) -> None:
     console.print(
         f"{found.documents:,} documents in {found.chunks:,} chunks, {found.questions:,} questions, "
         f"vectors {found.precision}; verified texts at the first pass {found.verified_before:,}, "
-        f"at the second {found.verified_after:,}; the answers were {same}",
+        f"at the second {found.verified_after:,}; the hits were {same}",
         highlight=False,
     )
     console.print(
         f"bytes a chunk: text {found.bytes_text / found.chunks:.1f}, "
         f"vector {found.bytes_vectors / found.chunks:.1f}, "
         f"patch {found.bytes_patches / found.chunks:.1f}, "
-        f"words {found.bytes_terms / found.chunks:.1f}; {found.seconds:.0f} s in all",
+        f"words {found.bytes_terms / found.chunks:.1f}; {found.seconds:.0f} s altogether",
         highlight=False,
     )
 
@@ -161,7 +161,7 @@ def clusters(console: Console, found: Clustered) -> None:
         table.add_row(f"{group.size:,}", new, *times, shown)
     console.print(table)
     console.print(
-        f"{found.clusters:,} groups of {found.records:,} records, {found.alone:,} in none",
+        f"{found.clusters:,} groups of {found.records:,} records, {found.alone:,} in no group",
         highlight=False,
     )
 
@@ -187,7 +187,8 @@ def scrub(console: Console, found: ScrubState) -> None:
     state = "ended" if found.number else "none yet"
     if found.running:
         state = f"{found.progress:.1%} done"
-    table = Table(f"scrub pass {found.number}", state + (", one asked for" if found.asked else ""))
+    state += ", another requested" if found.asked else ""
+    table = Table(f"scrub pass {found.number}", state)
     table.columns[1].justify = "right"
     for name in ("documents", "sound", "repaired", "damaged", "bytes", "unread"):
         table.add_row(name, f"{getattr(found, name):,}")
@@ -221,9 +222,7 @@ def event(console: Console, found: JobEvent) -> None:
 
 
 def excerpt(data: bytes) -> Text:
-    """Return the beginning of a text on one line, with what a terminal must not get made
-    visible.
-    """
+    """Return the beginning of a text on one line, with spaces for what does not print."""
     text = data.decode("utf-8", "replace")
     shown = "".join(c if c.isprintable() else " " for c in text[:_EXCERPT])
     return Text(shown + (" ..." if len(text) > _EXCERPT else ""), overflow="fold")

@@ -2,80 +2,57 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
-from verso_client.exchange import Call, Retries, Steps, perform
-from verso_client.operations.jobs import answered, post, sole
-from verso_core.jobs import CollectionRequest, Precision, SearchSetting, TextPolicy
+from verso_client.exchange import Call, Steps, path_of
+from verso_client.operations.jobs import answered_one, post
+from verso_core.jobs import CollectionRequest
 from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
 
 
-def collections(retries: Retries) -> Steps[list[CollectionInfo]]:
+def collections() -> Steps[list[CollectionInfo]]:
     """List the collections by name."""
-    reply = yield from perform(Call("GET", "/v1/collections"), retries)
+    reply = yield Call("GET", path_of("collections"))
     return [CollectionInfo.model_validate(row) for row in reply.json()["collections"]]
 
 
-def create_collection(
-    name: str,
-    retries: Retries,
-    *,
-    precision: Precision,
-    text_policy: TextPolicy,
-    search: SearchSetting,
-) -> Steps[CollectionInfo]:
+def create_collection(request: CollectionRequest) -> Steps[CollectionInfo]:
     """Create a collection, or return the one that exists with the same settings.
 
     Raises:
         CollectionExists: the collection exists with other settings.
     """
-    body = CollectionRequest(name=name, precision=precision, text_policy=text_policy, search=search)
-    row = yield from answered(post("/v1/collections", body.model_dump(mode="json")), retries)
-    if "results" in row:
-        row = sole(row["results"])
+    row = yield from answered_one(post(path_of("collections"), request))
     return CollectionInfo.model_validate(row)
 
 
-def delete_collection(name: str, retries: Retries) -> Steps[None]:
+def delete_collection(name: str) -> Steps[None]:
     """Delete a collection and all its documents."""
-    row = yield from answered(Call("DELETE", f"/v1/collections/{quote(name, safe='')}"), retries)
-    if "results" in row:
-        sole(row["results"])
+    yield from answered_one(Call("DELETE", path_of("collections", name)))
 
 
-def stats(name: str, retries: Retries) -> Steps[Statistics]:
+def stats(name: str) -> Steps[Statistics]:
     """Return counts and sizes of what a collection holds."""
-    row = yield from answered(Call("GET", f"/v1/collections/{quote(name, safe='')}"), retries)
-    if "results" in row:
-        row = sole(row["results"])
+    row = yield from answered_one(Call("GET", path_of("collections", name)))
     return Statistics.model_validate({"name": name, **row})
 
 
-def migrate(name: str, retries: Retries, *, to: str) -> Steps[MigrationState]:
+def migrate(name: str, *, to: str) -> Steps[MigrationState]:
     """Start or resume a collection's migration."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    row = yield from answered(post(path, {"artifact": to}), retries)
-    if "results" in row:
-        sole(row["results"])
-    return (yield from migration(name, retries))
+    yield from answered_one(post(path_of("collections", name, "migrate"), {"artifact": to}))
+    return (yield from migration(name))
 
 
-def migration(name: str, retries: Retries) -> Steps[MigrationState]:
+def migration(name: str) -> Steps[MigrationState]:
     """Return the state of a collection's migration."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    reply = yield from perform(Call("GET", path), retries)
+    reply = yield Call("GET", path_of("collections", name, "migrate"))
     return MigrationState.model_validate(reply.json())
 
 
-def end_migration(name: str, retries: Retries) -> Steps[None]:
+def end_migration(name: str) -> Steps[None]:
     """Remove the old side of a finished migration, or abort an unfinished one."""
-    path = f"/v1/collections/{quote(name, safe='')}/migrate"
-    row = yield from answered(Call("DELETE", path), retries)
-    if "results" in row:
-        sole(row["results"])
+    yield from answered_one(Call("DELETE", path_of("collections", name, "migrate")))
 
 
-def scrub(retries: Retries, *, now: bool) -> Steps[ScrubState]:
+def scrub(*, now: bool) -> Steps[ScrubState]:
     """Return the state of the scrub; with ``now`` request a pass first."""
-    reply = yield from perform(Call("POST" if now else "GET", "/v1/scrub"), retries)
+    reply = yield Call("POST" if now else "GET", path_of("scrub"))
     return ScrubState.model_validate(reply.json())

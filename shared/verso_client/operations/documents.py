@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
-from verso_client.exchange import Call, Retries, Steps, perform
+from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import (
     answered,
+    answered_one,
     get_job,
     new_key,
     post,
     results,
-    sole,
     succeeded,
 )
 from verso_core.errors import RequestInvalid
@@ -36,7 +35,7 @@ _NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 class IngestReport(OpenModel):
-    """What became of all documents of one :meth:`Client.ingest`."""
+    """Result of one :meth:`Client.ingest`: counts, sizes, and the documents that failed."""
 
     jobs: tuple[str, ...]
     documents: int
@@ -49,26 +48,19 @@ class IngestReport(OpenModel):
     @classmethod
     def of(cls, jobs: Iterable[str], items: Iterable[Ingested]) -> IngestReport:
         """Sum the items of some ingest jobs."""
-        documents = chunks = bytes_text = bytes_patches = 0
+        ended = list(items)
+        stored = [item for item in ended if item.error is None]
         codecs: Counter[str] = Counter()
-        failed: list[Ingested] = []
-        for item in items:
-            if item.error is not None:
-                failed.append(item)
-                continue
-            documents += 1
-            chunks += item.chunks
-            bytes_text += item.bytes_text
-            bytes_patches += item.bytes_patch
+        for item in stored:
             codecs.update(item.codecs)
         return cls(
             jobs=tuple(jobs),
-            documents=documents,
-            chunks=chunks,
-            bytes_text=bytes_text,
-            bytes_patches=bytes_patches,
+            documents=len(stored),
+            chunks=sum(item.chunks for item in stored),
+            bytes_text=sum(item.bytes_text for item in stored),
+            bytes_patches=sum(item.bytes_patch for item in stored),
             codecs=dict(codecs),
-            failed=tuple(failed),
+            failed=tuple(item for item in ended if item.error is not None),
         )
 
 
@@ -145,15 +137,14 @@ class Progress:
 
 def ingest(
     documents: Iterable[Document],
-    retries: Retries,
     *,
     collection: str,
     progress: Callable[[Progress], None] | None = None,
 ) -> Steps[IngestReport]:
     """Send documents in uploads, a few at a time, and wait until all have been stored.
 
-    If the queue is full, each upload is retried for up to the patience of ``retries``. A document
-    that is refused is in the report's ``failed``; the others are stored.
+    If the queue is full, each upload is retried for up to the client's patience. A document that
+    is refused is in the report's ``failed``; the others are stored.
     """
     open_jobs: deque[str] = deque()
     jobs: list[str] = []
@@ -166,87 +157,76 @@ def ingest(
             progress(Progress(sent=sent, done=len(items) + under_way))
 
     for upload in uploads(documents):
-        job = yield from _submit(upload.body, retries, collection=collection)
+        job = yield from _submit(upload.body, collection=collection)
         jobs.append(job)
         open_jobs.append(job)
         sent += upload.documents
         report()
         if len(open_jobs) >= _OPEN_UPLOADS:
-            items += yield from _ingested(open_jobs.popleft(), retries, on_progress=report)
+            items += yield from _ingested(open_jobs.popleft(), on_progress=report)
             report()
     while open_jobs:
-        items += yield from _ingested(open_jobs.popleft(), retries, on_progress=report)
+        items += yield from _ingested(open_jobs.popleft(), on_progress=report)
         report()
     return IngestReport.of(jobs, items)
 
 
-def submit(documents: Iterable[Document], retries: Retries, *, collection: str) -> Steps[list[Job]]:
+def submit(documents: Iterable[Document], *, collection: str) -> Steps[list[Job]]:
     """Send documents and return the jobs that will store them, without waiting for the jobs."""
     jobs = []
     for upload in uploads(documents):
-        job = yield from _submit(upload.body, retries, collection=collection)
-        jobs.append((yield from get_job(job, retries)))
+        job = yield from _submit(upload.body, collection=collection)
+        jobs.append((yield from get_job(job)))
     return jobs
 
 
-def get(document: str, retries: Retries, *, collection: str) -> Steps[StoredText]:
+def get(document: str, *, collection: str) -> Steps[StoredText]:
     """Return the exact text of a document or record (``document#n``)."""
-    path = f"/v1/documents/{quote(document, safe='')}"
-    reply = yield from perform(Call("GET", path, params={"collection": collection}), retries)
+    reply = yield Call("GET", path_of("documents", document), params={"collection": collection})
     return StoredText.model_validate(reply.json())
 
 
-def reconstruct(
-    ids: Sequence[str], retries: Retries, *, collection: str
-) -> Steps[list[StoredText]]:
+def reconstruct(ids: Sequence[str], *, collection: str) -> Steps[list[StoredText]]:
     """Return the exact texts of many documents or records, each with its own error."""
     body = {"collection": collection, "ids": list(ids)}
-    row = yield from answered(post("/v1/reconstruct", body), retries)
+    row = yield from answered(post(path_of("reconstruct"), body))
     return [
         StoredText.model_validate({"id": name, **item})
         for name, item in zip(ids, row["results"], strict=True)
     ]
 
 
-def documents(name: str, retries: Retries, *, after: str | None) -> Steps[DocumentPage]:
+def documents(name: str, *, after: str | None) -> Steps[DocumentPage]:
     """Return a page of a collection's documents.
 
     Raises:
         CollectionUnknown: no collection has this name.
     """
     params = {} if after is None else {"cursor": after}
-    path = f"/v1/collections/{quote(name, safe='')}/documents"
-    reply = yield from perform(Call("GET", path, params=params), retries)
+    reply = yield Call("GET", path_of("collections", name, "documents"), params=params)
     return DocumentPage.model_validate(reply.json())
 
 
-def delete(document: str, retries: Retries, *, collection: str) -> Steps[None]:
+def delete(document: str, *, collection: str) -> Steps[None]:
     """Delete a document.
 
     Raises:
         DocumentUnknown: no document has this id; this call may have deleted it itself.
     """
-    path = f"/v1/documents/{quote(document, safe='')}"
-    call = Call("DELETE", path, params={"collection": collection})
-    row = yield from answered(call, retries)
-    if "results" in row:
-        sole(row["results"])
+    call = Call("DELETE", path_of("documents", document), params={"collection": collection})
+    yield from answered_one(call)
 
 
-def _submit(body: bytes, retries: Retries, *, collection: str) -> Steps[str]:
+def _submit(body: bytes, *, collection: str) -> Steps[str]:
     headers = {**_NDJSON, "Idempotency-Key": new_key(), "Prefer": "respond-async"}
-    call = Call(
-        "POST", "/v1/ingest", params={"collection": collection}, content=body, headers=headers
-    )
-    reply = yield from perform(call, retries)
+    params = {"collection": collection}
+    reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
     return str(reply.json()["id"])
 
 
-def _ingested(
-    job_id: str, retries: Retries, *, on_progress: Callable[[Job], None]
-) -> Steps[list[Ingested]]:
-    yield from succeeded(job_id, retries, on_progress=on_progress)
-    rows = yield from results(job_id, retries)
+def _ingested(job_id: str, *, on_progress: Callable[[Job], None]) -> Steps[list[Ingested]]:
+    yield from succeeded(job_id, on_progress=on_progress)
+    rows = yield from results(job_id)
     return [Ingested.model_validate(row) for row in rows]
 
 

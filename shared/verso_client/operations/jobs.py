@@ -9,11 +9,12 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
 
-from verso_client.exchange import Call, Reply, Retries, Steps, perform
+from pydantic import BaseModel
+
+from verso_client.exchange import Call, Steps, path_of
 from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
 from verso_core.jobs import Kind, Status
 from verso_core.jobs.job import Job
@@ -23,27 +24,45 @@ _PAGE = 200
 _JSON = {"Content-Type": "application/json"}
 
 
-def answered(call: Call, retries: Retries) -> Steps[dict[str, Any]]:
+def answered(call: Call) -> Steps[dict[str, Any]]:
     """Return the answer to a call; if it is 202, the results of its job once the job ends."""
-    reply: Reply = yield from perform(call, retries)
+    reply = yield call
     row: dict[str, Any] = reply.json()
     if reply.status != 202:
         return row
     job_id = str(row["id"])
-    yield from succeeded(job_id, retries)
-    return {"id": job_id, "results": (yield from results(job_id, retries))}
+    yield from succeeded(job_id)
+    return {"id": job_id, "results": (yield from results(job_id))}
 
 
-def sole(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the one item of a job's results, or raise its error."""
-    [item] = items
+def answered_one(call: Call) -> Steps[dict[str, Any]]:
+    """Return the answer to a call; if it is 202, the one item of its job, or raise its error."""
+    row = yield from answered(call)
+    if "results" not in row:
+        return row
+    [item] = row["results"]
+    return checked(item)
+
+
+def checked(item: dict[str, Any]) -> dict[str, Any]:
+    """Return one item of a job's results, or raise its error."""
     if item.get("error") is not None:
         raise from_body(item["error"])
     return item
 
 
-def post(path: str, body: Mapping[str, Any]) -> Call:
-    """Return a call that makes a job and may be repeated."""
+def post(path: str, body: Mapping[str, Any] | BaseModel) -> Call:
+    """Return a call that makes a job and may be repeated.
+
+    Args:
+        path: where to.
+        body: the JSON object; of a request, the fields that differ from its defaults.
+
+    Raises:
+        VectorInvalid: a number is not finite.
+    """
+    if isinstance(body, BaseModel):
+        body = body.model_dump(mode="json", exclude_defaults=True)
     try:
         content = json.dumps(body, allow_nan=False).encode("ascii")
     except ValueError as exc:
@@ -51,22 +70,14 @@ def post(path: str, body: Mapping[str, Any]) -> Call:
     return Call("POST", path, content=content, headers={**_JSON, "Idempotency-Key": new_key()})
 
 
-def ask(path: str, body: Mapping[str, Any], retries: Retries) -> Steps[dict[str, Any]]:
-    """Post a request that makes a job; return its answer, or ``results`` after a 202."""
-    row: dict[str, Any] = yield from answered(post(path, body), retries)
-    return row
-
-
-def get_job(job_id: str, retries: Retries, *, wait_s: float = 0.0) -> Steps[Job]:
+def get_job(job_id: str, *, wait_s: float = 0.0) -> Steps[Job]:
     """Return a job's state, with ``wait_s`` once it ends or so many seconds have passed."""
-    call = _job_call(job_id, params={"limit": "0"}, wait_s=wait_s)
-    reply = yield from perform(call, retries)
+    reply = yield _job_call(job_id, params={"limit": "0"}, wait_s=wait_s)
     return Job.model_validate(reply.json())
 
 
 def wait(
     job_id: str,
-    retries: Retries,
     *,
     timeout_s: float = math.inf,
     on_progress: Callable[[Job], None] | None = None,
@@ -81,7 +92,7 @@ def wait(
     longest_s = 1.0 if on_progress is not None else _LONGEST_WAIT_S
     while True:
         left_s = deadline - time.monotonic()
-        job = yield from get_job(job_id, retries, wait_s=min(max(left_s, 0.0), longest_s))
+        job = yield from get_job(job_id, wait_s=min(max(left_s, 0.0), longest_s))
         if on_progress is not None:
             on_progress(job)
         if job.status.terminal:
@@ -90,41 +101,37 @@ def wait(
             raise NotReady(f"expected job {job_id} to end within {timeout_s:g} s")
 
 
-def results(job_id: str, retries: Retries) -> Steps[list[dict[str, Any]]]:
+def results(job_id: str) -> Steps[list[dict[str, Any]]]:
     """Return the results of a job that ended, one object for each item, in order."""
     items: list[dict[str, Any]] = []
     cursor: str | None = "0"
     while cursor is not None:
-        reply = yield from perform(_job_call(job_id, params={"cursor": cursor}), retries)
-        page = reply.json()
+        page = (yield _job_call(job_id, params={"cursor": cursor})).json()
         items += page["results"]
         cursor = page["next_cursor"]
     return items
 
 
-def cancel(job_id: str, retries: Retries) -> Steps[Job]:
+def cancel(job_id: str) -> Steps[Job]:
     """Cancel a job; a job that has ended does not change."""
-    reply = yield from perform(Call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}"), retries)
+    reply = yield Call("DELETE", path_of("jobs", job_id))
     return Job.model_validate(reply.json())
 
 
-def replay(job_id: str, retries: Retries) -> Steps[Job]:
+def replay(job_id: str) -> Steps[Job]:
     """Replay a dead job with a new budget of attempts."""
-    path = f"/v1/jobs/{quote(job_id, safe='')}/replay"
-    reply = yield from perform(Call("POST", path), retries)
+    reply = yield Call("POST", path_of("jobs", job_id, "replay"))
     return Job.model_validate(reply.json())
 
 
-def jobs(
-    retries: Retries, *, status: Status | None, kind: Kind | None, limit: int
-) -> Steps[list[Job]]:
+def jobs(*, status: Status | None, kind: Kind | None, limit: int) -> Steps[list[Job]]:
     """List at most ``limit`` jobs, the newest first, filtered by status and kind if given."""
     found: list[Job] = []
     chosen = {name: str(value) for name, value in (("status", status), ("kind", kind)) if value}
     cursor: dict[str, str] = {}
     while len(found) < limit:
         params = {**chosen, **cursor, "limit": str(min(_PAGE, limit - len(found)))}
-        row = (yield from perform(Call("GET", "/v1/jobs", params=params), retries)).json()
+        row = (yield Call("GET", path_of("jobs"), params=params)).json()
         found += [Job.model_validate(job) for job in row["jobs"]]
         if row["next_cursor"] is None:
             break
@@ -132,32 +139,29 @@ def jobs(
     return found
 
 
-def replay_dead(retries: Retries) -> Steps[list[str]]:
+def replay_dead() -> Steps[list[str]]:
     """Replay all dead jobs with a new budget of attempts; return their ids."""
     again: dict[str, None] = {}
     while True:
-        reply = yield from perform(Call("POST", "/v1/dead-letters/replay"), retries)
-        row = reply.json()
+        row = (yield Call("POST", path_of("dead-letters", "replay"))).json()
         fresh = [job for job in row["jobs"] if job not in again]
         again.update(dict.fromkeys(fresh))
         if not (row["more"] and fresh):
             return list(again)
 
 
-def ready(retries: Retries) -> Steps[bool]:
+def ready() -> Steps[bool]:
     """Whether the platform can do work now."""
     try:
-        yield from perform(Call("GET", "/readyz"), retries)
+        yield Call("GET", "/readyz")
     except Unavailable:
         return False
     return True
 
 
-def succeeded(
-    job_id: str, retries: Retries, *, on_progress: Callable[[Job], None] | None = None
-) -> Steps[Job]:
+def succeeded(job_id: str, *, on_progress: Callable[[Job], None] | None = None) -> Steps[Job]:
     """Wait until a job ends and return its state, or raise its error."""
-    job = yield from wait(job_id, retries, on_progress=on_progress)
+    job = yield from wait(job_id, on_progress=on_progress)
     if job.status is not Status.SUCCEEDED:
         raise job.exception()
     return job
@@ -165,7 +169,7 @@ def succeeded(
 
 def _job_call(job_id: str, *, params: Mapping[str, str], wait_s: float = 0.0) -> Call:
     headers = {"Prefer": f"wait={math.ceil(wait_s)}"} if wait_s > 0 else {}
-    return Call("GET", f"/v1/jobs/{quote(job_id, safe='')}", params=params, headers=headers)
+    return Call("GET", path_of("jobs", job_id), params=params, headers=headers)
 
 
 def new_key() -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from verso_client.exchange import Retries, Steps
-from verso_client.operations.jobs import answered, post, sole
+from verso_client.exchange import Steps, path_of
+from verso_client.operations.jobs import answered, answered_one, post
 from verso_core.jobs import SearchRequest
 from verso_core.jobs.cluster import Clustered, ClusterRequest
 from verso_core.jobs.ingest import Embedded
@@ -13,38 +13,28 @@ from verso_core.jobs.reconstruct import Guess
 from verso_core.jobs.search import Found
 
 
-def search(query: SearchRequest, retries: Retries) -> Steps[Found]:
+def search(request: SearchRequest) -> Steps[Found]:
     """Find the records nearest to a text, a vector or a stored record."""
-    row = yield from answered(
-        post("/v1/search", query.model_dump(mode="json", exclude_defaults=True)), retries
-    )
-    if "results" in row:
-        row = {**row, **sole(row["results"])}
-    return Found.model_validate(row)
+    return Found.model_validate((yield from answered_one(post(path_of("search"), request))))
 
 
-def cluster(request: ClusterRequest, retries: Retries) -> Steps[Clustered]:
+def cluster(request: ClusterRequest) -> Steps[Clustered]:
     """Group the records of a collection and wait for the groups."""
-    row = yield from answered(post("/v1/cluster", request.model_dump(mode="json")), retries)
-    if "results" in row:
-        row = sole(row["results"])
-    return Clustered.model_validate(row)
+    return Clustered.model_validate((yield from answered_one(post(path_of("cluster"), request))))
 
 
-def guess(
-    vectors: Sequence[Sequence[float]], retries: Retries, *, beam: int, max_tokens: int
-) -> Steps[list[Guess]]:
+def guess(vectors: Sequence[Sequence[float]], *, beam: int, max_tokens: int) -> Steps[list[Guess]]:
     """Guess the texts of bare vectors; a guess is never exact."""
     body = {
         "vectors": [[float(value) for value in vector] for vector in vectors],
         "beam": beam,
         "max_tokens": max_tokens,
     }
-    row = yield from answered(post("/v1/reconstruct", body), retries)
+    row = yield from answered(post(path_of("reconstruct"), body))
     return [Guess.model_validate(item) for item in row["results"]]
 
 
-def embed(texts: Sequence[str], retries: Retries) -> Steps[list[Embedded]]:
+def embed(texts: Sequence[str]) -> Steps[list[Embedded]]:
     """Turn texts into vectors of unit length."""
-    row = yield from answered(post("/v1/embed", {"texts": list(texts)}), retries)
+    row = yield from answered(post(path_of("embed"), {"texts": list(texts)}))
     return [Embedded.model_validate(item) for item in row["results"]]

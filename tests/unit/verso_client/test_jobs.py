@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verso_client.exchange import Call, Reply, Retries, Steps
+from verso_client.exchange import Call, Reply, Steps
 from verso_client.operations import jobs as operations
 from verso_core.jobs import Kind, Status
 
@@ -16,12 +16,11 @@ def job(number: int) -> dict[str, Any]:
 
 
 def carried_out(steps: Steps[Any], answers: list[dict[str, Any]]) -> tuple[Any, list[Call]]:
-    """Return what the steps come to when the platform answers so, and what they asked."""
+    """Return the result of the steps for these answers of the platform, and their calls."""
     calls: list[Call] = []
     try:
         call = next(steps)
         while True:
-            assert isinstance(call, Call)
             calls.append(call)
             call = steps.send(Reply(200, {}, json.dumps(answers.pop(0)).encode()))
     except StopIteration as end:
@@ -34,7 +33,7 @@ def test_pages_are_joined_up_to_the_limit() -> None:
         {"jobs": [], "next_cursor": "6"},  # a filter may leave a page empty
         {"jobs": [job(n) for n in range(200, 230)], "next_cursor": "5"},
     ]
-    steps = operations.jobs(Retries(), status=Status.DEAD, kind=Kind.EMBED, limit=230)
+    steps = operations.jobs(status=Status.DEAD, kind=Kind.EMBED, limit=230)
     found, calls = carried_out(steps, answers)
     assert [one.id for one in found] == [f"j{n}" for n in range(230)]
     assert calls[0].params == {"status": "dead", "kind": "embed", "limit": "200"}
@@ -48,6 +47,6 @@ def test_dead_jobs_are_replayed_until_none_is_new() -> None:
         {"jobs": ["c"], "more": True},
         {"jobs": ["c"], "more": True},  # died again meanwhile: that is enough
     ]
-    found, calls = carried_out(operations.replay_dead(Retries()), answers)
+    found, calls = carried_out(operations.replay_dead(), answers)
     assert found == ["a", "b", "c"]
     assert len(calls) == 3
