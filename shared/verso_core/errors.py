@@ -16,8 +16,8 @@
     ├── ArtifactInvalid                an artifact folder that must not be served
     │   └── HeadInvalid                a head's folder that must not be served
     ├── BackupInvalid                  a backup folder that must not be restored
-    ├── FrameInvalid                   bytes on an inner wire that are not a frame
-    ├── ResultLost                     a result's file that is gone or damaged
+    ├── FrameInvalid                   bytes between processes that are not a frame
+    ├── ResultLost                     the file of a large result is gone or damaged
     ├── JobEnded
     │   ├── DeadlineExpired            ├── Cancelled           └── AttemptsExhausted
     └── Unavailable                    try again later
@@ -26,19 +26,21 @@
         ├── DurabilityMissing          ├── CollectionBusy      ├── TrainerUnavailable
         ├── ResultsUnavailable         └── LedgerBehind
 
-An error has a stable ``code`` (part of the API: never renamed), says whether trying again can help
-(``retryable``), and a message that tells what was expected and what came. It knows nothing of HTTP;
-one table in the gateway turns codes into statuses. :func:`error_body` and :func:`from_body` carry
-an error across a process boundary without losing its class.
+An error has a ``code``, says whether trying again can help (``retryable``), and has a message that
+states what was expected and what came. The code is the name of its class in snake case and part of
+the API: a class is never renamed. Errors know nothing of HTTP; one table in the gateway maps codes
+to statuses. :func:`error_body` and :func:`from_body` carry an error across a process boundary
+without losing its class.
 """
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, TypedDict
 
 
 class ErrorBody(TypedDict):
-    """An error as JSON: on the wire, in a result item and in a problem+json document."""
+    """An error as JSON: in a frame, in a result item and in a problem+json document."""
 
     code: str
     detail: str
@@ -46,7 +48,7 @@ class ErrorBody(TypedDict):
 
 
 class VersoError(Exception):
-    """Raised when Verso itself finds a fault; the root of the tree, never raised bare."""
+    """Raised when Verso detects a fault itself; the root of the tree, never raised as such."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
@@ -57,220 +59,149 @@ class VersoError(Exception):
 
 
 class RequestInvalid(VersoError):
-    """Raised when a request or one of its items cannot be accepted as it is."""
-
-    code = "request_invalid"
+    """Raised when a request or one of its items cannot be accepted."""
 
 
 class TextNotEncodable(RequestInvalid):
-    """Raised when a JSON string holds lone surrogates and so names no bytes."""
-
-    code = "text_not_encodable"
+    """Raised when a JSON string holds lone surrogates and so cannot be encoded as UTF-8."""
 
 
 class TextTooLarge(RequestInvalid):
-    """Raised when one text has more bytes than the platform takes."""
-
-    code = "text_too_large"
+    """Raised when a text has more bytes than the platform accepts."""
 
 
 class DuplicateId(RequestInvalid):
-    """Raised when the id of a document or question stands twice in one request."""
-
-    code = "duplicate_id"
+    """Raised when the id of a document or question occurs twice in one request."""
 
 
 class IdInvalid(RequestInvalid):
     """Raised when a document id or collection name breaks the naming rules."""
 
-    code = "id_invalid"
-
 
 class VectorInvalid(RequestInvalid):
     """Raised when a vector has the wrong dimension or holds NaN or infinity."""
-
-    code = "vector_invalid"
 
 
 class MetadataInvalid(RequestInvalid):
     """Raised when metadata is not a flat object of scalars within its limits."""
 
-    code = "metadata_invalid"
-
 
 class BodyTooLarge(RequestInvalid):
-    """Raised when a request body passes the size limit."""
-
-    code = "body_too_large"
+    """Raised when a request body is larger than the limit."""
 
 
 class IdempotencyConflict(RequestInvalid):
-    """Raised when an idempotency key is used again with another body."""
-
-    code = "idempotency_conflict"
+    """Raised when an idempotency key is reused with another body."""
 
 
 class Unauthorized(RequestInvalid):
     """Raised when an API key is missing or unknown."""
 
-    code = "unauthorized"
-
 
 class SpaceMismatch(RequestInvalid):
-    """Raised when a head is asked to read vectors of a space that is not its own."""
-
-    code = "space_mismatch"
+    """Raised when a head is asked to read vectors of another space than its own."""
 
 
 class QuestionTooLong(RequestInvalid):
     """Raised when a question leaves no room for its context in the head's window."""
 
-    code = "question_too_long"
-
 
 class TrainingDataInvalid(RequestInvalid):
-    """Raised when labelled rows, questions or pairs cannot be trained on as they are."""
-
-    code = "training_data_invalid"
+    """Raised when a head cannot be trained on the given rows, questions or pairs."""
 
 
 class NotFound(VersoError):
-    """Raised when a named thing does not exist."""
-
-    code = "not_found"
+    """Raised when something that a request names does not exist."""
 
 
 class MethodNotAllowed(VersoError):
-    """Raised when a path exists and does not answer the method of the request."""
-
-    code = "method_not_allowed"
+    """Raised when a path exists but does not support the method of the request."""
 
 
 class CollectionUnknown(NotFound):
     """Raised when no collection has the given name."""
 
-    code = "collection_unknown"
-
 
 class DocumentUnknown(NotFound):
     """Raised when no live document or record has the given id."""
 
-    code = "document_unknown"
-
 
 class JobUnknown(NotFound):
-    """Raised when no job has the given id, or it has expired."""
-
-    code = "job_unknown"
+    """Raised when no job has the given id, or the job has expired."""
 
 
 class WebhookUnknown(NotFound):
     """Raised when no webhook of the caller has the given id."""
 
-    code = "webhook_unknown"
-
 
 class HeadUnknown(NotFound):
-    """Raised when no head has the given name, or none that does what was asked."""
-
-    code = "head_unknown"
+    """Raised when no head has the given name, or none does what was requested."""
 
 
 class CollectionExists(VersoError):
     """Raised when a collection is created again with other settings."""
 
-    code = "collection_exists"
-
 
 class LabelsChanged(VersoError):
     """Raised when a head is trained for other labels than its stable version has."""
 
-    code = "labels_changed"
-
 
 class MigrationRefused(VersoError):
-    """Raised when a collection cannot be migrated as asked, as it stands now."""
-
-    code = "migration_refused"
+    """Raised when a collection cannot be migrated as requested in its present state."""
 
 
 class RecordCorrupt(VersoError):
-    """Raised when a record's stored bytes do not give back the text its checksum names."""
-
-    code = "record_corrupt"
+    """Raised when the text decoded from a record does not match the record's checksum."""
 
 
 class PatchCorrupt(RecordCorrupt):
     """Raised when the bytes of an entry, record or patch do not follow their format."""
 
-    code = "patch_corrupt"
-
 
 class ArtifactInvalid(VersoError):
     """Raised when an artifact is incomplete, altered, or fails its golden samples."""
-
-    code = "artifact_invalid"
 
 
 class HeadInvalid(ArtifactInvalid):
     """Raised when a head's folder is incomplete or altered, or fails its golden samples."""
 
-    code = "head_invalid"
-
 
 class BackupInvalid(VersoError):
-    """Raised when a backup is incomplete or altered, or cannot be restored where it should."""
-
-    code = "backup_invalid"
+    """Raised when a backup is incomplete or altered, or cannot be restored to its target."""
 
 
 class FrameInvalid(VersoError):
-    """Raised when bytes on an inner wire are not a frame."""
-
-    code = "frame_invalid"
+    """Raised when bytes that one process sent to another are not a frame."""
 
 
 class ResultLost(VersoError):
-    """Raised when the file of a large result is gone or is not what was written."""
-
-    code = "result_lost"
+    """Raised when the file of a large result is missing or differs from what was written."""
 
 
 class JobEnded(VersoError):
     """Raised when a job reached a terminal state other than success."""
 
-    code = "job_ended"
-
 
 class DeadlineExpired(JobEnded):
     """Raised when a job's deadline passed before it could run."""
-
-    code = "deadline_expired"
 
 
 class Cancelled(JobEnded):
     """Raised when a job was cancelled by its owner."""
 
-    code = "cancelled"
-
 
 class AttemptsExhausted(JobEnded):
-    """Raised when a job crashed or failed too often and waits as a dead letter."""
-
-    code = "attempts_exhausted"
+    """Raised when a job crashed or failed too often and is now a dead letter."""
 
 
 class Unavailable(VersoError):
-    """Raised when a part of the platform cannot serve now but may later."""
+    """Raised when a part of the platform cannot serve now but may do so later."""
 
-    code = "unavailable"
     retryable = True
 
 
 class QueueFull(Unavailable):
     """Raised when more work is queued than may be held; says when to come back."""
-
-    code = "queue_full"
 
     def __init__(self, detail: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(detail)
@@ -280,49 +211,33 @@ class QueueFull(Unavailable):
 class LedgerUnavailable(Unavailable):
     """Raised when Redis does not answer or refuses to write."""
 
-    code = "ledger_unavailable"
-
 
 class VectorsUnavailable(Unavailable):
     """Raised when the vector store does not answer."""
-
-    code = "vectors_unavailable"
 
 
 class EngineUnavailable(Unavailable):
     """Raised when the engine process died or does not answer."""
 
-    code = "engine_unavailable"
-
 
 class NotReady(Unavailable):
-    """Raised when no worker has lately done real work."""
-
-    code = "not_ready"
+    """Raised when no worker has completed real work recently."""
 
 
 class DiskFull(Unavailable):
-    """Raised when a store has no room and refuses before anything is harmed."""
-
-    code = "disk_full"
+    """Raised when a store has no room left and refuses a write before it starts."""
 
 
 class TrainerUnavailable(Unavailable):
-    """Raised when no trainer runs that could train a head."""
-
-    code = "trainer_unavailable"
+    """Raised when no trainer is running."""
 
 
 class DurabilityMissing(Unavailable):
-    """Raised when a store is not set up to keep what it acknowledges."""
-
-    code = "durability_missing"
+    """Raised when a store is not configured to keep what it acknowledges."""
 
 
 class LedgerBehind(Unavailable):
-    """Raised when the ledger is older than what it has acknowledged, and so takes no writes."""
-
-    code = "ledger_behind"
+    """Raised when the ledger is older than what it has acknowledged and is read-only."""
 
     def __init__(
         self,
@@ -333,21 +248,19 @@ class LedgerBehind(Unavailable):
 
 
 class CollectionBusy(Unavailable):
-    """Raised when a backup or a migration needs a collection to stay as it is for a moment."""
-
-    code = "collection_busy"
+    """Raised when a backup or a migration needs a collection to stay unchanged for now."""
 
 
 class ResultsUnavailable(Unavailable):
     """Raised when the folder of large results cannot be read or written."""
 
-    code = "results_unavailable"
-
 
 def _tree(cls: type[VersoError]) -> dict[str, type[VersoError]]:
+    """Return a class and all below it by code, and set the codes of those below."""
     found = {cls.code: cls}
     for child in cls.__subclasses__():
-        found.update(_tree(child))
+        child.code = re.sub(r"(?<!^)(?=[A-Z])", "_", child.__name__).lower()
+        found |= _tree(child)
     return found
 
 
@@ -356,9 +269,9 @@ CLASSES: dict[str, type[VersoError]] = _tree(VersoError)
 
 
 def error_body(error: BaseException) -> ErrorBody:
-    """Return an error as JSON; a foreign exception shows its class name only, never its message.
+    """Return an error as JSON; of a foreign exception its class name only, never its message.
 
-    A foreign message may quote a text or a secret, and neither belongs in a result or a log.
+    A foreign message may quote a text or a secret, which belongs neither in a result nor in a log.
     """
     if isinstance(error, VersoError):
         return {"code": error.code, "detail": error.detail, "retryable": error.retryable}
@@ -366,5 +279,5 @@ def error_body(error: BaseException) -> ErrorBody:
 
 
 def from_body(body: ErrorBody) -> VersoError:
-    """Rebuild the error that :func:`error_body` described; an unknown code gives VersoError."""
+    """Return the error that :func:`error_body` described; of an unknown code, a VersoError."""
     return CLASSES.get(body["code"], VersoError)(body["detail"])
