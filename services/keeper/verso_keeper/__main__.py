@@ -2,12 +2,12 @@
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 wake      every second   send a wake-up for every queue with due work
-probe     every second   have a text embedded when none was lately
+probe     every second   submit a text to embed when none was embedded lately
 drop      every second   delete verified raw texts, sweep deleted collections
 sweep     every second   remove large results of expired jobs, a part at a time
-webhooks  every second   send webhooks the ends of jobs
-scrub     every second   have stored records read again, a few buckets at a time
-migrate   every second   move migrations of collections on
+webhooks  every second   send the webhook messages of ended jobs
+scrub     every second   submit jobs that read stored records again, a few buckets at a time
+migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
 """
 
@@ -77,7 +77,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         if settings.metrics_port:
             _serve_metrics(settings, stack)
         # Workers send three heartbeats in a lease, and one may itself be slow to arrive.
-        reaper = Reaper(ledger, mercy_s=settings.lease_s / 3 + 1.0)
+        reaper = Reaper(ledger, grace_s=settings.lease_s / 3 + 1.0)
         prober = Prober(ledger, after_s=settings.probe_after_s)
         scrubber = Scrubber(
             ledger,
@@ -118,7 +118,7 @@ def drop(ledger: Ledger) -> None:
 
 
 def _serve_metrics(settings: KeeperSettings, stack: ExitStack) -> None:
-    # A client of its own that gives up soon: a scrape must not wait for a ledger that is away.
+    # A client of its own that gives up soon: a scrape must not wait for an unavailable ledger.
     client = connect(settings.redis_url, timeout_s=2.0, retries=0)
     counts = Ledger(client)
     stack.callback(counts.close)

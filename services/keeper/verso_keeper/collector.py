@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -10,6 +11,19 @@ from prometheus_client.registry import Collector
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
+
+_COUNTERS = (
+    ("verso_leases_lost", "Leases that ran out", "crashes"),
+    ("verso_commits_refused", "Commits refused by their fence", "stale"),
+    ("verso_dead_letters", "Slices that became dead letters", "dead"),
+    ("verso_scrub_buckets_unread", "Buckets that no worker could scrub", "scrub:unread"),
+    ("verso_orphan_points_removed", "Points removed since no entry named them", "scrub:orphans"),
+    ("verso_counts_mended", "Collections whose counts a full count corrected", "counts:mended"),
+)
+"""Metric, meaning, and key in the ledger's totals."""
+
+Gauge = tuple[str, str, float | None]
+"""Metric, meaning, and value; None where there is none."""
 
 
 class LedgerCollector(Collector):
@@ -28,7 +42,7 @@ class LedgerCollector(Collector):
         self._server = server
 
     def describe(self) -> list[Metric]:
-        """Promise nothing, so that registering asks the ledger nothing."""
+        """Return nothing, so that registering the collector does not read the ledger."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -45,12 +59,11 @@ class LedgerCollector(Collector):
             return
         yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=1)
         yield from _queues(depths)
-        yield from _backlog(backlog)
         yield from _totals(backlog.totals)
-        yield from _webhooks(backlog.totals)
-        yield from _signs(health)
-        yield from _scrub(scrub, backlog.totals, collections=collections)
-        yield from _store(server)
+        gauges = (_backlog(backlog), _health(health), _scrub(scrub, collections), _store(server))
+        for name, meaning, value in chain.from_iterable(gauges):
+            if value is not None:
+                yield GaugeMetricFamily(name, meaning, value=value)
 
 
 def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
@@ -73,41 +86,9 @@ def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
     yield oldest
 
 
-def _backlog(backlog: Backlog) -> Iterator[Metric]:
-    for name, meaning, value in (
-        (
-            "verso_ledger_behind",
-            "Whether the ledger is older than what it has acknowledged, and so read-only",
-            backlog.read_only,
-        ),
-        ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
-        (
-            "verso_unverified_slices",
-            "Committed slices whose texts were not read back yet",
-            backlog.unverified,
-        ),
-        ("verso_unverified_bytes", "Payload bytes of those", backlog.unverified_bytes),
-        ("verso_drops_pending", "Verified payloads that wait for their grace", backlog.to_drop),
-        (
-            "verso_webhooks_pending",
-            "Webhook messages that wait to be sent, or for their next attempt",
-            backlog.to_send,
-        ),
-        (
-            "verso_orphan_points",
-            "Points that no entry named when the scrub came by, and that are not removed yet",
-            backlog.orphans,
-        ),
-        (
-            "verso_entries_discarded_pending",
-            "Replaced entries whose points are not removed yet",
-            backlog.to_collect,
-        ),
-    ):
-        yield GaugeMetricFamily(name, meaning, value=value)
-
-
 def _totals(totals: dict[str, int]) -> Iterator[Metric]:
+    for name, meaning, key in _COUNTERS:
+        yield CounterMetricFamily(name, meaning, value=totals.get(key, 0))
     jobs = CounterMetricFamily(
         "verso_jobs_ended", "Jobs that reached their end", labels=["task", "status"]
     )
@@ -116,88 +97,67 @@ def _totals(totals: dict[str, int]) -> Iterator[Metric]:
             if status.terminal:
                 jobs.add_metric([kind, status], totals.get(f"jobs:{kind}:{status}", 0))
     yield jobs
-    yield CounterMetricFamily(
-        "verso_leases_lost", "Leases that ran out", value=totals.get("crashes", 0)
-    )
-    yield CounterMetricFamily(
-        "verso_commits_refused", "Commits refused by their fence", value=totals.get("stale", 0)
-    )
-    yield CounterMetricFamily(
-        "verso_dead_letters", "Slices that became dead letters", value=totals.get("dead", 0)
-    )
-
-
-def _webhooks(totals: dict[str, int]) -> Iterator[Metric]:
     sent = CounterMetricFamily(
         "verso_webhooks",
         "Attempts to send webhook messages, and messages given up",
         labels=["status"],
     )
-    for status in ("sent", "failed", "dead"):
-        sent.add_metric([status], totals.get(f"hooks:{status}", 0))
+    for state in ("sent", "failed", "dead"):
+        sent.add_metric([state], totals.get(f"hooks:{state}", 0))
     yield sent
-
-
-def _signs(health: Health) -> Iterator[Metric]:
-    for name, meaning, age_s in (
-        ("verso_last_embed_age_seconds", "Since the last real embed", health.last_embed_age_s),
-        ("verso_worker_beat_age_seconds", "Since any worker's heartbeat", health.worker_beat_age_s),
-    ):
-        if age_s is not None:
-            yield GaugeMetricFamily(name, meaning, value=age_s)
-
-
-def _scrub(
-    scrub: Scrub, totals: dict[str, int], *, collections: Mapping[str, Collection]
-) -> Iterator[Metric]:
     documents = CounterMetricFamily(
         "verso_scrub_documents", "Stored documents read again by the scrub", labels=["status"]
     )
-    for status in ("sound", "repaired", "damaged"):
-        documents.add_metric([status], totals.get(f"scrub:{status}", 0))
+    for state in ("sound", "repaired", "damaged"):
+        documents.add_metric([state], totals.get(f"scrub:{state}", 0))
     yield documents
-    yield CounterMetricFamily(
-        "verso_scrub_buckets_unread",
-        "Buckets that no worker could scrub",
-        value=totals.get("scrub:unread", 0),
-    )
-    yield CounterMetricFamily(
-        "verso_orphan_points_removed",
-        "Points removed since no entry named them",
-        value=totals.get("scrub:orphans", 0),
-    )
-    yield CounterMetricFamily(
-        "verso_counts_mended",
-        "Collections whose counts were put right by a count of all entries",
-        value=totals.get("counts:mended", 0),
-    )
-    yield GaugeMetricFamily(
-        "verso_records_damaged",
-        "Documents that the newest pass found damaged",
-        value=scrub.counts.get("damaged", 0),
-    )
-    yield GaugeMetricFamily(
-        "verso_scrub_pass_progress_ratio",
-        "Part of all buckets that the newest pass is done with",
-        value=scrub.progress(collections),
+
+
+def _backlog(backlog: Backlog) -> list[Gauge]:
+    behind = "Whether the ledger is older than what it has acknowledged, and so read-only"
+    unverified = "Committed slices whose texts were not read back yet"
+    to_send = "Webhook messages that wait to be sent, or for their next attempt"
+    orphans = "Points that the scrub found no entry to name, and that are not removed yet"
+    to_collect = "Replaced entries whose points are not removed yet"
+    return [
+        ("verso_ledger_behind", behind, backlog.read_only),
+        ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
+        ("verso_unverified_slices", unverified, backlog.unverified),
+        ("verso_unverified_bytes", "Payload bytes of those", backlog.unverified_bytes),
+        ("verso_drops_pending", "Verified payloads still retained", backlog.to_drop),
+        ("verso_webhooks_pending", to_send, backlog.to_send),
+        ("verso_orphan_points", orphans, backlog.orphans),
+        ("verso_entries_discarded_pending", to_collect, backlog.to_collect),
+    ]
+
+
+def _health(health: Health) -> list[Gauge]:
+    return [
+        ("verso_last_embed_age_seconds", "Since the last real embed", health.last_embed_age_s),
+        ("verso_worker_beat_age_seconds", "Since any worker's heartbeat", health.worker_beat_age_s),
+    ]
+
+
+def _scrub(scrub: Scrub, collections: Mapping[str, Collection]) -> list[Gauge]:
+    damaged = "Documents that the newest pass found damaged"
+    progress = "Part of all buckets that the newest pass is done with"
+    recent_progress = (
+        "Part of all buckets that the walk over recent documents is done with; 1 without one"
     )
     recent = scrub.recent_walked(collections)
-    yield GaugeMetricFamily(
-        "verso_scrub_recent_progress_ratio",
-        "Part of all buckets that the walk over recent documents is done with; 1 without one",
-        value=1.0 if recent is None else recent.part,
-    )
-    if scrub.age_s is not None:
-        yield GaugeMetricFamily(
-            "verso_scrub_pass_age_seconds", "Since the newest pass began", value=scrub.age_s
-        )
+    recent_part = 1.0 if recent is None else recent.part
+    return [
+        ("verso_records_damaged", damaged, scrub.counts.get("damaged", 0)),
+        ("verso_scrub_pass_progress_ratio", progress, scrub.progress(collections)),
+        ("verso_scrub_recent_progress_ratio", recent_progress, recent_part),
+        ("verso_scrub_pass_age_seconds", "Since the newest pass began", scrub.age_s),
+    ]
 
 
-def _store(server: Server) -> Iterator[Metric]:
-    for name, meaning, value in (
+def _store(server: Server) -> list[Gauge]:
+    return [
         ("verso_ledger_append_ok", "Whether the append-only file is written", server.append_ok),
         ("verso_ledger_memory_bytes", "Memory that the ledger takes", server.memory_bytes),
         ("verso_ledger_memory_limit_bytes", "Memory it may take", server.memory_limit_bytes),
         ("verso_ledger_clients", "Connections to the ledger", server.clients),
-    ):
-        yield GaugeMetricFamily(name, meaning, value=value)
+    ]

@@ -1,16 +1,16 @@
-"""Brings migrations forward, one job at a time each, until they are done.
+"""Moves migrations forward, one job at a time each, until they are done.
 
-What a step does is the worker's business; here is only the order of things:
+The worker knows what a job does; this module decides which job comes next:
 
     recode   passes over the collection until one finds nothing left to code again    -> done
     copy     passes until one finds almost nothing new                                 -> seal
     seal     one more pass, while commits into the old collection wait                 -> done
 
 Documents that cannot be read are tried again in each pass; if some are left after the third, the
-migration is blocked: nothing is switched and nothing lost, and it goes on when someone asks again.
+migration is blocked: nothing is switched and nothing lost, and it continues when requested again.
 
-Where a migration stands is in the ledger, and each change of it compares what it was, so of several
-keepers one moves it and every restart finds it where it was.
+The ledger holds the state of a migration. Each change of the state is compared with the one before,
+so of several keepers one makes it, and a restart changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from verso_core import tracing
 from verso_core.errors import JobUnknown
-from verso_core.jobs import Kind, Queue, Result, Status, cut
+from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.jobs.admin import (
     FAILED_LISTED,
     MigrateItem,
@@ -30,15 +30,15 @@ from verso_core.jobs.admin import (
     MigrationResult,
     Stage,
 )
-from verso_ledger import Ledger, NewJob
+from verso_keeper.periodic import submit
+from verso_ledger import Ledger
 
-TENANT = "verso"
 SPEND_S = 4.0
 """How long one job works, about: ingests share its queue."""
 _FEW = 64
 """A pass that moved no more than this is followed by the sealed one."""
 _PASSES = 8
-"""A collection that is written to without end is sealed after so many passes."""
+"""A collection that never stops changing is sealed after so many passes."""
 _BLOCKED_AFTER = 3
 _RETRY_S = 5.0
 _LONGEST_RETRY_S = 60.0
@@ -46,10 +46,10 @@ _log = logging.getLogger(__name__)
 
 
 class Migrator:
-    """Paces the migrations.
+    """Submits the jobs of migrations.
 
     Args:
-        ledger: the truth about jobs and migrations.
+        ledger: holds jobs and migrations.
         clock: Unix seconds.
     """
 
@@ -72,28 +72,21 @@ class Migrator:
             elif state.bucket >= state.buckets:
                 self._end_pass(state)
             elif self._clock() >= state.due:
-                self._ask(state)
+                self._submit(state)
 
-    def _ask(self, state: Migration) -> None:
+    def _submit(self, state: Migration) -> None:
         item = MigrateItem(first=state.bucket, count=state.buckets, spend_s=SPEND_S)
         params = MigrateParams(collection=state.collection, step="work")
-        # The same step is the same job for every keeper, before and after a restart.
         where = f"{state.stage}-{state.number}-{state.bucket}-{state.tries}"
+        key = f"migrate-{state.target}-{state.started}-{where}"
         with tracing.span("migrate", about={"verso.stage": state.stage}):
-            accepted = self._ledger.jobs.accept(
-                NewJob(
-                    kind=Kind.MIGRATE,
-                    queue=Queue.BULK,
-                    slices=list(cut(Kind.MIGRATE, params, [item])),
-                    tenant=TENANT,
-                    idempotency=(f"migrate-{state.target}-{state.started}-{where}", "migrate"),
-                    trace=tracing.current(),
-                )
+            accepted = submit(
+                self._ledger, Queue.BULK, Kind.MIGRATE, params=params, item=item, key=key
             )
         self._move(state, job=accepted.job_id)
 
     def _record_end(self, state: Migration, job_id: str) -> None:
-        """Move on behind a job that has ended; one that is gone or failed is submitted again."""
+        """Advance past a job that has ended; one that is gone or failed is submitted again."""
         try:
             record = self._ledger.jobs.get(job_id)
         except JobUnknown:

@@ -1,4 +1,4 @@
-"""Duties that run again and again, each in a thread of its own; and the two shortest of them."""
+"""Duties that run periodically, each in a thread of its own; and the two shortest of them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,49 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from verso_core import tracing
 from verso_core.errors import Unavailable
-from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
+from verso_core.jobs import EmbedItem, EmbedParams, Item, Kind, Params, Queue, cut
 from verso_core.result_files import SHARDS, ResultFiles
-from verso_ledger import Ledger, NewJob
+from verso_ledger import Accepted, Ledger, NewJob
 
 TENANT = "verso"
 _PROBE_TEXT = b"Is anybody there?"
 _PROBE_DEADLINE_S = 30.0
 _PROBE_KEEP_S = 60
 _log = logging.getLogger(__name__)
+
+
+def submit(
+    ledger: Ledger,
+    queue: Queue,
+    kind: Kind,
+    *,
+    params: Params,
+    item: Item,
+    key: str,
+    deadline_s: float | None = None,
+    keep_s: int = 24 * 3600,
+) -> Accepted:
+    """Accept a job of the keeper's own, of one item.
+
+    The same ``key`` is the same job for every keeper, before and after a restart.
+
+    Raises:
+        LedgerUnavailable: Redis did not answer.
+        QueueFull: the queue holds as much as it may.
+    """
+    job = NewJob(
+        kind=kind,
+        queue=queue,
+        slices=list(cut(kind, params, [item])),
+        tenant=TENANT,
+        idempotency=(key, key.partition("-")[0]),
+        deadline_s=deadline_s,
+        keep_s=keep_s,
+        trace=tracing.current(),
+    )
+    return ledger.jobs.accept(job)
 
 
 class Periodic:
@@ -81,14 +114,14 @@ class Periodic:
 
 
 class Prober:
-    """Has one short text embedded when none was for ``after_s`` seconds.
+    """Submits a short text to embed when no text was embedded for ``after_s`` seconds.
 
-    So readiness rests on work that was done. The idempotency key names the span of time, so several
-    keepers send one probe between them. A probe that no worker claims before its deadline expires.
+    Readiness thus rests on work that was done. The job's key names the span of time, so several
+    keepers send one probe. A probe that no worker claims before its deadline expires.
 
     Args:
-        ledger: the truth about jobs.
-        after_s: how long without a real embed, seconds.
+        ledger: accepts the probe.
+        after_s: time without a real embed, seconds.
         clock: Unix seconds.
     """
 
@@ -111,16 +144,16 @@ class Prober:
         span = int(self._clock() // self._after_s)
         if (age_s is not None and age_s < self._after_s) or span == self._probed_span:
             return False
-        job = NewJob(
-            kind=Kind.EMBED,
-            queue=Queue.INTERACTIVE,
-            slices=list(cut(Kind.EMBED, EmbedParams(), [EmbedItem(_PROBE_TEXT)])),
-            tenant=TENANT,
-            idempotency=(f"probe-{span}", "probe"),
+        accepted = submit(
+            self._ledger,
+            Queue.INTERACTIVE,
+            Kind.EMBED,
+            params=EmbedParams(),
+            item=EmbedItem(_PROBE_TEXT),
+            key=f"probe-{span}",
             deadline_s=_PROBE_DEADLINE_S,
             keep_s=_PROBE_KEEP_S,
         )
-        accepted = self._ledger.jobs.accept(job)
         self._probed_span = span
         return not accepted.replayed
 

@@ -1,18 +1,18 @@
-"""Has every stored record read again, a few buckets at a time, without end.
+"""Submits jobs that read every stored record again, a few buckets at a time, without end.
 
-A pass goes through all collections by name and through their buckets in order. Each step of it is
-a job like any other (ADR 0009): a worker scrubs buckets for a few seconds and says how far it came.
-The cursor is in the ledger, so a pass goes on where it was after any restart; every move of it is
-one step that only one of several keepers can make.
+A pass goes through all collections by name and through their buckets in order. Each step of a pass
+is a job like any other (ADR 0009): a worker scrubs buckets for a few seconds and reports how many.
+The ledger holds the cursor, so a pass continues after any restart, and only one of several keepers
+can move the cursor on.
 
 When the next job is submitted:
 
-1. One at a time, and after each a rest: the jobs take no more than ``share`` of one core.
-2. Only while nothing waits or runs, unless the pass is behind the pace that ends it within
-   ``pass_s``. The budget holds even then: what it cannot buy shows in the pass's age.
-3. After an unclean start the documents of the hour before it come first, in a walk of its own that
-   waits for no quiet: what was written last is what a crash may have harmed.
-4. A pass starts ``every_s`` after the last started, or as soon as one is requested.
+1. One at a time, with a rest after each: the jobs take no more than ``share`` of one core.
+2. Only while no job waits or runs, unless the pass is behind the pace that ends it within
+   ``pass_s``. The share holds even then, and the pass takes longer.
+3. After an unclean start, documents written in the hour before it come first, in a walk of their
+   own that does not wait for other jobs: a crash may have damaged what was written last.
+4. A pass starts ``every_s`` after the start of the last, or as soon as one is requested.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from collections.abc import Mapping
 
 from verso_core import tracing
 from verso_core.errors import CollectionUnknown, JobUnknown
-from verso_core.jobs import BucketRange, Collection, Kind, Queue, Result, Status, cut
-from verso_core.jobs.admin import Scrubbed, ScrubParams
-from verso_ledger import Counting, Damage, JobRecord, Ledger, Move, NewJob, Recent, Scrub
+from verso_core.jobs import BucketRange, Collection, Kind, Queue, Result, Status
+from verso_core.jobs.admin import SCRUB_COUNTS, Scrubbed, ScrubParams
+from verso_keeper.periodic import submit
+from verso_ledger import Counting, Damage, JobRecord, Ledger, Move, Recent, Scrub
 
-TENANT = "verso"
 SPEND_S = 2.0
 """How long one job reads, about: short, since verifying shares its queue."""
 COUNT_S = 0.1
 """How long one round of :class:`Recounter` counts, about."""
 _RECENT = ("recent", "recent_collection", "recent_bucket", "recent_documents")
-_COUNTED = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
 _MAX_TRIES = 5
 _RETRY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
 class Scrubber:
-    """Paces the scrub.
+    """Submits the jobs of the scrub.
 
     Args:
-        ledger: the truth about jobs and about the scrub.
-        share: part of one core that scrub jobs may take, in (0, 1]; 0 asks for none.
+        ledger: holds jobs and the scrub's cursor.
+        share: part of one core that scrub jobs may take, in (0, 1]; 0 submits none.
         every_s: from the start of one pass to the start of the next, seconds.
         pass_s: longest time a pass should take, seconds.
     """
@@ -72,48 +71,47 @@ class Scrubber:
         if state.job_id is not None:
             return
         if state.recent is not None:
-            self._ask_recent(state, state.recent)
+            self._submit_recent(state, state.recent)
         elif state.running:
-            self._ask(state)
+            self._submit_next(state)
         elif self._wanted(state) and self._ledger.scrub.move(state.turn, Move(begin=True)):
             _log.info("scrub pass %d started", state.number + 1)
 
     def _wanted(self, state: Scrub) -> bool:
         return state.asked or state.age_s is None or state.age_s >= self._every_s
 
-    def _ask(self, state: Scrub) -> None:
-        """Have the next buckets scrubbed, if it is time; without any the pass ends."""
+    def _submit_next(self, state: Scrub) -> None:
+        """Submit the next buckets of a pass if they are due; end the pass if none are left."""
         collections = self._ledger.documents.collections()
-        place = _next(state.collection, state.bucket, collections)
-        if place is None:
+        following = _next(state.collection, state.bucket, collections)
+        if following is None:
             if self._ledger.scrub.move(state.turn, Move(end=True)):
                 _log.info("scrub pass %d ends", state.number, extra={"counts": dict(state.counts)})
             return
         if state.now < state.due or not (self._behind(state, collections) or self._quiet()):
             return
-        name, first = place
-        # After a failure one bucket alone, so that only the one to blame is ever left out.
+        name, first = following
+        # After a failure one bucket alone, so that no other than the faulty one is left out.
         count = 1 if state.tries else collections[name].buckets - first
         buckets = BucketRange(first, count, SPEND_S)
-        # The same step is the same job for every keeper, before and after a restart.
         key = f"scrub-{state.number}-{name}-{first}-{state.tries}"
         job_id = self._accept(name, buckets, key=key)
         self._ledger.scrub.move(
             state.turn, Move(set={"collection": name, "bucket": first, "job": job_id})
         )
 
-    def _ask_recent(self, state: Scrub, recent: Recent) -> None:
-        """Have the next buckets looked through for recent documents; without any the walk ends."""
+    def _submit_recent(self, state: Scrub, recent: Recent) -> None:
+        """Submit the next buckets of the walk over recent documents; end it if none are left."""
         collections = self._ledger.documents.collections()
-        place = _next(recent.collection, recent.bucket, collections)
-        if place is None:
+        following = _next(recent.collection, recent.bucket, collections)
+        if following is None:
             over = dict.fromkeys(_RECENT)
             if self._ledger.scrub.move(state.turn, Move(set=over)):
                 _log.info("recent documents have been read", extra={"seq": recent.since})
             return
         if state.now < state.due:
             return
-        name, first = place
+        name, first = following
         count = 1 if state.tries else collections[name].buckets - first
         buckets = BucketRange(first, count, SPEND_S, since=recent.since)
         job_id = self._accept(name, buckets, key=f"scrub-recent-{state.turn}")
@@ -123,17 +121,9 @@ class Scrubber:
     def _accept(self, name: str, buckets: BucketRange, *, key: str) -> str:
         params = ScrubParams(collection=name)
         with tracing.span("scrub"):
-            accepted = self._ledger.jobs.accept(
-                NewJob(
-                    kind=Kind.SCRUB,
-                    queue=Queue.SCRUB,
-                    slices=list(cut(Kind.SCRUB, params, [buckets])),
-                    tenant=TENANT,
-                    idempotency=(key, "scrub"),
-                    trace=tracing.current(),
-                )
-            )
-        return accepted.job_id
+            return submit(
+                self._ledger, Queue.SCRUB, Kind.SCRUB, params=params, item=buckets, key=key
+            ).job_id
 
     def _quiet(self) -> bool:
         return not any(
@@ -144,7 +134,7 @@ class Scrubber:
         return (state.age_s or 0.0) / self._pass_s > state.progress(collections)
 
     def _record_end(self, state: Scrub, job_id: str) -> bool:
-        """Move on behind a job that has ended; return whether this call did it.
+        """Advance past a job that has ended; return whether this call did it.
 
         A job that is gone is submitted again.
         """
@@ -162,8 +152,8 @@ class Scrubber:
         found: Scrubbed = Result.unpack(Kind.SCRUB, data).only
         rest_s = _duration_s(record) * (1 / self._share - 1)
         collection, bucket, field = _cursor(state)
-        # A recent document is counted by the pass that reads it; but damage is recorded at once.
-        counted = ("repaired", "damaged") if state.of_recent else _COUNTED
+        # The pass counts recent documents when it reads them; damage is recorded at once.
+        counted = ("repaired", "damaged") if state.of_recent else SCRUB_COUNTS
         moved = self._ledger.scrub.move(
             state.turn,
             Move(
@@ -183,9 +173,9 @@ class Scrubber:
         return moved
 
     def _try_again(self, state: Scrub, record: JobRecord) -> None:
-        """Wait longer after each failure; buckets that fail again and again are left out.
+        """Wait longer after each failure; leave out a bucket that fails repeatedly.
 
-        They are counted, and their jobs stay as dead letters that say why.
+        Such buckets are counted, and their jobs stay as dead letters that say why.
         """
         collection, bucket, field = _cursor(state)
         later = {"tries": state.tries + 1, "due": state.now + _RETRY_S * 2**state.tries}
@@ -202,12 +192,12 @@ class Scrubber:
 
 
 def _ended(state: Scrub) -> dict[str, str | int | float | None]:
-    """Return the change that a job's end makes in any case."""
+    """Return the change that the end of any job makes."""
     return {"job": None, "walk": None} if state.of_recent else {"job": None}
 
 
 def _recent_read(state: Scrub, documents: int) -> dict[str, int]:
-    """Return the change of the count of recent documents, if the job read such."""
+    """Return the change of the count of recent documents, if the job read any."""
     if not state.of_recent or state.recent is None:
         return {}
     return {"recent_documents": state.recent.documents + documents}
@@ -223,10 +213,9 @@ def _cursor(state: Scrub) -> tuple[str, int, str]:
 def _next(
     collection: str, bucket: int, collections: Mapping[str, Collection]
 ) -> tuple[str, int] | None:
-    """Find the collection and bucket that a walk comes to next; None at its end.
+    """Return the collection and bucket that a walk reads next; None at its end.
 
-    A collection that vanished is passed over; one that came behind the cursor waits for the next
-    pass.
+    A deleted collection is passed over; one created behind the cursor waits for the next pass.
     """
     here = collections.get(collection)
     if here is not None and bucket < here.buckets:
@@ -242,13 +231,12 @@ def _duration_s(record: JobRecord) -> float:
 
 
 class Recounter:
-    """Counts again what each collection holds, in parts: once for each pass of the scrub.
+    """Counts what each collection holds again, in parts, after each pass of the scrub.
 
-    The ledger's counts follow every write by themselves. What they cannot follow is rot in the
-    store, and workers of an older version beside newer ones; and a ledger that an older version
-    filled has none. So once a pass of the scrub has ended, and what it could repair is repaired,
-    all entries are counted again and the counts compared. A part takes the ledger a few
-    milliseconds, and a round a small part of its second, so that callers notice nothing.
+    The ledger updates its counts with every write. They are wrong after damage in the store or
+    writes of a worker of an older version, and missing in a ledger that an older version filled.
+    Hence all entries are counted again once a pass has ended and repaired what it could. A part
+    takes the ledger a few milliseconds, and a round a small part of its second.
 
     Args:
         ledger: holds entries and counts.

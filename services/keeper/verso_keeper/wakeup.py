@@ -20,28 +20,28 @@ from verso_core.jobs import TASK_WORK, Queue
 from verso_ledger import Ledger
 
 _ENOUGH = 4
-"""Messages that wait in a broker's queue beyond which another says nothing new."""
+"""Messages in a broker's queue from which another one would be useless."""
 _log = logging.getLogger(__name__)
 
 
 class Reaper:
     """Takes back slices whose worker died, and knows which queues have due work.
 
-    While the ledger does not answer, no worker can renew a lease, so all of them look dead the
-    moment it is back. The workers get time for one heartbeat first; otherwise every restart of
-    Redis would count as a crash of every slice in hand.
+    While the ledger does not answer, no worker can renew a lease, so all leases look expired when
+    it answers again. The workers get time for one heartbeat first; otherwise every restart of
+    Redis would count as a crash of every running slice.
 
     Args:
-        ledger: where the leases are.
-        mercy_s: time the workers get, seconds; a little more than between two heartbeats.
+        ledger: holds the leases.
+        grace_s: the time that workers get, seconds; a little more than between two heartbeats.
         clock: seconds that never go back.
     """
 
     def __init__(
-        self, ledger: Ledger, *, mercy_s: float, clock: Callable[[], float] = time.monotonic
+        self, ledger: Ledger, *, grace_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._ledger = ledger
-        self._mercy_s = mercy_s
+        self._grace_s = grace_s
         self._clock = clock
         self._away = False
         self._resume_s = 0.0
@@ -70,7 +70,7 @@ class Reaper:
         depths = self._ledger.maintenance.depths()
         if self._away:
             self._away = False
-            self._resume_s = self._clock() + self._mercy_s
+            self._resume_s = self._clock() + self._grace_s
             _log.info("ledger available again: workers get time to renew their leases")
         return {queue: depth.queued for queue, depth in depths.items()}
 
@@ -96,7 +96,7 @@ class WakeupSender:
     def notify(self, due: Mapping[Queue, int]) -> list[Queue]:
         """Send a wake-up for every queue that has due slices; return these queues.
 
-        A queue whose messages nobody consumes gets no more of them: without that a night without
+        A queue whose messages are not consumed gets no more of them: otherwise a night without
         workers would leave tens of thousands.
 
         Raises:

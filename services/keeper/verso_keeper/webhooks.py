@@ -1,16 +1,16 @@
 """Webhook messages: taken from the ledger's outbox, sent, and reported on.
 
-Every message is sent at least once or given up after its attempts; its id is the same each time. A
-receiver that is slow or away occupies a few threads here and delays no other: each message's next
-attempt has a time of its own.
+Every message is delivered at least once, or given up after its last attempt, always under the same
+id. A slow receiver occupies a few threads and delays no other: the next attempt of each message has
+a time of its own.
 
 How a message is sent, to an address that a caller chose:
 
 1. The host's addresses are resolved once, and every one of them must be permitted.
-2. The connection goes to one of those very addresses: a name cannot lead elsewhere between the
-   check and the use. TLS is checked against the name all the same.
-3. A redirect is an answer like any other and is not followed. The answer's body is not read.
-4. All of it, however slowly the receiver answers, is over after ``timeout_s``.
+2. The connection goes to one of the checked addresses, so the name cannot be resolved to another
+   one in between. The TLS certificate is verified for the name.
+3. A redirect is not followed: its status counts as a failure. The body of the answer is not read.
+4. An attempt ends after ``timeout_s``, however slowly the receiver answers.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _log = logging.getLogger(__name__)
 
 
 class WebhookSender:
-    """Sends what is due.
+    """Sends the webhook messages that are due.
 
     Args:
-        outbox: the ledger.
+        outbox: the messages in the ledger.
         allowed: networks that messages may go to although they are not public.
         clock: Unix seconds.
         delays_s: waits between attempts, seconds.
@@ -81,7 +81,7 @@ class WebhookSender:
         Raises:
             LedgerUnavailable: Redis did not answer; messages sent meanwhile are sent again.
         """
-        # No more than can be sent before the first of them would be due again
+        # No more than can be sent before the lease of the first ends
         due = self._outbox.take(_THREADS * 4, lease_s=LEASE_S)
         for message, reason in zip(due, self._pool.map(self._send, due), strict=True):
             if reason is None:
@@ -122,7 +122,7 @@ class WebhookSender:
         if message.attempts >= len(self._delays_s) or reason == f"status {_GONE}":
             _log.warning("webhook message given up", extra={"reason": reason})
             return None
-        # Up to a fifth more, so that what failed together does not come back together
+        # Up to a fifth more, so that messages that failed together are not sent again together
         return self._delays_s[message.attempts] * random.uniform(1.0, 1.2)
 
 
@@ -149,7 +149,7 @@ def _moment(time_s: float) -> str:
 
 
 class NotSent(Exception):
-    """Raised when a message did not get through; says why without any address."""
+    """Raised when a message could not be delivered; the reason names no address."""
 
 
 def post(
@@ -163,7 +163,7 @@ def post(
     """Send a message and return the status of the answer.
 
     Raises:
-        NotSent: the address is not permitted, or nobody answered in time.
+        NotSent: the address is not permitted, or there was no answer in time.
     """
     addresses = _addresses(target)
     if not addresses or not all(permitted(one, target, allowed) for one in addresses):
@@ -202,7 +202,7 @@ def _addresses(target: Target) -> list[Address]:
 
 
 def _connect(addresses: Sequence[Address], port: int, *, timeout_s: float) -> socket.socket:
-    """Connect to the first address that takes us."""
+    """Connect to the first address that accepts a connection."""
     *others, last = addresses[:4]
     share_s = timeout_s / (len(others) + 1)
     for address in others:
@@ -213,8 +213,8 @@ def _connect(addresses: Sequence[Address], port: int, *, timeout_s: float) -> so
 
 @contextmanager
 def _ended_after(sock: socket.socket, timeout_s: float) -> Iterator[None]:
-    """Cut a connection after a time: its own timeout restarts with every byte."""
-    # a second descriptor: wrapping in TLS takes the first one away
+    """Close a connection after a time: a socket's own timeout restarts with every byte."""
+    # a second descriptor, since wrapping in TLS detaches the first
     copy = sock.dup()
 
     def cut() -> None:

@@ -37,7 +37,7 @@ class FakeMaintenance:
 def test_after_an_outage_workers_get_time_for_a_beat_before_leases_are_taken_back() -> None:
     ledger, now = FakeMaintenance(), [0.0]
     reaper = Reaper(
-        cast("Ledger", SimpleNamespace(maintenance=ledger)), mercy_s=4.0, clock=lambda: now[0]
+        cast("Ledger", SimpleNamespace(maintenance=ledger)), grace_s=4.0, clock=lambda: now[0]
     )
     reaper.step()
     assert (ledger.reaped, dict(reaper.due)) == (1, {Queue.BULK: 1})
