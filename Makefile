@@ -48,7 +48,7 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python tests/unasync.py --check
-	$(BIN)/python -m verso_core.jobs.reference --check docs/reference/ledger.md
+	$(BIN)/python tests/contract_table.py --check docs/reference/ledger.md
 	$(BIN)/yamllint --strict -d '$(YAML_RULES)' docker-compose.yml k8s services/monitoring tests/monitoring
 	$(BIN)/hadolint services/*/Dockerfile training/Dockerfile
 	@if command -v promtool >/dev/null; then \

@@ -18,10 +18,8 @@ The gateway uses ``AsyncLedger``; workers, trainers and the keeper use ``Ledger`
 its attributes. The keys are listed in ``keys``, and no other package knows them.
 """
 
-from verso_ledger.async_client import AsyncLedger, Watch
+from verso_ledger.async_client import AsyncLedger
 from verso_ledger.durability import Server, await_ledger, check_durability
-from verso_ledger.epoch import Epoch
-from verso_ledger.leases import LEASE_S
 from verso_ledger.models import (
     URGENCY,
     Accepted,
@@ -30,7 +28,6 @@ from verso_ledger.models import (
     Counting,
     DeadLetter,
     Depth,
-    Discarded,
     DocumentDelete,
     DocumentWrite,
     Event,
@@ -44,50 +41,8 @@ from verso_ledger.models import (
     Phase,
     Policy,
 )
-from verso_ledger.pages import DocumentRow, Page
+from verso_ledger.pages import DocumentRow
 from verso_ledger.scrub import Damage, Move, Recent, Scrub, ScrubStage, Walked
 from verso_ledger.sync_client import Ledger
 from verso_ledger.webhooks import Message, Webhook
 from verso_ledger.work_signal import WorkSubscriber
-
-__all__ = [
-    "LEASE_S",
-    "URGENCY",
-    "Accepted",
-    "AsyncLedger",
-    "Backlog",
-    "Commit",
-    "Counting",
-    "Damage",
-    "DeadLetter",
-    "Depth",
-    "Discarded",
-    "DocumentDelete",
-    "DocumentRow",
-    "DocumentWrite",
-    "Epoch",
-    "Event",
-    "Finished",
-    "Health",
-    "JobOutcome",
-    "JobRecord",
-    "Lease",
-    "Ledger",
-    "Limits",
-    "Message",
-    "Move",
-    "NewJob",
-    "Page",
-    "Phase",
-    "Policy",
-    "Recent",
-    "Scrub",
-    "ScrubStage",
-    "Server",
-    "Walked",
-    "Watch",
-    "Webhook",
-    "WorkSubscriber",
-    "await_ledger",
-    "check_durability",
-]

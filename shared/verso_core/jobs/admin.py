@@ -12,8 +12,19 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.heads import Portion
-from verso_core.jobs.kinds import Name, Precision, SearchMode, SearchSetting, TextPolicy
-from verso_core.jobs.models import Item, ItemResult, Moment, OpenModel, Params, StrictModel
+from verso_core.jobs.models import (
+    Item,
+    ItemResult,
+    Moment,
+    Name,
+    OpenModel,
+    Params,
+    Precision,
+    SearchMode,
+    SearchSetting,
+    StrictModel,
+    TextPolicy,
+)
 from verso_core.registry import Rollout
 
 FAILED_LISTED = 64

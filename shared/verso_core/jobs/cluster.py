@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from pydantic import ConfigDict, Field
 
-from verso_core.jobs.kinds import Name
-from verso_core.jobs.models import ItemResult, OpenModel, Params, Text
+from verso_core.jobs.models import ItemResult, Name, OpenModel, Params, Text
 
 MAX_RECORDS = 100_000
 """Most records that are grouped: of each its vector is held, or its text decoded."""

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from verso_core.heads import Portion, Reads, SignalName, Task
-from verso_core.jobs.kinds import Name
 from verso_core.jobs.models import (
     Filter,
     Item,
     ItemError,
     ItemResult,
+    Name,
     OpenModel,
     Params,
     RecordText,

@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from verso_core.jobs.kinds import Name
-from verso_core.jobs.models import ALWAYS, Item, ItemError, ItemResult, Params, StrictModel
+from verso_core.jobs.models import ALWAYS, Item, ItemError, ItemResult, Name, Params, StrictModel
 from verso_core.texts import Scalar
 
 

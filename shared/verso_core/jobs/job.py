@@ -1,7 +1,8 @@
-"""Jobs as the API shows them: their state, their results, and what became of dead ones."""
+"""Jobs: kinds, queues and states; and jobs, dead letters and webhooks as the API shows them."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
@@ -13,8 +14,69 @@ from verso_core.errors import (
     JobEnded,
     VersoError,
 )
-from verso_core.jobs.kinds import Kind, Status
 from verso_core.jobs.models import ItemError, Moment, OpenModel, StrictModel
+
+TASK_WORK = "verso.work"
+"""The one Celery task: a wake-up that names a queue and no job."""
+
+
+class Kind(StrEnum):
+    """What a job does."""
+
+    EMBED = "embed"
+    INGEST = "ingest"
+    SEARCH = "search"
+    RECONSTRUCT = "reconstruct"
+    DELETE = "delete"
+    COLLECTION_CREATE = "collection_create"
+    COLLECTION_DELETE = "collection_delete"
+    STATS = "stats"
+    SCRUB = "scrub"
+    CLUSTER = "cluster"
+    MIGRATE = "migrate"
+    MODELS = "models"
+    ROWS = "rows"
+    TRAIN = "train"
+    CLASSIFY = "classify"
+    ANSWER = "answer"
+    SCORE = "score"
+    HEADS = "heads"
+
+
+class Queue(StrEnum):
+    """Where jobs wait. Each queue has worker slots of its own: bulk work never delays a search."""
+
+    INTERACTIVE = "interactive"
+    BULK = "bulk"
+    SCRUB = "scrub"
+    TRAIN = "train"
+
+    @property
+    def takes_wakeups(self) -> bool:
+        """Whether wake-ups are sent for it; a trainer polls its queue instead."""
+        return self is not Queue.TRAIN
+
+    @property
+    def celery_name(self) -> str:
+        """Return the name of the Celery queue that carries this queue's wake-ups."""
+        return f"verso.{self.value}"
+
+
+class Status(StrEnum):
+    """State of a job; a job reaches exactly one of the last five."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    DEAD = "dead"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended; only a replay changes a dead job again."""
+        return self not in (Status.QUEUED, Status.RUNNING)
 
 
 class Job(OpenModel):

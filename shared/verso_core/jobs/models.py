@@ -20,7 +20,8 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -34,6 +35,36 @@ from pydantic import (
 
 from verso_core.errors import ErrorBody, VersoError, error_body, from_body
 from verso_core.texts import Scalar
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
+
+
+class Precision(StrEnum):
+    """How a collection's vectors are stored."""
+
+    FLOAT16 = "float16"
+    INT8 = "int8"
+
+
+class TextPolicy(StrEnum):
+    """What a collection keeps of a text once its patch is verified."""
+
+    PATCH = "patch"
+    BOTH = "both"
+
+
+class SearchMode(StrEnum):
+    """What a search compares: vectors, or the words of the text as well.
+
+    As a collection's setting ``hybrid`` stores each chunk's words beside its vector.
+    """
+
+    DENSE = "dense"
+    SPARSE = "sparse"
+    HYBRID = "hybrid"
+
+
+SearchSetting = Literal[SearchMode.DENSE, SearchMode.HYBRID]
 
 
 def _iso(time: datetime) -> str:

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from verso_core.jobs.kinds import Name
-from verso_core.jobs.models import Item, ItemError, ItemResult, Params, StrictModel, Text
+from verso_core.jobs.models import Item, ItemError, ItemResult, Name, Params, StrictModel, Text
 from verso_core.texts import Scalar
 
 MAX_TOKENS = 127

@@ -7,17 +7,22 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.kinds import RERANK_SHARE, Name, SearchMode
 from verso_core.jobs.models import (
     Filter,
     Item,
     ItemError,
     ItemResult,
+    Name,
     OpenModel,
     Params,
     RecordText,
+    SearchMode,
 )
 from verso_core.texts import Scalar
+
+RERANK_SHARE = 0.4
+"""Default share of a head's score in a reranked search; chosen on training questions
+(docs/research/search-quality.md)."""
 
 
 class SearchParams(Params):

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 from verso_core import frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import admin, cluster, heads, ingest, reconstruct, search, train
-from verso_core.jobs.kinds import Kind
+from verso_core.jobs.job import Kind
 from verso_core.jobs.models import (
     BucketRange,
     Failed,
@@ -133,11 +133,6 @@ def cut(
         size += item_bytes
     if headers:
         yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers))
-
-
-def item_bytes(kind: Kind, item: Item | Rejected) -> int:
-    """Return the size of an item's blob."""
-    return 0 if isinstance(item, Rejected) else len(_CODECS[kind].blob(item) or b"")
 
 
 def read_slice(payload: bytes) -> AnySlice:

@@ -17,8 +17,7 @@ from pydantic import Field, model_validator
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
-from verso_core.jobs.kinds import Name
-from verso_core.jobs.models import Item, ItemResult, OpenModel, Params, StrictModel
+from verso_core.jobs.models import Item, ItemResult, Name, OpenModel, Params, StrictModel
 from verso_core.registry import SHARE, Channel
 
 MAX_ROWS_BYTES = 64 * 1024 * 1024

@@ -1,6 +1,6 @@
 """The table of job kinds in ``docs/reference/ledger.md``, generated from the contracts.
 
-``python -m verso_core.jobs.reference docs/reference/ledger.md`` writes it between two markers; with
+``python tests/contract_table.py docs/reference/ledger.md`` writes it between two markers; with
 ``--check`` it changes nothing and fails where the page is out of date.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from verso_core.jobs.heads import HeadReport
 from verso_core.jobs.ingest import Embedded
-from verso_core.jobs.kinds import Kind
+from verso_core.jobs.job import Kind
 from verso_core.jobs.models import Item, ItemResult, OpenModel, RecordText, Text
 from verso_core.jobs.reconstruct import Guess
 from verso_core.jobs.slices import CONTRACTS
 
-BEGIN = "<!-- begin: python -m verso_core.jobs.reference -->"
+BEGIN = "<!-- begin: python tests/contract_table.py -->"
 END = "<!-- end -->"
 
 _SECOND_RESULT: dict[Kind, type[ItemResult]] = {
@@ -101,7 +101,7 @@ def _listed(parts: Iterable[str]) -> str:
 
 def main() -> None:
     """Write the table into a page, or check that the page has it."""
-    parser = argparse.ArgumentParser(prog="python -m verso_core.jobs.reference")
+    parser = argparse.ArgumentParser(prog="python tests/contract_table.py")
     parser.add_argument("page", type=Path)
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
@@ -110,7 +110,7 @@ def main() -> None:
     if not asked.check:
         asked.page.write_text(wanted, encoding="utf-8")
     elif page != wanted:
-        sys.exit(f"{asked.page} is out of date: run python -m verso_core.jobs.reference")
+        sys.exit(f"{asked.page} is out of date: run python tests/contract_table.py")
 
 
 if __name__ == "__main__":

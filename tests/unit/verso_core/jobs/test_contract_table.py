@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.contract_table import BEGIN, END, table, updated
 
 from verso_core.jobs import Kind
-from verso_core.jobs.reference import BEGIN, END, table, updated
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "ledger.md"
 
 
 def test_the_page_has_the_table_of_the_contracts() -> None:
-    """Where it does not: python -m verso_core.jobs.reference docs/reference/ledger.md."""
+    """Where it does not: python tests/contract_table.py docs/reference/ledger.md."""
     page = PAGE.read_text(encoding="utf-8")
     assert updated(page) == page
 
