@@ -1,8 +1,8 @@
-"""The ledger: the durable truth about jobs and documents, kept in Redis or Valkey.
+"""The ledger: the durable record of jobs and documents, kept in Redis or Valkey.
 
 A job is accepted in slices. A slice is claimed under a lease with a **fence**, a number that grows
-with every claim; it is executed, and committed in one step that checks the fence, so that of any
-number of attempts exactly one counts. No correctness rests on time: a lease that ends early only
+with every claim. It is executed, and committed in one step that checks the fence, so exactly one of
+any number of attempts counts. Correctness does not depend on time: a lease that ends early only
 costs work.
 
     accept -> claim -> commit ----------------------------------> the job ends with its last slice
@@ -12,7 +12,8 @@ costs work.
                 `-> (lease runs out) reap -> ready again, the third time a dead letter -> replay
 
 Every step is one Lua script that checks everything and then writes, uses the server's clock, and
-does nothing the second time it is run: a client whose reply was lost may simply repeat it.
+does nothing when it is run again: a client that lost the reply may repeat the step. Every method
+that reads or writes raises LedgerUnavailable when Redis does not answer or refuses.
 
 The gateway uses ``AsyncLedger``; workers, trainers and the keeper use ``Ledger``, whose parts are
 its attributes. The keys are listed in ``keys``, and no other package knows them.

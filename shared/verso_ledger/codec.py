@@ -1,4 +1,4 @@
-"""Arguments of the ledger's steps and their replies; shared by both clients."""
+"""Arguments and replies of the ledger's steps, for both clients."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from verso_ledger.models import (
 MAX_BUCKET_VALUE_BYTES = 1024
 """Longest entry inside a bucket: the server's ``hash-max-listpack-value``."""
 STAGE_BYTES = 4 << 20
-"""Jobs with more payload than this bring it in before the accept step, in parts of this size, so
-that one step never holds the server for long."""
+"""The payload of a job larger than this is stored slice by slice before the accept step, so that no
+step blocks the server for long."""
 STAGED_FOR_MS = 600_000
 IDEMPOTENCY_S = 24 * 3600
 SERVING_S = 60.0
-"""A worker without a heartbeat for so long, seconds, serves nothing."""
+"""A worker without a heartbeat for longer than this, seconds, serves nothing."""
 
 Arg = bytes | str | int | float
 
@@ -63,7 +63,7 @@ class Admission(NamedTuple):
 
 
 def admission(job: NewJob) -> Admission:
-    """Return how a job is accepted, with a new id if it has none.
+    """Return what is written to accept a job; one without an id gets a new one.
 
     Raises:
         BodyTooLarge: the queue could not hold this job even if it were empty.
@@ -106,7 +106,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     Raises:
         IdempotencyConflict: the key was used with another body.
         QueueFull: the queue holds as much as it may.
-        LedgerBehind: it is older than what it has acknowledged, and the job would write.
+        LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         WebhookUnknown: the tenant has no webhook of the id given.
     """
@@ -222,7 +222,7 @@ def finished_args(finished: Finished, verify_delay_s: float) -> list[Arg]:
 
 
 def end_message(lease: Lease, awaited: Awaited, result: bytes, *, spent_ms: int) -> bytes:
-    """Write the message that an awaited job has succeeded, as ``emit`` in ``prelude.lua`` does."""
+    """Write the message of an awaited job's success, as ``emit`` in ``prelude.lua`` does."""
     fields: dict[str, Arg] = {
         "kind": lease.kind, "queue": lease.queue, "tenant": awaited.tenant, "u": awaited.urgency,
         "st": Status.SUCCEEDED, "made": awaited.made_ms, "start": awaited.start_ms,
@@ -239,7 +239,7 @@ def end_outcome(job_id: str, message: bytes) -> JobOutcome | None:
     head, _, result = message.partition(b"\n")
     try:
         row = json.loads(head)
-    except ValueError:  # a detail that is not UTF-8, say: the job can still be looked up
+    except ValueError:  # such as a detail that is not UTF-8: the job can still be read
         return None
     fields = dict(zip(row[::2], row[1::2], strict=True))
     return JobOutcome(_record(job_id, fields), [result or None])
@@ -258,11 +258,11 @@ def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: i
 
 
 def own_name(name: str, razed: bytes) -> str:
-    """Return the own name of a collection that is to be made.
+    """Return the own name of a new collection.
 
     Args:
         name: what users call it.
-        razed: what the ledger knows of the last one of this name; empty: nothing.
+        razed: what the ledger knows of the last collection of this name; empty for nothing.
     """
     if not razed:
         return name
@@ -271,11 +271,11 @@ def own_name(name: str, razed: bytes) -> str:
 
 
 def stored_collection(stored: bytes, asked: Collection) -> Collection:
-    """Compare the collection that is stored with the one that was asked for.
+    """Return the stored collection if it has the requested settings.
 
     Raises:
-        LedgerBehind: none was stored, since the ledger is older than what it has acknowledged.
-        CollectionExists: one of this name stands with other settings.
+        LedgerBehind: none was stored, since the ledger is read-only.
+        CollectionExists: the stored one has other settings.
     """
     if stored == b"read_only":
         raise LedgerBehind
@@ -308,7 +308,7 @@ def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:
 
 
 def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:
-    """Read the signs of life."""
+    """Read heartbeats and the time of the last embed."""
     beats = [int(value) for name, value in rows.items() if name.startswith(b"beat:")]
     trainers = [int(value) for name, value in rows.items() if name.startswith(b"trainer:")]
     embed = rows.get(b"embed")
@@ -332,7 +332,7 @@ def serving(
 
 
 def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
-    """Read a collection's counts; None where nothing has been counted yet."""
+    """Read a collection's counts; None if it was never counted."""
     if b"full" not in row:
         return None
     counts = {name.decode(): int(n) for name, n in row.items() if n.isdigit()}
@@ -352,7 +352,7 @@ def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
 
 
 def counters(rows: Mapping[bytes, bytes]) -> dict[str, int]:
-    """Read a hash of whole numbers, leaving out what is none."""
+    """Read the whole numbers of a hash; other values are left out."""
     return {text(k): int(v) for k, v in rows.items() if v.lstrip(b"-").isdigit()}
 
 
@@ -383,7 +383,7 @@ def _seconds(ms: str | None) -> float | None:
 
 
 def error(code: str, detail: str) -> ErrorBody:
-    """Return an error as it was noted."""
+    """Return an error as it was stored."""
     known = CLASSES.get(code, VersoError)
     return {"code": code, "detail": detail, "retryable": known.retryable}
 

@@ -1,6 +1,6 @@
-"""Connections to Redis or Valkey: how long they wait, what they repeat, and their errors.
+"""Connections to Redis or Valkey: their timeouts, retries and errors.
 
-Every step of the ledger may be repeated, so a client's own retries do no harm.
+Every step of the ledger may be repeated, so the retries of a client do no harm.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from redis.retry import Retry
 from verso_core.errors import LedgerUnavailable
 
 _POOL_TURNS = 4
-"""How many times the slowest answer a caller waits for a free connection. Once was not enough for
-256 callers on a busy machine: some were refused, though the ledger did answer."""
+"""Timeouts of an answer that a caller waits for a free connection. With one, some of 256 callers on
+a busy machine were refused although the ledger did answer."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn every refusal of Redis into LedgerUnavailable.
+    """Raise LedgerUnavailable for every error of Redis.
 
     A refused write (disk full, out of memory, read-only replica) and a lost connection are the same
-    to the caller: nothing was acknowledged, and trying again later may help. A fault inside a
-    script is ours, another attempt does not help, and it passes as it is.
+    to the caller: nothing was acknowledged, and trying again later may help. An error inside a
+    script is a bug that another attempt does not cure, and is raised as it is.
 
     Raises:
         LedgerUnavailable: Redis did not answer, or refused.
@@ -40,14 +40,14 @@ def translated() -> Iterator[None]:
             raise
         raise LedgerUnavailable(f"the ledger did not answer: {type(exc).__name__}") from exc
     except RuntimeError as exc:
-        # uvloop, not asyncio, says so of a connection that the server closed a moment ago.
+        # uvloop, unlike asyncio, raises this for a connection that the server has just closed.
         if "closed" not in str(exc):
             raise
         raise LedgerUnavailable("the ledger did not answer: the connection is closed") from exc
 
 
 def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Redis:
-    """Return a blocking client that notices a dead peer and repeats what a lost connection lost."""
+    """Return a blocking client that detects a dead peer and repeats a command that was lost."""
     return redis.Redis.from_url(
         url,
         socket_timeout=timeout_s,
@@ -65,8 +65,8 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
 def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
     """Return an asynchronous client that gives up within ``timeout_s``, so a caller gets an answer.
 
-    Only a connection that was already closed is tried again: a slow server is not asked twice. A
-    caller that finds all connections in use waits longer for one, since the server does answer.
+    A command is repeated only if its connection was already closed: a slow server is not asked
+    twice. If all connections are in use, a caller waits longer for one: the server does answer.
     """
     pool = BlockingConnectionPool.from_url(
         url,
@@ -81,5 +81,5 @@ def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -
 
 
 def _keepalive(url: str) -> dict[str, bool]:
-    """Return the option of a connection that is to notice a dead peer; a Unix socket needs none."""
+    """Return the option by which a connection detects a dead peer; a Unix socket needs none."""
     return {} if url.startswith("unix:") else {"socket_keepalive": True}

@@ -1,9 +1,9 @@
 """Collections and documents, as workers read and write them.
 
-What a collection holds is counted in a hash beside the entries, changed in the very step that
-changes an entry: the counts cost nothing to read and are exact for whatever the ledger wrote,
-through crashes, restarts and restored copies. An entry that rots in the store adds what it added
-when it was written, until everything is counted again; ``count.lua`` says how.
+A hash beside the entries counts what a collection holds. The step that changes an entry changes the
+counts too, so they cost nothing to read and are exact for all that the ledger wrote, through
+crashes, restarts and restored copies. An entry that is damaged in the store still counts as it did
+when it was written, until everything is counted again (``count.lua``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verso_ledger.models import Commit, Counting, DocumentDelete, DocumentWrite
 from verso_ledger.scripts import Scripts
 
 ORPHANS_MAX = 100_000
-"""Most points that are noted as orphans; more are noted when these are gone."""
+"""Most points that are recorded as orphans; others are recorded once these are removed."""
 
 _PAGE = 128
 _MOVED_TRIES = 5
@@ -33,7 +33,7 @@ Location = tuple[str, int]
 
 
 class Locations:
-    """Where collections lie: uid and number of buckets, remembered until a step says they moved."""
+    """Locations of collections, cached until a step replies that a collection has moved."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -75,7 +75,7 @@ class Locations:
         return args
 
     def run(self, step: str, arguments: Callable[[], list[codec.Arg]]) -> Commit:
-        """Run a step that names collections, again with new locations when one has moved."""
+        """Run a step that names collections; repeat it with new locations if one has moved."""
         for _ in range(_MOVED_TRIES):
             reply = codec.text(self._scripts.run(step, arguments()))
             if reply != "moved":
@@ -85,10 +85,7 @@ class Locations:
 
 
 class Documents:
-    """Collections and the entries of their documents.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """Collections and the entries of their documents."""
 
     def __init__(self, scripts: Scripts, locations: Locations) -> None:
         self._run = scripts.run
@@ -98,8 +95,8 @@ class Documents:
     def collections(self) -> dict[str, Collection]:
         """Return all collections by the name that users know, in order.
 
-        Each carries its own name, under which its vectors and entries lie: after a migration it is
-        another one.
+        Each carries its own name, under which its vectors and entries are stored; after a
+        migration that is another name.
         """
         with translated(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hgetall(key("collections"))
@@ -121,17 +118,17 @@ class Documents:
     ) -> Collection:
         """Create a collection; return what is stored.
 
-        Where one of this name was deleted lately, or its creation was started, the new one gets an
-        own name that none had: a worker may still be about to drop the vectors of the old one.
+        If a collection of this name was deleted lately, or its creation was started, the new one
+        gets an unused own name: a worker may be about to drop the vectors of the old one.
 
         Args:
             collection: by the name that users know.
-            prepare: makes room for the vectors of the collection, which it gets by its own name,
-                before anybody can find it. If no collection comes of it the room is garbage.
+            prepare: makes room for the vectors of the collection, given by its own name, before
+                the collection can be found. Without a collection in the end the room is garbage.
 
         Raises:
             CollectionExists: one of this name has another precision or text policy.
-            CollectionBusy: others make and delete collections of this name all the time.
+            CollectionBusy: other callers create and delete collections of this name meanwhile.
         """
         for _ in range(_MOVED_TRIES):
             with translated():
@@ -147,7 +144,7 @@ class Documents:
             stored = self._run("collection_put", [own, codec.dump(made), collection.name, room])
             if stored != b"moved":
                 return codec.stored_collection(stored, collection)
-        raise CollectionBusy(f"{collection.name!r} is made and deleted by others; try again")
+        raise CollectionBusy(f"{collection.name!r} is created and deleted by others; try again")
 
     def collection_room(self, own: str, *, name: str = "", razed: bytes = b"") -> str:
         """Announce that room is about to be made for a collection's vectors; return its token.
@@ -156,8 +153,8 @@ class Documents:
 
         Args:
             own: own name of the collection.
-            name: what users will call it; none, of a name that is drawn.
-            razed: what the caller knows of that name; the token is ``moved`` if it is otherwise.
+            name: what users will call it; none for a name drawn at random.
+            razed: what the caller knows of that name; the token is ``moved`` if that is outdated.
 
         Raises:
             LedgerBehind: the ledger is older than what it has acknowledged.
@@ -184,8 +181,8 @@ class Documents:
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
         """Make a collection and all its documents invisible at once; their keys go later.
 
-        So does what a migration of it has made or left. All their vectors are garbage from then on,
-        see :meth:`Maintenance.gc_take`; a caller may drop them at once.
+        The same happens to what a migration of it made or left. All their vectors are garbage from
+        then on (:meth:`Maintenance.gc_take`); a caller may drop them at once.
 
         Args:
             name: own name.
@@ -236,7 +233,7 @@ class Documents:
     def entries(
         self, collection: str, *, first: int = 0, count: int | None = None
     ) -> Iterator[tuple[str, bytes]]:
-        """Go through the live entries of ``count`` buckets (all) from ``first``, in no order.
+        """Yield the live entries of ``count`` buckets (all) from ``first``, in no order.
 
         Raises:
             CollectionUnknown: there is no collection of this name.
@@ -252,7 +249,7 @@ class Documents:
             yield from whole.items()
 
     def holdings(self, collection: str) -> Holdings:
-        """Return what a collection holds, as of this moment. What was never counted is counted now.
+        """Return what a collection holds, counting it first if it was never counted.
 
         Raises:
             CollectionUnknown: there is no collection of this name.
@@ -267,12 +264,12 @@ class Documents:
             self.count(collection)
 
     def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
-        """Count a part of what a collection holds, if any is to be counted: some milliseconds.
+        """Count a part of what a collection holds, if anything is left: takes some milliseconds.
 
         Args:
             collection: own name.
-            scrubbed: number of the scrub's newest pass that has ended. Everything is counted
-                again once for each; None counts only what was never counted.
+            scrubbed: number of the scrub's newest pass that has ended, after each of which
+                everything is counted again; None counts only what was never counted.
 
         Raises:
             CollectionUnknown: there is no collection of this name.
@@ -298,30 +295,28 @@ class Documents:
     def repair(
         self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
     ) -> bool:
-        """Replace ``old`` by an entry; return whether ``old`` was still stored.
+        """Replace ``old`` by an entry of the same text; return whether ``old`` was still stored.
 
-        The new entry keeps the old one's sequence number: it says the same text.
+        The new entry keeps the old one's sequence number.
         """
         write = DocumentWrite(collection, document, entry, text)
-        return (
-            self._locations.run("repair", lambda: [old, *self._locations.write_args([write])])
-            is Commit.DONE
-        )
+        reply = self._locations.run("repair", lambda: [old, *self._locations.write_args([write])])
+        return reply is Commit.DONE
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
-        """Note points that no entry names; return those among them that may be removed.
+        """Record points that no entry names; return those of them that may be removed.
 
         Args:
             collection: own name.
             points: the points.
-            age_s: least age of the scrub's pass before this one, which has not found them either.
+            age_s: least age of an earlier pass of the scrub that found no entry either.
         """
         named = [point.hex for point in points]
         args: list[codec.Arg] = [collection, round(age_s * 1000), ORPHANS_MAX, *named]
         return [UUID(hex=codec.text(point)) for point in self._run("orphans", args)]
 
-    def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
-        """Forget that points were noted as orphans: an entry names them, or they are gone."""
+    def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
+        """Remove points from the recorded orphans: an entry names them, or they are gone."""
         with translated():
             if not points or not self._redis.zcard(key("orphans")):
                 return
@@ -336,10 +331,10 @@ class Documents:
         return cast("bytes", row)
 
     def _whole(self, location: Location, heads: dict[str, bytes]) -> dict[str, bytes]:
-        """Put long entries in the place of their heads.
+        """Replace the heads of long entries by the entries.
 
-        Where a head is damaged its entry is given with the LONG flag, which no whole entry has: so
-        it counts as damaged as well.
+        The entry of a damaged head gets the LONG flag, which no whole entry has, so that it counts
+        as damaged as well.
         """
         uid, buckets = location
         long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
@@ -347,9 +342,7 @@ class Documents:
             return heads
         rows = self._redis.mget([key("long", uid, document) for document in long])
         for document, row in zip(long, cast("list[bytes | None]", rows), strict=True):
-            if (
-                row is None
-            ):  # replaced or deleted between the two reads: read both parts in one step
+            if row is None:  # replaced or deleted between the two reads: read both in one step
                 row = self._run("entry", [uid, bucket_of(document, buckets=buckets), document])
             if row is None:
                 del heads[document]

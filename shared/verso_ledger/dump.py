@@ -3,7 +3,7 @@
 The server is asked for what it would send a replica: it forks, and streams its memory as of that
 moment as an RDB file, which ends in a checksum of its own. So the copy is consistent, needs no
 access to the server's disk, and works the same from any machine. Sources: the replication part of
-redis.io's documentation, and ``redis-cli --rdb``, which does the same.
+redis.io's documentation, and ``redis-cli --rdb``, which works the same way.
 
     ->  REPLCONF capa eof        this side takes a stream of unknown length
     ->  SYNC
@@ -39,7 +39,7 @@ def dump(url: str, path: Path) -> int:
         path: made or overwritten; not synced.
 
     Raises:
-        LedgerUnavailable: the server did not answer, refused, or broke off; the file is no copy.
+        LedgerUnavailable: the server did not answer, refused, or stopped; the file is incomplete.
     """
     try:
         with _connected(url) as wire, path.open("wb") as file:
@@ -132,5 +132,5 @@ def _say(wire: BufferedRWPair, *words: str) -> None:
 
 
 def _word(line: bytes) -> str:
-    """Return the code of a server's error, and nothing of what it quotes."""
+    """Return the code of a server's error without its message, which may quote data."""
     return line[1:].split(b" ", 1)[0].strip().decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""Whether a Redis server keeps what it acknowledges, and how full it is."""
+"""Checks that a Redis server keeps what it acknowledges, and reads how full it is."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _WANTED: dict[str, tuple[str, ...]] = {
 def check_durability(client: redis.Redis) -> None:
     """Check that the server writes an append-only file, syncs it and never evicts.
 
-    ``appendfsync everysec`` passes: it loses up to 1.2 s of acknowledged writes in a power cut, and
-    some prefer that to its price. The one-machine default uses ``always``.
+    ``appendfsync everysec`` passes: it loses up to 1.2 s of acknowledged writes in a power cut but
+    is faster. The one-machine default is ``always``.
 
     Raises:
         DurabilityMissing: a setting is wrong, the last write to the file failed, or the server does
-            not let itself be asked.
+            not support CONFIG GET.
         LedgerUnavailable: Redis did not answer.
     """
     try:
@@ -53,19 +53,19 @@ def check_durability(client: redis.Redis) -> None:
 
 
 def await_ledger(client: redis.Redis, over: threading.Event) -> None:
-    """Wait until the ledger answers and has shown that it keeps what it acknowledges, or ``over``.
+    """Wait until the ledger answers and is configured to keep what it acknowledges, or ``over``.
 
     Raises:
         DurabilityMissing: it would lose acknowledged work.
     """
-    said = False
+    logged = False
     while not over.is_set():
         try:
             check_durability(client)
         except LedgerUnavailable as error:
-            if not said:
+            if not logged:
                 _log.warning("waiting for the ledger: %s", error.detail)
-            said = True
+            logged = True
             over.wait(_LOOK_S)
         else:
             return
@@ -73,13 +73,13 @@ def await_ledger(client: redis.Redis, over: threading.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the server says of itself.
+    """State of the server.
 
     Attributes:
         append_ok: whether its last write to the append-only file, and the last rewrite of that
             file, succeeded.
         memory_bytes: memory that its data takes.
-        memory_limit_bytes: what it may take, or all of the machine's where no limit is set.
+        memory_limit_bytes: memory that it may take; all of the machine's if no limit is set.
         clients: connections to it.
     """
 

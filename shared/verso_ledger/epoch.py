@@ -1,15 +1,15 @@
 """Epochs of the ledger, the freeze for a backup, and the read-only state.
 
 While the ledger is **frozen** no point is removed and no collection deleted, so every point that a
-copy of the ledger names is still there when the vectors are copied after it. A freeze lapses by
-itself: a backup that died must not keep garbage for ever.
+copy of the ledger names still exists when the vectors are copied after it. A freeze ends by itself
+after a while: a backup that crashed must not keep garbage for ever.
 
 An **epoch** is one life of a ledger. A ledger that was restored from a copy starts a new one, which
 names the epoch it was copied from; sequence numbers are comparable within one epoch only.
 
 A ledger that turns out to be older than what it has acknowledged becomes **read-only**: reads go
-on, but nothing is accepted that writes, nothing committed and nothing removed, until a newer ledger
-takes its place or an operator accepts this one as it is.
+on, but no job that writes is accepted, nothing is committed and nothing removed, until a newer
+ledger replaces it or an operator accepts this one as it is.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ class ReadOnly:
 
 
 class Epoch:
-    """Freezes a ledger while it is copied, and distinguishes its lives.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """Freezes a ledger while it is copied, and distinguishes its lives."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._run = scripts.run
@@ -64,7 +61,7 @@ class Epoch:
         self._redis.close()
 
     def freeze(self, owner: str, *, seconds: float) -> None:
-        """Let no point be removed from now on.
+        """Keep points from being removed from now on.
 
         Raises:
             CollectionBusy: another backup holds the freeze.
@@ -102,8 +99,7 @@ class Epoch:
     def accept_as_is(self) -> bool:
         """Let a read-only ledger take writes as it is, in a new epoch.
 
-        Sequence numbers continue far beyond those that were lost, of which some may have been given
-        out after the last one that is known.
+        Sequence numbers continue far beyond the last known one: more may have been used and lost.
 
         Returns:
             False where the ledger was not read-only.

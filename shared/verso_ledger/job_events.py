@@ -1,7 +1,7 @@
 """Events of jobs: one subscription of a process wakes every caller who waits for a job.
 
-Events are a courtesy. Pub/sub drops messages while a connection is away, so every waiter also polls
-the ledger: often while the subscription is down, seldom while it stands.
+Events may be lost: pub/sub drops messages while a connection is down, so every waiter also polls
+the ledger: often without a subscription, seldom with one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BACKOFF_S = 0.5
 
 
 class JobWaiter(asyncio.Event):
-    """Is set for one waiter when its job has an event.
+    """An event that is set for one waiter when its job has an event.
 
-    ``end`` is what came with the event of the job's end: its hash and its result, as
-    :func:`verso_ledger.codec.end_outcome` reads them; None where nothing did.
+    ``end``: the hash and the result of the job, if the event of its end carried them, for
+    :func:`verso_ledger.codec.end_outcome`.
     """
 
     end: bytes | None = None
@@ -115,7 +115,7 @@ class JobEvents:
             self._cancellable = False
 
     async def _subscription(self) -> None:
-        """Receive events until the connection fails; a silent server is pinged, then given up."""
+        """Receive events until the connection fails; ping a silent server, then give up."""
         clock = asyncio.get_running_loop().time
         async with self._redis.pubsub() as channel:
             await channel.subscribe(key("news"))

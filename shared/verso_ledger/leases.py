@@ -25,11 +25,7 @@ LEASE_S = 10.0
 
 
 class Leases:
-    """The part of the ledger that workers and trainers take slices from.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses, and may then be
-    called again: a repeated call changes nothing that the first one did.
-    """
+    """The part of the ledger that workers and trainers take slices from."""
 
     def __init__(self, scripts: Scripts, locations: Locations) -> None:
         self._scripts = scripts
@@ -46,8 +42,8 @@ class Leases:
     ) -> list[Lease]:
         """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
 
-        With ``together`` more than one slice is returned only where all are of that kind: slices
-        that the owner runs as one, so that none has to wait for another.
+        With ``together`` several slices are returned only if all are of that kind: the owner runs
+        them as one, so that none waits for another.
         """
         args: list[codec.Arg] = [
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
@@ -64,7 +60,7 @@ class Leases:
         return {codec.text(name) for name in self._scripts.run("renew", args)}
 
     def report_progress(self, lease: Lease, state: Mapping[str, Any]) -> Commit:
-        """Add an event to the job that says how far a slice is."""
+        """Add an event with the progress of a slice to its job."""
         args: list[codec.Arg] = [lease.slice_id, lease.fence, json.dumps(state)]
         return Commit(codec.text(self._scripts.run("progress", args)))
 
@@ -81,10 +77,10 @@ class Leases:
     ) -> Commit:
         """End a slice's work: result, documents, counters and state in one step.
 
-        A write or delete that was requested before what is stored changes nothing; what it replaces
-        goes to the garbage list. A slice that wrote documents is due on the scrub queue in phase
-        verify after ``verify_delay_s``; its payload, the raw texts, is held until then.
-        ``notified``: the waiting caller has the result already.
+        A write or delete older than the stored entry changes nothing; a replaced entry goes to the
+        garbage list. A slice that wrote documents is due on the scrub queue in phase verify after
+        ``verify_delay_s``; its payload, the raw texts, is kept until then. ``notified``: the
+        waiting caller has the result already.
         """
         finished = Finished(lease, result, ok=ok, errors=errors, notified=notified)
 
@@ -115,11 +111,11 @@ class Leases:
     def notify_callers(self, finished: Sequence[Finished], *, spent_ms: int) -> list[Finished]:
         """Publish results to the callers who wait for them, before the commits are on disk.
 
-        Only for work that changes nothing, and only for slices of which every item succeeded:
-        should a commit not come about, the slice is done again by another worker.
+        Only for work that changes nothing, and only for slices of which every item succeeded: if
+        the commit fails, another worker executes the slice again.
 
         Returns:
-            The slices, with whether a caller was notified; the commit then need not publish.
+            The slices, with whether a caller was notified; their commit then does not publish.
         """
         limit = self._scripts.policy.published_bytes
         messages = [
@@ -158,12 +154,12 @@ class Leases:
 
         Args:
             lease: a lease of phase verify.
-            documents: collection, document and sequence number of each entry that read back as its
-                text. An entry that was replaced since is left alone.
-            rewritten: entries for documents that did not; they are written, and the slice is
-                verified once more after ``verify_delay_s``, then after ever longer; the eighth
-                time makes it a dead letter.
-            raw_text_retention_s: how long the raw texts stay after everything was right.
+            documents: collection, document and sequence number of each entry that was decoded to
+                its text. An entry that was replaced since is left alone.
+            rewritten: entries for the other documents. They are written, and the slice is verified
+                again after ``verify_delay_s``, which grows each time; the eighth time makes it a
+                dead letter.
+            raw_text_retention_s: how long the raw texts stay once all entries are verified.
         """
         right = [(name, document) for name, document, seq in documents if seq == lease.seq]
 
@@ -182,7 +178,7 @@ class Leases:
         return self._locations.run("verified", arguments)
 
     def retry(self, lease: Lease, error: BaseException, *, delay_s: float) -> Commit:
-        """Return a slice after an error that may pass; the eighth makes it a dead letter.
+        """Return a slice after a retryable error; the eighth makes it a dead letter.
 
         The slice is due again after ``delay_s``, which doubles with every error, up to 30 s.
         """

@@ -15,10 +15,7 @@ from verso_ledger.scripts import Scripts
 
 
 class Maintenance:
-    """What the keeper does from time to time, and what it counts.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """What the keeper does from time to time, and what it counts."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._run = scripts.run
@@ -92,10 +89,7 @@ class Maintenance:
 
 
 class Liveness:
-    """Heartbeats of workers and trainers, and what workers serve.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """Heartbeats of workers and trainers, and what workers serve."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._run = scripts.run

@@ -1,12 +1,12 @@
 """Migrations as the ledger keeps them: where each stands, and the names they change.
 
-A collection has its **own name**, under which its vectors and entries lie, and usually that is the
-name users know. A migration to another space makes a second collection, hidden under an own name
-nobody knows, fills it, and at the end lets the users' name stand for it: an **alias**. What was
-asked by name before the switch goes on reading the old one, which stays until it is removed.
+The **own name** of a collection is that of its vectors and entries, and usually also the name users
+know. A migration to another space makes a second collection, hidden under an own name of its own,
+fills it, and at the end maps the users' name to it: an **alias**. Requests that resolved the name
+before the switch still read the old collection, which stays until it is removed.
 
-Writes cannot be read from both, so for the last pass the source is **sealed**: a commit into it is
-refused and the work done again, which after the switch goes to the new one.
+A write during the last pass could be lost, so the source is then **sealed**: a commit into it is
+refused and the work is done again; after the switch it goes to the new collection.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ from verso_ledger.scripts import Scripts
 
 
 class Migrations:
-    """Moves of collections to another artifact.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """Moves of collections to another artifact."""
 
     def __init__(self, scripts: Scripts, locations: Locations) -> None:
         self._run = scripts.run
@@ -109,14 +106,8 @@ class Migrations:
             uid, buckets = self._locations.find(state.source)
             bucket = bucket_of(document, buckets=buckets)
             still = "" if seq is None else seq
-            return [
-                state.source,
-                uid,
-                bucket,
-                document,
-                still,
-                *self._locations.write_args([write]),
-            ]
+            writes = self._locations.write_args([write])
+            return [state.source, uid, bucket, document, still, *writes]
 
         return self._locations.run("graft", arguments) is Commit.DONE
 

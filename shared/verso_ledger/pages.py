@@ -23,19 +23,8 @@ _BUCKETS_STEP = 32
 _BUCKETS_READ = 4096
 """Buckets read for one page: a collection with few documents has most of them empty."""
 _DEAD_FIELDS = (
-    "job",
-    "n",
-    "ten",
-    "kind",
-    "ph",
-    "items",
-    "bytes",
-    "crash",
-    "errs",
-    "code",
-    "detail",
-)
-
+    "job", "n", "ten", "kind", "ph", "items", "bytes", "crash", "errs", "code", "detail",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -68,8 +57,8 @@ async def jobs(
         tenant: whose.
         after: cursor of the page before; None for the first page.
         limit: most rows.
-        statuses: only jobs in one of these; none given, all.
-        kinds: only jobs of one of these; none given, all.
+        statuses: only jobs in one of these; all if empty.
+        kinds: only jobs of one of these; all if empty.
 
     Raises:
         RequestInvalid: ``after`` is no cursor.
@@ -103,9 +92,8 @@ async def jobs(
 async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> Page[DeadLetter]:
     """Return a tenant's dead letters, the newest first; arguments as for :func:`jobs`.
 
-    Many slices may die in one millisecond, so a cursor names the slice and the time. When that
-    slice is no longer dead the list goes on from its time: some rows may be shown again, none is
-    left out.
+    Many slices may die in one millisecond, so a cursor names the slice and the time. If that slice
+    is no longer dead, the list continues from its time: rows may be repeated, none is left out.
     """
     rows: list[DeadLetter] = []
     start = 0 if after is None else await _rank_after(client, after)
@@ -174,7 +162,7 @@ class DocumentRow:
         id: as it came in.
         seq: number of the job that wrote it; a later job has a larger one.
         size_bytes: of its text.
-        verified: an independent decode has given it back.
+        verified: whether an independent decode returned the text.
     """
 
     id: str
@@ -186,11 +174,11 @@ class DocumentRow:
 async def documents(
     client: Redis, name: str, *, after: str | None, limit: int
 ) -> Page[DocumentRow]:
-    """Return a page of a collection's documents, in no order that means anything.
+    """Return a page of a collection's documents, in an arbitrary order.
 
-    A page ends with the bucket that fills it, so it may hold some more than ``limit``, or fewer
-    before the list has ended. What is written or deleted meanwhile may be in the list or not;
-    every other document is in it once. An entry that is damaged is left out: statistics count it.
+    A page ends with the bucket that fills it, so it may hold more than ``limit`` rows, or fewer
+    before the list has ended. A document written or deleted meanwhile may be in the list or not;
+    every other one is in it once. A damaged entry is left out; the statistics count it.
 
     Args:
         client: the ledger's server.

@@ -143,10 +143,7 @@ class Move:
 
 
 class ScrubCursor:
-    """Reads and moves the scrub's cursor.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """Reads and moves the scrub's cursor."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._run = scripts.run

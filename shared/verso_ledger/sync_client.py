@@ -23,10 +23,7 @@ from verso_ledger.webhooks import WebhookMessages
 
 
 class Jobs:
-    """The jobs of the ledger, as those see them who ask for work.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """The jobs of the ledger, as those see them who ask for work."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts

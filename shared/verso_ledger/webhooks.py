@@ -1,7 +1,7 @@
 """Webhooks in the ledger: addresses that receive the ends of jobs, and the outbox of messages.
 
-A message is written in the same step as the end it reports, so none is lost and none is invented;
-the keeper sends it until a receiver has taken it or its attempts are used up.
+A message is written in the same step as the end of its job, so every end has exactly one. The
+keeper sends it until the receiver has accepted it or the attempts are used up.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class WebhookMessages:
         return [_message(row) for row in self._run("hook_take", [n, round(lease_s * 1000)])]
 
     def delivered(self, message: Message) -> None:
-        """Report that a message was taken by its receiver."""
+        """Report that the receiver accepted a message."""
         self._run("hook_done", [message.token])
 
     def failed(self, message: Message, reason: str, *, delay_s: float | None) -> None:
@@ -128,12 +128,8 @@ class Webhooks:
         while True:
             stored = await self._stored(tenant, hook_id)
             old = _webhook(stored)
-            new = replace(
-                old,
-                secret=new_secret(),
-                old_secret=old.secret,
-                old_until=time.time() + OLD_SECRET_S,
-            )
+            until = time.time() + OLD_SECRET_S
+            new = replace(old, secret=new_secret(), old_secret=old.secret, old_until=until)
             if await self._put(tenant, new, expected=stored):
                 return new
 

@@ -63,7 +63,7 @@ class OrphanCollector:
 
     def strike(self, collection: Collection, points: Sequence[UUID]) -> None:
         """Note that entries name these points."""
-        self.documents.orphans_strike(collection.name, points)
+        self.documents.orphans_forget(collection.name, points)
 
     def _pages(self, name: str, low: int, high: int) -> Iterator[list[Found]]:
         while low < high:
@@ -99,5 +99,5 @@ class OrphanCollector:
             if point not in still and point in stored
         ]
         self.vectors.put(collection.name, back)
-        self.documents.orphans_strike(collection.name, ids)
+        self.documents.orphans_forget(collection.name, ids)
         return len(still)

@@ -235,7 +235,7 @@ class Documents(Protocol):
         """Note points that no entry names, and give those among them that may be removed."""
         ...
 
-    def orphans_strike(self, collection: str, points: Sequence[UUID]) -> None:
+    def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
         """Forget that points were noted as no_progress's."""
         ...
 
