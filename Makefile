@@ -13,7 +13,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops
+.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops dist
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -98,6 +98,10 @@ flame: $(VENV)/.installed-dev  ## where each process spends its time under load:
 
 million: $(VENV)/.installed-dev  ## a million records in, processes killed on the way, all read again
 	$(BIN)/python tests/bench/bench_million.py --artifact tests/data/artifact-tiny
+
+dist: $(VENV)/.installed-dev  ## build the wheels of the platform and of its models, and the platform's sdist, into ./dist
+	$(BIN)/python -m hatchling build -d dist
+	cd models && ../$(BIN)/python -m hatchling build -t wheel -d ../dist
 
 clean:  ## remove what was installed and built, never data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

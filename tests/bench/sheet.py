@@ -20,7 +20,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-_VERSIONS = ("verso", "onnxruntime", "numpy", "numba", "tokenizers", "qdrant-edge-py", "celery")
+from verso_core import DISTRIBUTION
+
+_VERSIONS = (
+    *(DISTRIBUTION, "onnxruntime", "numpy", "numba", "tokenizers", "qdrant-edge-py", "celery"),
+)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

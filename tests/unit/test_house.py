@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
+from verso_core import DISTRIBUTION
 from verso_core.errors import CLASSES
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
@@ -177,6 +178,8 @@ def test_every_decision_has_a_number_of_its_own_and_the_three_parts() -> None:
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODELS = tomllib.loads((ROOT / "models/pyproject.toml").read_text())["project"]
+OURS = {PROJECT["name"], MODELS["name"]}
 PYTHONS = re.findall(r":: Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
 CONSTRAINTS = [
     line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
@@ -199,7 +202,7 @@ def test_every_direct_dependency_is_pinned_once_for_every_python(python: str) ->
     pinned = pins(python)
     assert len(set(pinned)) == len(pinned)
     wanted = {*PROJECT["dependencies"]}.union(*PROJECT["optional-dependencies"].values())
-    assert {normal(requirement) for requirement in wanted} - {"verso"} <= set(pinned)
+    assert {normal(requirement) for requirement in wanted} - OURS <= set(pinned)
 
 
 def test_constraints_hold_names_versions_and_pythons_only() -> None:
@@ -240,8 +243,8 @@ def names_of_extra(extra: str) -> set[str]:
     """Return the distributions that an extra names, other extras of ours resolved."""
     names = {normal(requirement) for requirement in PROJECT["dependencies"]}
     for requirement in PROJECT["optional-dependencies"][extra]:
-        if requirement.startswith("verso["):
-            for other in re.split(r", *", requirement[len("verso[") : -1]):
+        if requirement.startswith(f"{DISTRIBUTION}["):
+            for other in re.split(r", *", requirement[len(f"{DISTRIBUTION}[") : -1]):
                 names |= names_of_extra(other)
         else:
             names.add(normal(requirement))

@@ -84,6 +84,12 @@ def demo(
         Path | None, typer.Option(help="Data folder; default: a new one, removed at the end.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+    texts: Annotated[
+        int | None,
+        typer.Option(
+            min=50, help="Most texts of the corpus; default: all of them.", show_default=False
+        ),
+    ] = None,
     artifact: Artifact = None,
     threads: Threads = None,
 ) -> None:
@@ -100,6 +106,7 @@ def demo(
             threads=threads or usable_cores(),
             console=console,
             stopped=stopped,
+            limit=texts,
         )
         if json_path is not None:
             json_path.write_text(report.json() + "\n", encoding="utf-8")

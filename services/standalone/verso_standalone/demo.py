@@ -26,6 +26,7 @@ from tokenizers import Tokenizer
 
 from verso_client import Client, Document, Progress, Retries, Statistics, StoredText
 from verso_codecs.zstd import ZstdCodec
+from verso_core import DISTRIBUTION
 from verso_core.errors import NotReady, Unavailable
 from verso_core.jobs import Precision
 from verso_standalone import sample
@@ -53,8 +54,17 @@ def run(
     threads: int,
     console: Console,
     stopped: threading.Event,
+    limit: int | None = None,
 ) -> Report:
     """Run the demo in a data folder and return its report.
+
+    Args:
+        folder: data folder of the platform.
+        artifact: folder of the artifact to serve.
+        threads: threads of the engine.
+        console: where progress and report are printed.
+        stopped: set by another thread to end the demo early.
+        limit: most texts of the corpus to ingest; None ingests all of them.
 
     Raises:
         VersoError: the platform did not start or stopped working on the way.
@@ -69,7 +79,7 @@ def run(
         console.print(f"platform ready at {stack.url} in {time.monotonic() - started:.1f} s")
         with Client(stack.url, retries=Retries(patience_s=_PATIENCE_S)) as client:
             trial = Trial(client, artifact, console=console, stopped=stopped)
-            report = trial.run(list(sample.documents()), sample.questions(), started=started)
+            report = trial.run(sample.documents(limit), sample.questions(), started=started)
     finally:
         with console.status("stopping the platform"):
             stack.stop()
@@ -245,7 +255,7 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    for name in ("verso", "onnxruntime", "numpy"):
+    for name in (DISTRIBUTION, "onnxruntime", "numpy"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

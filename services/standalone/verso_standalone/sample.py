@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,23 @@ class Question:
     filter: Filter | None
 
 
-def documents() -> Iterator[Document]:
-    """Yield the corpus in its order; every document has an id."""
+def documents(limit: int | None = None) -> list[Document]:
+    """Return the corpus in its order; every document has an id.
+
+    Args:
+        limit: return at most so many documents: those that answer the questions, and others at
+            equal distances.
+    """
+    found = list(_corpus())
+    if limit is None:
+        return found
+    kept = {name for question in questions() for name in question.right}
+    others = [str(document.id) for document in found if document.id not in kept]
+    kept.update(others[:: math.ceil(len(others) / (limit - len(kept)))])
+    return [document for document in found if document.id in kept]
+
+
+def _corpus() -> Iterator[Document]:
     with lzma.open(FOLDER / "corpus.jsonl.xz", "rt", encoding="utf-8", newline="\n") as stream:
         for line in stream:
             row = json.loads(line)

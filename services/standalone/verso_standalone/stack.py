@@ -20,10 +20,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 
 from verso_client import Client
-from verso_core import registry
+from verso_core import DISTRIBUTION, registry
 from verso_core.errors import (
     ArtifactInvalid,
     NotReady,
@@ -92,20 +93,34 @@ def find_artifact(models: Path | None = None) -> Path:
     """Return the folder of the artifact to serve: the stable one of the ``models`` folder.
 
     Args:
-        models: folder of artifacts; by default below the working directory or the source tree.
+        models: folder of artifacts; by default the one below the working directory, that of the
+            source tree, or the installed package of models, in this order.
 
     Raises:
         ArtifactInvalid: there is none.
     """
     source_tree = Path(__file__).resolve().parents[3] / "models"
-    candidates = [models] if models is not None else [Path.cwd() / "models", source_tree]
+    usual = [Path.cwd() / "models", source_tree, *_installed_models()]
+    candidates = usual if models is None else [models]
     for candidate in candidates:
         if (candidate / registry.REGISTRY_NAME).is_file():
             return registry.resolve(candidate)
         if (candidate / "default" / "manifest.json").is_file():
             return candidate / "default"
     looked = " and ".join(str(candidate) for candidate in candidates)
-    raise ArtifactInvalid(f"expected an artifact below {looked}; name one with --artifact")
+    raise ArtifactInvalid(
+        f"expected an artifact below {looked}; install {DISTRIBUTION}[models] or name one with "
+        "--artifact"
+    )
+
+
+def _installed_models() -> list[Path]:
+    """Return the folder of the installed package of models, if there is one."""
+    try:
+        found = resources.files("verso_models").joinpath(registry.REGISTRY_NAME)
+    except ModuleNotFoundError:
+        return []
+    return [Path(str(found)).parent]
 
 
 def can_train() -> bool:

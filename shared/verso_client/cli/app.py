@@ -29,6 +29,7 @@ from verso_client.cli.terminal import out as _out
 from verso_client.cli.terminal import print_json as _print_json
 from verso_client.exchange import DEFAULT_URL
 from verso_client.operations.documents import Progress as IngestProgress
+from verso_core import DISTRIBUTION
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 from verso_core.jobs.cluster import ClusterRequest, Method
 
@@ -283,7 +284,7 @@ def evaluate_retrieval(
 ) -> None:
     """Measure the retrieval quality of a new collection, which is then deleted."""
     if find_spec("ir_measures") is None:
-        fail("not_installed", "expected the extra verso[eval]")
+        fail("not_installed", f"expected the extra {DISTRIBUTION}[eval]")
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         given = evaluation.read(folder, split=split)
         task = progress.add_task("ingest", total=len(given.documents))

@@ -211,7 +211,7 @@ def measures(
         judgements: grades > 0 of the relevant documents by question.
 
     Raises:
-        ModuleNotFoundError: the extra ``verso[eval]`` is not installed.
+        ModuleNotFoundError: the extra ``eval`` is not installed.
     """
     import ir_measures
     from ir_measures import R, nDCG

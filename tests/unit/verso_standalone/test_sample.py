@@ -15,7 +15,7 @@ from verso_training.data import sources
 
 @pytest.fixture(scope="module")
 def documents() -> list[Document]:
-    return list(sample.documents())
+    return sample.documents()
 
 
 def size(document: Document) -> int:
@@ -88,3 +88,9 @@ def test_each_question_has_its_answer_in_the_corpus(documents: list[Document]) -
             if question.filter is not None:
                 wanted = question.filter.metadata
                 assert all(document.metadata[key] == value for key, value in wanted.items())
+
+
+def test_a_part_of_the_corpus_has_the_answer_to_each_question() -> None:
+    some = [document.id for document in sample.documents(100)]
+    assert 50 < len(some) <= 100
+    assert {name for question in sample.questions() for name in question.right} <= set(some)

@@ -33,7 +33,7 @@ from verso_codecs import mixture, ngram, zstd
 from verso_codecs.mixture import MixtureTables
 from verso_codecs.ngram import NgramTables
 from verso_codecs.zstd import ZstdCodec
-from verso_core import manifest
+from verso_core import DISTRIBUTION, manifest
 from verso_core.errors import ArtifactInvalid, RequestInvalid
 from verso_core.manifest import Artifact, Manifest
 from verso_training.config import Budget
@@ -170,7 +170,7 @@ def _check(budget: Budget) -> None:
     if not 0 < budget.minutes < math.inf:
         raise RequestInvalid(f"expected minutes above 0, got {budget.minutes}")
     if importlib.util.find_spec("torch") is None:
-        raise RequestInvalid("training a decoder needs torch: install verso[training]")
+        raise RequestInvalid(f"training a decoder needs torch: install {DISTRIBUTION}[training]")
 
 
 def _train(
