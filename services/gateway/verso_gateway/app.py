@@ -26,7 +26,6 @@ from verso_gateway.observe import Observe
 from verso_gateway.routes import (
     answer,
     classify,
-    cluster,
     collections,
     documents,
     embed,
@@ -54,7 +53,6 @@ _GUARDED = (
     embed,
     openai,
     search,
-    cluster,
     classify,
     answer,
     score,

@@ -1,4 +1,4 @@
-"""What every route needs, created once when the gateway starts."""
+"""The parts that every route needs, created once when the gateway starts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CollectionsCache:
         raise CollectionUnknown(f"no collection {name!a}")
 
     def forget(self, name: str) -> None:
-        """Read a collection again from the ledger the next time it is requested."""
+        """Drop a collection from the cache."""
         self._collections = {n: c for n, c in self._collections.items() if n != name}
 
     async def list(self) -> list[Collection]:
@@ -60,7 +60,7 @@ class CollectionsCache:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts of a running gateway. ``closing`` is set when it was told to stop."""
+    """The parts of a running gateway. ``closing`` is set when the gateway stops."""
 
     settings: Settings
     ledger: AsyncLedger

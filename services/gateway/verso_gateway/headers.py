@@ -1,4 +1,4 @@
-"""Headers that a job's request may carry, and those that say what room is left.
+"""Headers that a job's request may carry, and those that say how much room the queue has.
 
     Prefer           RFC 7240: ``wait=N`` waits up to N seconds for the result, ``respond-async``
                      does not wait
@@ -6,6 +6,11 @@
                      jobs of one tenant only
     Verso-Deadline   seconds from now after which work that has not started is dropped
     Verso-Webhook    id of the webhook that is notified when the job ends
+    Idempotency-Key  the same key and request find the same job
+
+draft-ietf-httpapi-idempotency-key-header-06 makes the key a structured-field string, that is,
+quoted (RFC 8941, section 3.3.3); most clients send it bare, so both are accepted. Requests are the
+same if a hash of method, target, media type and body is.
 
 Answers carry ``RateLimit-Policy``, a quota, and ``RateLimit``, what is left of it
 (draft-ietf-httpapi-ratelimit-headers-10). The quota is room in a queue, in slices, which no fixed
@@ -14,6 +19,7 @@ window restores: ``t`` is when the queue will be empty at the rate of the work d
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,10 +38,15 @@ DEADLINE_PATTERN = (
     r"(\.[0-9]{1,6})?$|^2592000$"
 )
 """Seconds in (0, LONGEST_DEADLINE_S], as a pattern for the description of the API."""
+KEY_PATTERN = r"^[!#-~][ -~]{0,254}$"
+"""Of a bare idempotency key."""
+_MAX_KEY_CHARACTERS = 255
 _WAIT = re.compile(r"^\d{1,9}$")
 _URGENCY = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
 _SECONDS = re.compile(r"^\d{1,9}(?:\.\d{1,6})?$")
 _WEBHOOK = re.compile(WEBHOOK_PATTERN)
+_QUOTED_KEY = re.compile(r'^"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"\s*(?:;.*)?$')
+_BARE_KEY = re.compile(r"^[\x21\x23-\x7e][\x20-\x7e]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,41 @@ def scheduling_of(request: Request) -> Scheduling:
         deadline_s=_deadline_s(headers.get("verso-deadline")),
         webhook=_webhook(headers.get("verso-webhook")),
     )
+
+
+def key_of(request: Request) -> str | None:
+    """Return a request's idempotency key, None if it has none.
+
+    Raises:
+        RequestInvalid: the header holds no usable key.
+    """
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None
+    quoted = _QUOTED_KEY.match(given.strip())
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else given.strip()
+    if not _BARE_KEY.match(key) and not (quoted and key):
+        raise RequestInvalid("expected a quoted or bare ASCII string as Idempotency-Key")
+    if len(key) > _MAX_KEY_CHARACTERS:
+        raise RequestInvalid(f"expected an Idempotency-Key of <= {_MAX_KEY_CHARACTERS} characters")
+    return key
+
+
+class Fingerprint:
+    """Hashes a request while its body arrives."""
+
+    def __init__(self, request: Request) -> None:
+        target = f"{request.method} {request.url.path}?{request.url.query}"
+        about = f"{target}\n{request.headers.get('content-type', '')}\n"
+        self._hash = hashlib.blake2b(about.encode("utf-8", "surrogateescape"), digest_size=32)
+
+    def update(self, data: bytes) -> None:
+        """Add more of the body."""
+        self._hash.update(data)
+
+    def hex(self) -> str:
+        """Return the hash. Shape: 64 characters."""
+        return self._hash.hexdigest()
 
 
 def rate_limit(queue: Queue, settings: Settings, accepted: Accepted) -> dict[str, str]:

@@ -24,31 +24,11 @@ from verso_core.errors import (
     VersoError,
     from_body,
 )
-from verso_core.jobs import AnyResult, Kind, Queue, Result, SliceSpec, Status
+from verso_core.jobs import AnyResult, Queue, Result, Status
 from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.metrics import Metrics
 from verso_gateway.wakeup import WakeupSender
-from verso_ledger import URGENCY, Accepted, AsyncLedger, JobOutcome, JobRecord, Limits, NewJob
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A job to be submitted.
-
-    Args:
-        deadline_s: expire the job when no worker has started it after so many seconds.
-        urgency: 0 first, 7 last among the tenant's jobs.
-        webhook: id of the webhook that is notified of the end.
-    """
-
-    kind: Kind
-    queue: Queue
-    slices: Sequence[SliceSpec]
-    tenant: str
-    idempotency: tuple[str, str] | None = None
-    deadline_s: float | None = None
-    urgency: int = URGENCY
-    webhook: str | None = None
+from verso_ledger import Accepted, AsyncLedger, JobOutcome, JobRecord, Limits, NewJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +61,8 @@ class JobService:
         self._keep_s = keep_s
         self._closing = closing
 
-    async def submit(
-        self, order: Order, *, job_id: str | None = None, wait: bool = False
-    ) -> Accepted:
-        """Write a job to the ledger, under a new id or this one, and send a wake-up if needed.
-
-        With ``wait`` the event of its end carries its result.
+    async def submit(self, job: NewJob) -> Accepted:
+        """Write a job to the ledger, within the limits, and send a wake-up if needed.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
@@ -94,35 +70,21 @@ class JobService:
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
         """
-        job = NewJob(
-            kind=order.kind,
-            queue=order.queue,
-            slices=list(order.slices),
-            tenant=order.tenant,
-            idempotency=order.idempotency,
-            deadline_s=order.deadline_s,
-            limits=self._limits,
-            keep_s=self._keep_s,
-            job_id=job_id or uuid.uuid4().hex,
-            urgency=order.urgency,
-            webhook=order.webhook,
-            trace=tracing.current(),
-            wait=wait,
-        )
+        job = replace(job, limits=self._limits, keep_s=self._keep_s, trace=tracing.current())
         about: dict[str, tracing.Attribute] = {
-            "verso.kind": order.kind,
+            "verso.kind": job.kind,
             "verso.slices": len(job.slices),
         }
         with tracing.span("accept", about=about):
             accepted = await self._ledger.accept(job)
         if not accepted.replayed:
-            self._metrics.accepted(order.kind, order.queue)
+            self._metrics.accepted(job.kind, job.queue)
         if accepted.wakeup:
-            self.notify(order.queue)
+            self.notify(job.queue)
         return accepted
 
     async def submit_and_wait(
-        self, order: Order, *, wait_s: float, on_accepted: Callable[[Accepted], None]
+        self, job: NewJob, *, wait_s: float, on_accepted: Callable[[Accepted], None]
     ) -> JobOutcome:
         """Submit a job and wait for its end; call ``on_accepted`` when the job is on disk.
 
@@ -134,9 +96,8 @@ class JobService:
             VersoError: as :meth:`submit` does.
         """
         job_id = uuid.uuid4().hex
-        slices = len(order.slices)
         with self._ledger.watch(job_id) as watch:
-            accepted = await self.submit(order, job_id=job_id, wait=wait_s > 0)
+            accepted = await self.submit(replace(job, job_id=job_id, wait=wait_s > 0))
             on_accepted(accepted)
             if wait_s <= 0:
                 return JobOutcome(await self._ledger.job(accepted.job_id), [])
@@ -145,11 +106,11 @@ class JobService:
                 results = await self._ledger.results(accepted.job_id)
                 return await self._with_files(JobOutcome(record, results))
             with tracing.span("wait", about={"verso.job": job_id}):
-                outcome = await watch.end(job_id, timeout_s=wait_s, slices=slices)
+                outcome = await watch.end(job_id, timeout_s=wait_s, slices=len(job.slices))
         self._metrics.waited(ended=outcome.record.status.terminal)
         return await self._with_files(outcome)
 
-    async def run(self, order: Order, *, timeout_s: float) -> Ended:
+    async def run(self, job: NewJob, *, timeout_s: float) -> Ended:
         """Submit a job whose caller cannot be answered with a 202, and wait for its end.
 
         Raises:
@@ -158,10 +119,10 @@ class JobService:
             VersoError: it ended in an error.
         """
         started = time.monotonic()
-        outcome = await self.submit_and_wait(order, wait_s=timeout_s, on_accepted=lambda _: None)
+        outcome = await self.submit_and_wait(job, wait_s=timeout_s, on_accepted=lambda _: None)
         record = outcome.record
         if not record.status.terminal:
-            if order.idempotency is None:
+            if job.idempotency is None:
                 await self._ledger.cancel(record.job_id)
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
         return ended(outcome)
@@ -194,9 +155,8 @@ def ended(outcome: JobOutcome) -> Ended:
         VersoError: the job ended without results for every slice; the error says why.
     """
     record = outcome.record
-    if record.status is not Status.SUCCEEDED and record.error is not None:
-        raise failure(record)
-    if any(data is None for data in outcome.results):
+    failed = record.status is not Status.SUCCEEDED and record.error is not None
+    if failed or None in outcome.results:
         raise failure(record)
     # a job whose every item failed has a result as well: the errors of its items
     results = [Result.unpack(record.kind, data) for data in outcome.results if data is not None]

@@ -1,7 +1,7 @@
-"""What the gateway counts: requests, wake-ups, waits and open event streams.
+"""The gateway's metrics: requests, wake-ups, waits and open event streams.
 
-``task`` is a route's name. Labels never hold ids, tenants or text, and every label set exists from
-the start, so that a rate over a first error is not lost.
+``task`` is a route's name. Labels never hold ids, tenants or text. Every label set exists from the
+start, so that a rate includes the first error.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from verso_core.jobs import Kind, Queue
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNROUTED = "unrouted"
 _CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-# from a cached stats call to the longest wait a caller may ask for
+# from the fastest GET to the longest wait that a caller may ask for
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """One process's counters, in a registry of their own."""
+    """The metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -87,7 +87,7 @@ class Metrics:
             self._problems.labels(code)
 
     def create_tasks(self, names: Iterable[str]) -> None:
-        """Make the label sets of the routes of these names."""
+        """Create the label sets of routes by their names."""
         for name in (*names, UNROUTED):
             self._seconds.labels(name)
             for status in _CLASSES:
@@ -115,5 +115,5 @@ class Metrics:
         self._wakeups.labels(queue, "sent" if sent else "failed").inc()
 
     def page(self) -> bytes:
-        """Write all figures in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

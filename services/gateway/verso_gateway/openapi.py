@@ -20,8 +20,7 @@ from pydantic.json_schema import models_json_schema
 
 from verso_gateway import problems
 from verso_gateway.bodies.reading import JSON
-from verso_gateway.headers import DEADLINE_PATTERN, WEBHOOK_PATTERN
-from verso_gateway.idempotency import KEY_PATTERN
+from verso_gateway.headers import DEADLINE_PATTERN, KEY_PATTERN, WEBHOOK_PATTERN
 
 PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{model}"

@@ -1,9 +1,9 @@
-"""HTTP answers to placed jobs: the result where it came in time, else 202 and where to look."""
+"""A request's job, and its HTTP answer: the result if it came in time, else 202 and a location."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,11 +14,12 @@ from starlette.responses import Response
 
 from verso_core.jobs import Failed, Item, Kind, Params, Queue, Rejected, SliceSpec, cut
 from verso_core.jobs.models import OpenModel
-from verso_gateway import bodies, headers, job_service, views
+from verso_gateway import headers, job_service, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
-from verso_gateway.idempotency import Fingerprint, key_of
-from verso_gateway.job_service import Ended, Order
-from verso_ledger import Accepted, JobRecord
+from verso_gateway.headers import Fingerprint
+from verso_gateway.job_service import Ended
+from verso_ledger import Accepted, JobRecord, NewJob
 
 SLICE_ALL = 1 << 30
 """Bound of a slice that must not be cut."""
@@ -39,25 +40,30 @@ def json_response(
     )
 
 
-def one_slice(kind: Kind, params: Params, items: Iterable[Item | Rejected]) -> list[SliceSpec]:
-    """Make the single slice of a job that is not cut."""
-    return list(cut(kind, params, items, max_items=SLICE_ALL, max_bytes=SLICE_ALL))
-
-
-def order_of(
+def job_of_one(
     request: Request,
     kind: Kind,
-    *,
-    slices: list[SliceSpec],
+    params: Params,
+    *items: Item | Rejected,
     queue: Queue = Queue.INTERACTIVE,
-) -> Order:
-    """Make the order of a request, placed as its headers say.
+) -> NewJob:
+    """Return a request's job of a single slice, scheduled as the request's headers say.
 
     Raises:
-        RequestInvalid: a header of its placement cannot be read.
+        RequestInvalid: a header cannot be read.
+    """
+    slices = list(cut(kind, params, items, max_items=SLICE_ALL, max_bytes=SLICE_ALL))
+    return job_of(request, kind, slices, queue=queue)
+
+
+def job_of(request: Request, kind: Kind, slices: list[SliceSpec], *, queue: Queue) -> NewJob:
+    """Return a request's job, scheduled as the request's headers say.
+
+    Raises:
+        RequestInvalid: a header cannot be read.
     """
     asked = headers.scheduling_of(request)
-    return Order(
+    return NewJob(
         kind=kind,
         queue=queue,
         slices=slices,
@@ -68,39 +74,39 @@ def order_of(
     )
 
 
-async def repeatable(request: Request, order: Order) -> Order:
-    """Add the request's idempotency key to its order.
+async def repeatable(request: Request, job: NewJob) -> NewJob:
+    """Add the request's idempotency key to its job.
 
     Raises:
         RequestInvalid: the header holds no usable key.
     """
-    key = key_of(request)
+    key = headers.key_of(request)
     if key is None:
-        return order
+        return job
     fingerprint, data = Fingerprint(request), await request.body()
-    await bodies.off_loop(len(data), partial(fingerprint.update, data))
-    return replace(order, idempotency=(key, fingerprint.hex()))
+    await reading.off_loop(len(data), partial(fingerprint.update, data))
+    return replace(job, idempotency=(key, fingerprint.hex()))
 
 
 async def respond(
     request: Request,
-    order: Order,
+    job: NewJob,
     *,
     body: Body,
     wait_default_s: float | None = None,
     status: int = 200,
 ) -> Response:
-    """Place a job and answer with its result, or with 202 when the caller's wait is over.
+    """Submit a job and answer with its result, or with 202 when the caller's wait is over.
 
     Args:
         request: the request, for its Prefer header.
-        order: the job.
-        body: makes the answer out of the job's results.
-        wait_default_s: how long to wait where the caller did not say, seconds.
+        job: the job.
+        body: makes the answer from the job's results.
+        wait_default_s: how long to wait if the caller did not say, seconds.
         status: HTTP status of the answer with the result.
 
     Raises:
-        VersoError: the job could not be placed or ended in an error.
+        VersoError: the job was not accepted or ended in an error.
     """
     context = context_of(request)
     settings = context.settings
@@ -111,37 +117,38 @@ async def respond(
     )
     fields: dict[str, str] = {}
 
-    def accepted(placed: Accepted) -> None:
-        request.state.job_id = placed.job_id  # an error from here on names the job
-        fields.update(_fields(placed, applied=preference.applied(wait_s)))
-        fields.update(headers.rate_limit(order.queue, settings, placed))
+    def on_accepted(accepted: Accepted) -> None:
+        request.state.job_id = accepted.job_id  # an error from here on names the job
+        fields.update(_fields(accepted, applied=preference.applied(wait_s)))
+        fields.update(headers.rate_limit(job.queue, settings, accepted))
 
-    outcome = await context.job_service.submit_and_wait(order, wait_s=wait_s, on_accepted=accepted)
-    if wait_s <= 0 or not outcome.record.status.terminal:  # who does not wait always gets 202
+    service = context.job_service
+    outcome = await service.submit_and_wait(job, wait_s=wait_s, on_accepted=on_accepted)
+    if wait_s <= 0 or not outcome.record.status.terminal:  # without a wait it is always 202
         return deferred(outcome.record, headers=fields)
     ended = job_service.ended(outcome)
-    fields["Server-Timing"] = views.server_timing(views.total_timings(ended.results))
+    fields["Server-Timing"] = views.server_timing(ended.results)
     return json_response(body(ended), status=status, headers=fields)
 
 
-async def finish(request: Request, order: Order) -> Ended:
-    """Place a job and wait for its result, where the answer can be nothing else.
+async def finish(request: Request, job: NewJob) -> Ended:
+    """Submit a job and wait for its result, for routes that never answer 202.
 
     Raises:
-        NotReady: it did not come in time.
-        VersoError: the job could not be placed or ended in an error.
+        NotReady: the result did not come in time.
+        VersoError: the job was not accepted or ended in an error.
     """
     context = context_of(request)
     preference = headers.preference_of(request)
     wait_s = preference.wait(context.settings.wait_default_s, max_s=context.settings.wait_max_s)
     wait_s = max(wait_s, 1.0)
-    if order.idempotency is None:  # else whoever asks again finds the job, however late it is begun
-        order = replace(order, deadline_s=min(wait_s, order.deadline_s or math.inf))
-    return await context.job_service.run(order, timeout_s=wait_s)
+    if job.idempotency is None:  # with a key a repeated request finds the job, however late
+        job = replace(job, deadline_s=min(wait_s, job.deadline_s or math.inf))
+    return await context.job_service.run(job, timeout_s=wait_s)
 
 
 def deferred(record: JobRecord, *, headers: Mapping[str, str]) -> Response:
-    """Say that a job is accepted and where to ask for it (RFC 9110, section 15.3.3)."""
+    """Return the 202 of an accepted job, with its location (RFC 9110, section 15.3.3)."""
     location = {"Location": f"/v1/jobs/{record.job_id}", "Retry-After": "1"}
     return json_response(views.job(record), status=202, headers={**headers, **location})
 

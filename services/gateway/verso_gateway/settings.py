@@ -1,4 +1,4 @@
-"""What an operator may set for the gateway; read from the environment once, by ``__main__``."""
+"""The gateway's settings; ``__main__`` reads them from the environment once."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ class Settings(BrokerSettings, BaseSettings):
         description="request bytes held in memory at once, over all requests",
     )
     queue_limit_slices: int = Field(
-        default=100_000, ge=1, description="slices that may wait in the ledger"
+        default=100_000, ge=1, description="most slices that wait in the ledger"
     )
     queue_limit_bytes: int = Field(
-        default=1024 * _MIB, ge=1, description="payload bytes that may wait in the ledger"
+        default=1024 * _MIB, ge=1, description="most payload bytes that wait in the ledger"
     )
     tenant_share: float = Field(
         default=0.9,
         gt=0,
         le=1,
-        description="part of those limits that one API key's work may take; the rest is for others",
+        description="part of those limits that the work of one API key may use",
     )
     keep_s: int = Field(
-        default=24 * 3600, ge=60, description="jobs and results stay so long after their end"
+        default=24 * 3600, ge=60, description="how long jobs and results are kept after their end"
     )
     wait_default_s: float = Field(
         default=10.0, ge=0, description="how long an interactive request waits for its result"
     )
     wait_max_s: float = Field(default=60.0, ge=0, description="longest wait a caller may ask for")
     ready_beat_age_s: float = Field(
-        default=15.0, gt=0, description="ready only if a worker's heart beat this lately"
+        default=15.0, gt=0, description="ready only if the newest worker heartbeat is no older"
     )
     ready_embed_age_s: float = Field(
-        default=30.0, gt=0, description="ready only if a worker embedded a text this lately"
+        default=30.0, gt=0, description="ready only if the newest embed is no older"
     )
     webhook_allow: str = Field(
         default="",
-        description="networks that webhooks may lead to although they are not public",
+        description="networks that are not public and that webhooks may lead to",
     )
     stall_timeout_s: float = Field(
-        default=30.0, gt=0, description="give up on a body that stops arriving"
+        default=30.0, gt=0, description="refuse a body that sends no byte for so long"
     )
     shutdown_grace_s: float = Field(
         default=10.0, gt=0, description="time for open requests after SIGTERM"
@@ -77,7 +77,7 @@ class Settings(BrokerSettings, BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the address listened on."""
+        """Whether only this machine can reach the gateway."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -85,12 +85,12 @@ class Settings(BrokerSettings, BaseSettings):
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:
-        """Return the networks that webhooks may lead to although they are not public."""
+        """Return the networks that are not public and that webhooks may lead to."""
         return networks(self.webhook_allow)
 
     @property
     def tenant_part(self) -> float:
-        """Return the part of a queue that one tenant may fill; without keys there is but one."""
+        """Return the part of a queue that one tenant may fill; without keys there is one tenant."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
 
     @field_validator("webhook_allow")

@@ -1,4 +1,4 @@
-"""What callers see of jobs, results and collections, as the classes of the job contracts."""
+"""Ledger records and results as the classes and JSON objects that callers see."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def total_timings(results: Iterable[AnyResult]) -> dict[str, float]:
     return total
 
 
-def server_timing(timings_ms: Mapping[str, float]) -> str:
-    """Write timings as a Server-Timing header (W3C Server Timing)."""
-    return ", ".join(f"{phase};dur={ms:g}" for phase, ms in timings_ms.items())
+def server_timing(results: Iterable[AnyResult]) -> str:
+    """Return the slices' timings as a Server-Timing header (W3C Server Timing)."""
+    return ", ".join(f"{phase};dur={ms:g}" for phase, ms in total_timings(results).items())
 
 
 def document(row: DocumentRow) -> DocumentInfo:
@@ -152,14 +152,14 @@ def _recent(state: Scrub, collections: Mapping[str, Collection]) -> RecentWalk |
 class Page:
     """A page of a job's results as JSON: slices that follow each other.
 
-    A page may hold a thousand slices of vectors. Those that the ledger gave are in memory already;
-    those in files are read, rendered and sent one at a time. All of them are read once before the
-    first byte is sent, so a result that is gone is an error of its own and no answer breaks off.
+    A page may hold a thousand slices of vectors. Results from the ledger are in memory already;
+    results in files are read, rendered and sent one at a time. All files are read once before the
+    first byte is sent, so a lost result is an error of its own and no answer breaks off.
 
     Args:
-        files: where large ones are.
+        files: the files of large results.
         job_id: the job.
-        kind: of the job.
+        kind: kind of the job.
         first: number of the first slice.
         held: what the ledger holds of each slice's result.
     """
@@ -176,7 +176,7 @@ class Page:
         """Read every file once.
 
         Raises:
-            ResultLost: one is gone or damaged.
+            ResultLost: a file is gone or damaged.
             ResultsUnavailable: the folder cannot be read.
         """
         for number, held in self._rows:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import RequestInvalid, VectorInvalid
-from verso_gateway.bodies import encodable, find_surrogate, parse, vector_bytes
+from verso_gateway.bodies.reading import encodable, find_surrogate, parse, vector_bytes
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

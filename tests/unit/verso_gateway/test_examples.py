@@ -17,8 +17,7 @@ from tests import made_up
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs.train import unpack_pairs, unpack_rows
-from verso_gateway import bodies
-from verso_gateway.bodies import examples
+from verso_gateway.bodies import examples, reading
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
 from verso_gateway.bodies.limits import NDJSON
@@ -92,13 +91,13 @@ async def test_others_have_their_turn_while_a_large_body_is_read(
 async def test_others_have_their_turn_while_large_work_is_done() -> None:
     turned = threading.Event()
     asyncio.get_running_loop().call_soon(turned.set)
-    assert await bodies.off_loop(bodies.LARGE_BYTES + 1, lambda: turned.wait(30))
+    assert await reading.off_loop(reading.LARGE_BYTES + 1, lambda: turned.wait(30))
 
 
 async def test_a_small_body_is_read_where_it_is() -> None:
     here = threading.get_ident()
-    assert await bodies.off_loop(bodies.LARGE_BYTES, threading.get_ident) == here
-    assert await bodies.off_loop(bodies.LARGE_BYTES + 1, threading.get_ident) != here
+    assert await reading.off_loop(reading.LARGE_BYTES, threading.get_ident) == here
+    assert await reading.off_loop(reading.LARGE_BYTES + 1, threading.get_ident) != here
 
 
 async def test_however_rows_come_they_are_the_same() -> None:

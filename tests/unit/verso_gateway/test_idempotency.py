@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from verso_core.errors import RequestInvalid
-from verso_gateway.idempotency import Fingerprint, key_of
+from verso_gateway.headers import Fingerprint, key_of
 
 
 def _request(key: str | None = None, *, path: str = "/v1/embed", query: str = "") -> Request:

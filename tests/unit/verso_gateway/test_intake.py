@@ -17,7 +17,7 @@ Taken = IngestItem | Rejected
 
 def _take(*documents: object) -> list[Taken]:
     intake = Intake()
-    return [intake.take(one, place=f"document {n}") for n, one in enumerate(documents)]
+    return [intake.take(one, where=f"document {n}") for n, one in enumerate(documents)]
 
 
 def _good(item: Taken) -> IngestItem:

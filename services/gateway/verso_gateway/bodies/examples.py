@@ -15,8 +15,7 @@ from verso_core import questions
 from verso_core.heads import Task
 from verso_core.jobs import train
 from verso_core.jobs.train import Labelled, Scored, TrainRequest
-from verso_gateway import bodies
-from verso_gateway.bodies import labelled
+from verso_gateway.bodies import labelled, reading
 from verso_gateway.bodies.labelled import Columns
 from verso_gateway.bodies.limits import NDJSON
 
@@ -38,16 +37,16 @@ async def from_body(request: Request) -> tuple[TrainRequest, Examples | None]:
         RequestInvalid: the body is no training request.
         TrainingDataInvalid: an example is invalid, or there are too few.
     """
-    value = await bodies.read_object(request)
+    value = await reading.read_object(request)
     source = value.get("source")
     found = None
     if isinstance(source, dict):
         # The message names the position of an invalid example; the model of the whole body could
         # not. So the examples are checked here, and the model sees only that there are some.
         size = len(await request.body())
-        found, source = await bodies.off_loop(size, partial(_from_source, source))
+        found, source = await reading.off_loop(size, partial(_from_source, source))
         value = {**value, "source": source}
-    return bodies.validate(request, value, model=TrainRequest), found
+    return reading.validate(request, value, model=TrainRequest), found
 
 
 async def from_rows(request: Request, columns: Columns, *, task: Task) -> Examples:
@@ -56,8 +55,8 @@ async def from_rows(request: Request, columns: Columns, *, task: Task) -> Exampl
     Raises:
         TrainingDataInvalid: a row is invalid, or there are too few.
     """
-    body, lines = await request.body(), bodies.media_type(request) == NDJSON
-    return await bodies.off_loop(
+    body, lines = await request.body(), reading.media_type(request) == NDJSON
+    return await reading.off_loop(
         len(body), partial(_rows, body, columns=columns, task=task, lines=lines)
     )
 

@@ -1,11 +1,11 @@
-"""Documents as they come in, made into items of ingest slices.
+"""Documents of a request as items of ingest slices.
 
-A document that cannot be taken becomes an item that carries its error, in its place, so that its
-neighbours go on and the caller finds every answer where it expects it.
+A document that is refused becomes an item that carries its error, at its position, so that the
+others are stored and the caller finds every answer where it expects it.
 
 A document without an id gets one derived from its content: BLAKE2b over text, metadata, time, and
-how often the same content stood in this request before. So the same request repeated names the same
-documents, and a log in which a line stands twice keeps both.
+the number of earlier documents with the same content in this request. So the same request repeated
+names the same documents, and a log that repeats a line keeps both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import IngestItem, Rejected
 from verso_core.texts import Scalar, check_document_id, check_metadata, text_bytes, text_from_base64
-from verso_gateway.bodies import encodable
+from verso_gateway.bodies.reading import encodable
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
 _ID_BYTES = 16
@@ -42,23 +42,23 @@ class Intake:
         self._contents: Counter[bytes] = Counter()
         self.count = 0
 
-    def take(self, document: object, *, place: str) -> IngestItem | Rejected:
+    def take(self, document: object, *, where: str) -> IngestItem | Rejected:
         """Read one document.
 
         Args:
             document: the parsed JSON value.
-            place: where it stood, for messages: ``line 7`` or ``document 6``.
+            where: its position, for messages: ``line 7`` or ``document 6``.
         """
         self.count += 1
         try:
             return self._item(document)
         except VersoError as error:
-            return self._rejected(document, error, place=place)
+            return self._rejected(document, error, where=where)
 
-    def refuse(self, error: VersoError, *, place: str) -> Rejected:
-        """Stand in for a document that could not even be parsed."""
+    def refuse(self, error: VersoError, *, where: str) -> Rejected:
+        """Return the item of a document that could not be parsed."""
         self.count += 1
-        return self._rejected(None, error, place=place)
+        return self._rejected(None, error, where=where)
 
     def _item(self, document: object) -> IngestItem:
         if not isinstance(document, dict):
@@ -92,9 +92,9 @@ class Intake:
         content.update(seen.to_bytes(8, "little"))
         return content.hexdigest()
 
-    def _rejected(self, document: object, error: VersoError, *, place: str) -> Rejected:
+    def _rejected(self, document: object, error: VersoError, *, where: str) -> Rejected:
         body = error_body(error)
-        body["detail"] = f"{place}: {body['detail']}"
+        body["detail"] = f"{where}: {body['detail']}"
         given = document.get("id") if isinstance(document, dict) else None
         name = given[:256] if isinstance(given, str) and encodable(given) else None
         return Rejected(body, name)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from verso_core.errors import RequestInvalid, TrainingDataInvalid
 from verso_core.jobs.train import SPLITS, Labelled, Scored
-from verso_gateway import bodies
+from verso_gateway.bodies import reading
 
 CSV = "text/csv"
 _MAX_LABEL = 256
@@ -76,7 +76,7 @@ def from_lines(data: bytes, make: Make[_Row]) -> list[_Row]:
             continue
         where = f"line {number}"
         try:
-            value = bodies.parse(line)
+            value = reading.parse(line)
         except RequestInvalid as error:
             raise TrainingDataInvalid(f"{where}: {error.detail}") from error
         if not isinstance(value, dict):
@@ -140,7 +140,7 @@ def _string(value: dict[str, Any], name: str, *, where: str) -> str:
         got = "nothing" if found is None else type(found).__name__
         raise TrainingDataInvalid(f"{where}: expected a string as {name!r}, got {got}")
     text = str(found)
-    if not text.strip() or not bodies.encodable(text):
+    if not text.strip() or not reading.encodable(text):
         raise TrainingDataInvalid(f"{where}: expected text that is not empty as {name!r}")
     return text
 

@@ -93,6 +93,15 @@ async def read_object(request: Request) -> dict[str, Any]:
     return value
 
 
+async def read(request: Request, model: type[Model]) -> Model:
+    """Return the body as its model.
+
+    Raises:
+        RequestInvalid, TextNotEncodable, BodyTooLarge: as :func:`read_object` and :func:`validate`.
+    """
+    return validate(request, await read_object(request), model=model)
+
+
 def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> Model:
     """Return a body as its model.
 

@@ -18,7 +18,7 @@ from verso_core.jobs import (
     cut,
 )
 from verso_core.texts import MAX_TEXT_BYTES
-from verso_gateway import bodies
+from verso_gateway.bodies import reading
 from verso_gateway.bodies.intake import Intake
 
 # a text whose every byte is written as \u00XX, its metadata and its id
@@ -39,7 +39,7 @@ class Upload:
     async def read_documents(self, documents: list[Any]) -> None:
         """Take the documents of a JSON body."""
         for number, document in enumerate(documents):
-            self._add(self._intake.take(document, place=f"document {number}"))
+            self._add(self._intake.take(document, where=f"document {number}"))
             if number % _YIELD_EVERY == 0:  # a large body must not hold up the other callers
                 await asyncio.sleep(0)
 
@@ -64,19 +64,19 @@ class Upload:
         return self._slices
 
     def _add_line(self, line: bytes | None, number: int) -> None:
-        place = f"line {number}"
+        where = f"line {number}"
         if line is None:
             error: VersoError = TextTooLarge(f"expected a line of <= {LINE_BYTES} bytes")
-            self._add(self._intake.refuse(error, place=place))
+            self._add(self._intake.refuse(error, where=where))
             return
         if not line.strip():
             return
         try:
-            document = bodies.parse(line)
+            document = reading.parse(line)
         except RequestInvalid as error:
-            self._add(self._intake.refuse(error, place=place))
+            self._add(self._intake.refuse(error, where=where))
         else:
-            self._add(self._intake.take(document, place=place))
+            self._add(self._intake.take(document, where=where))
 
     def _add(self, item: IngestItem | Rejected) -> None:
         self._pending.append(item)

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from verso_core.jobs import Kind
 from verso_core.jobs.heads import Answered, AnswerItem, AnswerRequest, AnswerResponse
 from verso_core.texts import text_bytes
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
@@ -29,14 +30,13 @@ async def answer(request: Request) -> Response:
     are given anyway, with both scores. Offsets index the original text, in bytes and, where it is
     UTF-8, in characters.
     """
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=AnswerRequest)
+    checked = await reading.read(request, AnswerRequest)
     if checked.collection is not None:
         await context_of(request).collections.get(checked.collection)
     texts = [text_bytes(text) for text in (checked.question, *checked.given_contexts)]
-    slices = responses.one_slice(Kind.ANSWER, checked.params(), [AnswerItem.of(texts)])
-    order = responses.order_of(request, Kind.ANSWER, slices=slices)
-    return await responses.respond(request, await responses.repeatable(request, order), body=_body)
+    item = AnswerItem.of(texts)
+    job = responses.job_of_one(request, Kind.ANSWER, checked.params(), item)
+    return await responses.respond(request, await responses.repeatable(request, job), body=_body)
 
 
 def _body(ended: Ended) -> AnswerResponse:

@@ -10,7 +10,8 @@ from verso_core.jobs import Kind, Queue, Rejected, cut
 from verso_core.jobs.heads import ClassifyItem, ClassifyRequest
 from verso_core.jobs.job import Batch
 from verso_core.texts import split_record_id
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.routes.embed import split_texts
 
@@ -36,9 +37,9 @@ async def classify(request: Request) -> Response:
     true. ``chunk`` chooses what of a long text is read. Each text or id has its own result or
     error.
     """
-    value = await bodies.read_object(request)
+    value = await reading.read_object(request)
     texts, faults = split_texts(value.get("texts"))
-    checked = bodies.validate(
+    checked = reading.validate(
         request, {**value, "texts": texts} if "texts" in value else value, model=ClassifyRequest
     )
     if checked.ids is not None:
@@ -55,12 +56,9 @@ async def classify(request: Request) -> Response:
     slices = list(cut(Kind.CLASSIFY, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
     few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
     queue = Queue.INTERACTIVE if few else Queue.BULK
-    order = responses.order_of(request, Kind.CLASSIFY, slices=slices, queue=queue)
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=views.batch,
-    )
+    job = responses.job_of(request, Kind.CLASSIFY, slices, queue=queue)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=views.batch)
 
 
 def _stored(name: str) -> ClassifyItem | Rejected:

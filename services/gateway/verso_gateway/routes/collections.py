@@ -17,7 +17,8 @@ from verso_core.jobs.admin import (
     Statistics,
 )
 from verso_core.jobs.models import OpenModel
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
@@ -46,17 +47,11 @@ async def list_all(request: Request) -> Response:
 )
 async def create(request: Request) -> Response:
     """Make a collection; one that exists with the same settings is given as it is."""
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=CollectionRequest)
+    checked = await reading.read(request, CollectionRequest)
     params = CollectionParams(**dict(checked))
-    slices = responses.one_slice(Kind.COLLECTION_CREATE, params, [NoItem()])
-    order = responses.order_of(request, Kind.COLLECTION_CREATE, slices=slices)
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=responses.sole,
-        status=201,
-    )
+    job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=responses.sole, status=201)
 
 
 @router.get(
@@ -109,12 +104,9 @@ async def delete(request: Request, name: str) -> Response:
 
 
 async def _about(request: Request, kind: Kind, name: str) -> Response:
-    slices = responses.one_slice(kind, CollectionName(name=name), [NoItem()])
-
     def body(ended: Ended) -> OpenModel:
         found: OpenModel = responses.sole(ended)
         return found.model_copy(update={"name": name})
 
-    return await responses.respond(
-        request, responses.order_of(request, kind, slices=slices), body=body
-    )
+    job = responses.job_of_one(request, kind, CollectionName(name=name), NoItem())
+    return await responses.respond(request, job, body=body)

@@ -35,13 +35,11 @@ async def get(request: Request, document: str, collection: Collection = "default
     """
     name, chunk = split_record_id(document)
     await context_of(request).collections.get(collection)
-    params = ReconstructParams(collection=collection)
-    slices = responses.one_slice(Kind.RECONSTRUCT, params, [ReconstructItem(name, chunk)])
-    order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices)
-    ended = await responses.finish(request, order)
+    params, item = ReconstructParams(collection=collection), ReconstructItem(name, chunk)
+    job = responses.job_of_one(request, Kind.RECONSTRUCT, params, item)
+    ended = await responses.finish(request, job)
     found: StoredText = responses.sole(ended)
-    timings = views.server_timing(views.total_timings(ended.results))
-    headers = {"Server-Timing": timings, "Vary": "Accept"}
+    headers = {"Server-Timing": views.server_timing(ended.results), "Vary": "Accept"}
     if BYTES in request.headers.get("accept", ""):
         return Response(found.data, media_type=BYTES, headers=headers)
     return responses.json_response(found, headers=headers)
@@ -58,9 +56,8 @@ async def delete(request: Request, document: str, collection: Collection = "defa
     name = check_document_id(document)
     await context_of(request).collections.get(collection)
     params = DeleteParams(collection=collection)
-    slices = responses.one_slice(Kind.DELETE, params, [DeleteItem(name)])
-    order = responses.order_of(request, Kind.DELETE, slices=slices)
-    return await responses.respond(request, order, body=_deleted)
+    job = responses.job_of_one(request, Kind.DELETE, params, DeleteItem(name))
+    return await responses.respond(request, job, body=_deleted)
 
 
 def _deleted(ended: Ended) -> Deleted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -20,7 +21,8 @@ from verso_core.jobs import (
 )
 from verso_core.jobs.job import Batch
 from verso_core.texts import text_bytes
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 
 router = APIRouter(tags=["models"])
 
@@ -42,17 +44,14 @@ async def embed(request: Request) -> Response:
     A text that cannot be taken fails alone. A text longer than the model's window is embedded by
     its beginning.
     """
-    value = await bodies.read_object(request)
+    value = await reading.read_object(request)
     texts, faults = split_texts(value.get("texts"))
-    checked = bodies.validate(request, {**value, "texts": texts}, model=EmbedRequest)
+    checked = reading.validate(request, {**value, "texts": texts}, model=EmbedRequest)
     slices, queue = embed_slices(checked.texts, faults=faults)
-    order = responses.order_of(request, Kind.EMBED, slices=slices, queue=queue)
-    as_base64 = checked.encoding == "base64"
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=lambda ended: views.batch(ended, vectors_base64=as_base64),
-    )
+    job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
+    job = await responses.repeatable(request, job)
+    body = partial(views.batch, vectors_base64=checked.encoding == "base64")
+    return await responses.respond(request, job, body=body)
 
 
 def split_texts(texts: Any) -> tuple[Any, dict[int, VersoError]]:

@@ -7,13 +7,7 @@ from starlette.responses import Response
 
 from verso_core.errors import HeadUnknown
 from verso_core.jobs import Kind, NoItem
-from verso_core.jobs.heads import (
-    HeadInfo,
-    HeadList,
-    HeadReport,
-    HeadReportView,
-    HeadsParams,
-)
+from verso_core.jobs.heads import HeadInfo, HeadList, HeadReport, HeadReportView, HeadsParams
 from verso_core.registry import Channel
 from verso_gateway import openapi, responses
 from verso_gateway.job_service import Ended
@@ -65,8 +59,8 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
     ``Accept: text/markdown`` gives the page itself.
     """
     params = HeadsParams(report=name, channel=channel)
-    slices = responses.one_slice(Kind.HEADS, params, [NoItem()])
-    ended = await responses.finish(request, responses.order_of(request, Kind.HEADS, slices=slices))
+    job = responses.job_of_one(request, Kind.HEADS, params, NoItem())
+    ended = await responses.finish(request, job)
     found: HeadReport = responses.sole(ended)
     headers = {"Vary": "Accept"}
     if MARKDOWN in request.headers.get("accept", ""):
@@ -76,6 +70,5 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
 
 
 async def _heads(request: Request, body: responses.Body) -> Response:
-    slices = responses.one_slice(Kind.HEADS, HeadsParams(), [NoItem()])
-    order = responses.order_of(request, Kind.HEADS, slices=slices)
-    return await responses.respond(request, order, body=body)
+    job = responses.job_of_one(request, Kind.HEADS, HeadsParams(), NoItem())
+    return await responses.respond(request, job, body=body)

@@ -1,7 +1,7 @@
 """``/healthz``, ``/readyz``, ``/metrics`` and the meaning of error codes; open to everyone.
 
-Alive is "this process answers"; ready is "work gets done": a worker's heart beats,
-and one has lately embedded a text. None of the four shows ids, texts or names of tenants.
+Alive means that this process answers; ready, that work gets done: a worker sends heartbeats, and
+one has embedded a text lately. None of the four shows ids, texts or names of tenants.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ async def readyz(request: Request) -> Response:
     beat_s, beat_limit_s = health.worker_beat_age_s, context.settings.ready_beat_age_s
     if beat_s is None or beat_s > beat_limit_s:
         seen = "never" if beat_s is None else f"{beat_s:.1f} s ago"
-        raise NotReady(f"expected a worker's beat within {beat_limit_s:g} s, the last was {seen}")
+        raise NotReady(
+            f"expected a worker's heartbeat within {beat_limit_s:g} s, the last was {seen}"
+        )
     return responses.json_response(
         {
             "ready": True,

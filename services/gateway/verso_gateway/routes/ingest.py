@@ -14,11 +14,12 @@ from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.ingest import IngestRequest
 from verso_core.jobs.job import Batch
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
-from verso_gateway.idempotency import Fingerprint, key_of
+from verso_gateway.headers import Fingerprint, key_of
 
 router = APIRouter(tags=["documents"])
 
@@ -41,20 +42,20 @@ async def ingest(
     ``Prefer: wait=N`` asks to wait. A document without an id gets one derived from its content.
     """
     fingerprint = Fingerprint(request)
-    if bodies.media_type(request) == NDJSON:
+    if reading.media_type(request) == NDJSON:
         name = collection or "default"
         await context_of(request).collections.get(name)
         upload = Upload(name)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
-        value = await bodies.read_object(request)
+        value = await reading.read_object(request)
         data = await request.body()
-        await bodies.off_loop(len(data), partial(fingerprint.update, data))
+        await reading.off_loop(len(data), partial(fingerprint.update, data))
         # the documents are judged one by one: a bad one must not fail its neighbours
         documents = value.get("documents")
         if not isinstance(documents, list):
             raise RequestInvalid("/documents: expected an array")
-        head = bodies.validate(request, {**value, "documents": []}, model=IngestRequest)
+        head = reading.validate(request, {**value, "documents": []}, model=IngestRequest)
         if collection is not None and "collection" in value and collection != head.collection:
             raise RequestInvalid("the collection in the query and in the body differ")
         name = head.collection if collection is None else collection
@@ -62,10 +63,10 @@ async def ingest(
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)
-    order = responses.order_of(request, Kind.INGEST, slices=upload.finish(), queue=Queue.BULK)
+    job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
     if key is not None:
-        order = replace(order, idempotency=(key, fingerprint.hex()))
-    return await responses.respond(request, order, body=views.batch, wait_default_s=0.0)
+        job = replace(job, idempotency=(key, fingerprint.hex()))
+    return await responses.respond(request, job, body=views.batch, wait_default_s=0.0)
 
 
 async def _hashed(chunks: AsyncIterator[bytes], fingerprint: Fingerprint) -> AsyncIterator[bytes]:

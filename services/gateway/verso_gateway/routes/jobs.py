@@ -1,6 +1,6 @@
-"""``/v1/jobs``: list, look, follow, cancel; ``/v1/dead-letters``: see and run dead ones again.
+"""``/v1/jobs``: list, show, follow and cancel; ``/v1/dead-letters``: list and replay.
 
-A caller sees the jobs of its own tenant; others are unknown to it, however it came by their ids.
+A caller sees the jobs of its own tenant only; the id of any other job is unknown to it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def dead_letters(
     cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
-    """List what crashed or failed too often, the newest first: why, and never the text."""
+    """List the slices that crashed or failed too often, the newest first; never their texts."""
     page = await context_of(request).ledger.dead(request.state.tenant, after=cursor, limit=limit)
     letters = tuple(map(views.dead_letter, page.rows))
     return responses.json_response(DeadLetterList(dead_letters=letters, next_cursor=page.cursor))
@@ -73,10 +73,10 @@ async def dead_letters(
 async def replay_all(
     request: Request,
     kind: Annotated[list[Kind] | None, Query(description="only of these kinds")] = None,
-    code: Annotated[str | None, Query(description="only those that died of this error")] = None,
+    code: Annotated[str | None, Query(description="only those that ended in this error")] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="letters looked at")] = 1000,
 ) -> Response:
-    """Return dead jobs a new budget of attempts, the newest first."""
+    """Replay dead jobs with a new budget of attempts, the newest first."""
     context = context_of(request)
     page = await context.ledger.dead(request.state.tenant, limit=limit)
     chosen = dict.fromkeys(
@@ -170,7 +170,7 @@ async def follow(
     responses=openapi.responses(JobView),
 )
 async def cancel(request: Request, job_id: str) -> Response:
-    """Cancel a job: what has not begun never will. A job that has ended stays as it is."""
+    """Cancel a job: work that has not started never will. A job that has ended does not change."""
     ledger = context_of(request).ledger
     await _own(request, job_id)
     await ledger.cancel(job_id)
@@ -185,7 +185,7 @@ async def cancel(request: Request, job_id: str) -> Response:
     responses=openapi.responses(JobView, status=202),
 )
 async def replay(request: Request, job_id: str) -> Response:
-    """Return a dead job a new budget of attempts."""
+    """Replay a dead job with a new budget of attempts."""
     context = context_of(request)
     await _own(request, job_id)
     await context.ledger.replay(job_id)

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from verso_core.errors import MigrationRefused
 from verso_core.jobs import Kind, MigrateRequest
 from verso_core.jobs.admin import MigrateItem, MigrateParams, MigrationResult, MigrationState
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
@@ -40,8 +41,7 @@ async def describe(request: Request, name: str) -> Response:
 )
 async def begin(request: Request, name: str) -> Response:
     """Begin a migration, or let one that is under way or blocked go on."""
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=MigrateRequest)
+    checked = await reading.read(request, MigrateRequest)
     params = MigrateParams(collection=name, step="begin")
     return await _step(request, params, MigrateItem(artifact=checked.artifact))
 
@@ -60,7 +60,6 @@ async def remove(request: Request, name: str) -> Response:
 async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> Response:
     name = params.collection
     await context_of(request).collections.get(name)
-    slices = responses.one_slice(Kind.MIGRATE, params, [item])
 
     def body(ended: Ended) -> MigrationState:
         found: MigrationResult = responses.sole(ended)
@@ -68,5 +67,5 @@ async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> R
             return MigrationState(collection=name, stage="given up")
         return views.migration(found.migration)
 
-    order = responses.order_of(request, Kind.MIGRATE, slices=slices)
-    return await responses.respond(request, order, body=body)
+    job = responses.job_of_one(request, Kind.MIGRATE, params, item)
+    return await responses.respond(request, job, body=body)

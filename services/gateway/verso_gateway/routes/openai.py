@@ -16,7 +16,8 @@ from starlette.responses import Response
 from verso_core.errors import NotFound, RequestInvalid
 from verso_core.jobs import Kind
 from verso_core.jobs.ingest import Embedded
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.embed import embed_slices
@@ -94,19 +95,18 @@ class ModelList(BaseModel):
 )
 async def embeddings(request: Request) -> Response:
     """Turn texts into vectors, in the shape of OpenAI's API."""
-    value = await bodies.read_object(request)
+    value = await reading.read_object(request)
     _check_input(request, value.get("input"))
-    checked = bodies.validate(request, value, model=EmbeddingsRequest)
+    checked = reading.validate(request, value, model=EmbeddingsRequest)
     texts = [checked.input] if isinstance(checked.input, str) else checked.input
     if checked.dimensions is not None:
         await _check_dimensions(request, checked.dimensions)
     slices, queue = embed_slices(texts, faults={})
-    order = responses.order_of(request, Kind.EMBED, slices=slices, queue=queue)
-    ended = await responses.finish(request, await responses.repeatable(request, order))
-    timings = views.server_timing(views.total_timings(ended.results))
+    job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
+    ended = await responses.finish(request, await responses.repeatable(request, job))
     return responses.json_response(
         _response(ended, model=checked.model, as_base64=checked.encoding_format == "base64"),
-        headers={"Server-Timing": timings},
+        headers={"Server-Timing": views.server_timing(ended.results)},
     )
 
 

@@ -10,7 +10,8 @@ from verso_core.jobs import Kind, Queue, ReconstructRequest, Rejected
 from verso_core.jobs.job import Batch
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["documents"])
@@ -32,8 +33,7 @@ async def reconstruct(request: Request) -> Response:
     ``vectors``: the model's best guess, with ``exact: false``, its own confidence and the
     length-normalised log-probability. Each id or vector has its own result or error.
     """
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=ReconstructRequest)
+    checked = await reading.read(request, ReconstructRequest)
     if checked.ids is not None:
         await context_of(request).collections.get(checked.collection)
         items = [_stored(name) for name in checked.ids]
@@ -41,13 +41,9 @@ async def reconstruct(request: Request) -> Response:
         items = [_bare(vector, checked) for vector in checked.vectors or []]
     params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
     queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
-    slices = responses.one_slice(Kind.RECONSTRUCT, params, items)
-    order = responses.order_of(request, Kind.RECONSTRUCT, slices=slices, queue=queue)
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=views.batch,
-    )
+    job = responses.job_of_one(request, Kind.RECONSTRUCT, params, *items, queue=queue)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=views.batch)
 
 
 def _stored(name: str) -> ReconstructItem | Rejected:
@@ -60,7 +56,7 @@ def _stored(name: str) -> ReconstructItem | Rejected:
 
 def _bare(vector: list[float], checked: ReconstructRequest) -> ReconstructItem | Rejected:
     try:
-        data = bodies.vector_bytes(vector)
+        data = reading.vector_bytes(vector)
     except VersoError as error:
         return Rejected(error_body(error))
     return ReconstructItem(vector=True, beam=checked.beam, max_tokens=checked.max_tokens, data=data)

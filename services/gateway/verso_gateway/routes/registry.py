@@ -9,13 +9,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem
-from verso_core.jobs.admin import (
-    ModelsParams,
-    RegistryResult,
-    RegistryState,
-    ReleaseRequest,
-)
-from verso_gateway import bodies, openapi, responses
+from verso_core.jobs.admin import ModelsParams, RegistryResult, RegistryState, ReleaseRequest
+from verso_gateway import openapi, responses
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["models"])
@@ -29,7 +25,7 @@ router = APIRouter(tags=["models"])
 )
 async def describe(request: Request) -> Response:
     """Describe what the channels shall serve, and what each worker does serve, or why not."""
-    return await _change(request, "show", None)
+    return await _change(request, "show", ReleaseRequest())
 
 
 @router.post(
@@ -41,7 +37,7 @@ async def describe(request: Request) -> Response:
 )
 async def promote(request: Request) -> Response:
     """Make a canary stable. Workers take it up within a second or two."""
-    return await _change(request, "promote", await _head(request))
+    return await _change(request, "promote", await reading.read(request, ReleaseRequest))
 
 
 @router.post(
@@ -53,25 +49,19 @@ async def promote(request: Request) -> Response:
 )
 async def rollback(request: Request) -> Response:
     """Take a canary back; without one, go back to what was stable before."""
-    return await _change(request, "rollback", await _head(request))
-
-
-async def _head(request: Request) -> str | None:
-    value = await bodies.read_object(request)
-    return bodies.validate(request, value, model=ReleaseRequest).head
+    return await _change(request, "rollback", await reading.read(request, ReleaseRequest))
 
 
 async def _change(
-    request: Request, change: Literal["show", "promote", "rollback"], head: str | None
+    request: Request, change: Literal["show", "promote", "rollback"], of: ReleaseRequest
 ) -> Response:
     # A worker may end after the change and before its commit; its successor knows the change by
     # the token.
-    params = ModelsParams(change=change, head=head, token=uuid.uuid4().hex)
-    slices = responses.one_slice(Kind.MODELS, params, [NoItem()])
-    order = responses.order_of(request, Kind.MODELS, slices=slices)
+    params = ModelsParams(change=change, head=of.head, token=uuid.uuid4().hex)
+    job = responses.job_of_one(request, Kind.MODELS, params, NoItem())
     if change != "show":
-        order = await responses.repeatable(request, order)
+        job = await responses.repeatable(request, job)
     serving = await context_of(request).ledger.serving()
-    found: RegistryResult = responses.sole(await responses.finish(request, order))
+    found: RegistryResult = responses.sole(await responses.finish(request, job))
     workers = tuple({"worker": name, **state} for name, state in serving.items())
     return responses.json_response(RegistryState(**dict(found), workers=workers))

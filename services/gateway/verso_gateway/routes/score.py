@@ -23,8 +23,10 @@ from verso_core.jobs.heads import (
     ScoreResponse,
 )
 from verso_core.texts import text_bytes
-from verso_gateway import bodies, openapi, responses, views
-from verso_gateway.job_service import Ended, Order
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
+from verso_gateway.job_service import Ended
+from verso_ledger import NewJob
 
 router = APIRouter(tags=["heads"])
 
@@ -38,9 +40,8 @@ router = APIRouter(tags=["heads"])
 )
 async def score(request: Request) -> Response:
     """Score pairs of texts: larger is more alike."""
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=ScoreRequest)
-    order = await _order(request, ScoreParams(head=checked.head), checked.asked)
+    checked = await reading.read(request, ScoreRequest)
+    job = await _job(request, ScoreParams(head=checked.head), checked.asked)
 
     def body(ended: Ended) -> ScoreResponse:
         return ScoreResponse(
@@ -54,7 +55,7 @@ async def score(request: Request) -> Response:
             timings_ms=views.total_timings(ended.results),
         )
 
-    return await responses.respond(request, order, body=body)
+    return await responses.respond(request, job, body=body)
 
 
 @router.post(
@@ -67,11 +68,10 @@ async def score(request: Request) -> Response:
 @router.post("/v2/rerank", name="rerank", include_in_schema=False)
 async def rerank(request: Request) -> Response:
     """Order documents by how well they fit a query, best first; each by its best sentence."""
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=RerankRequest)
+    checked = await reading.read(request, RerankRequest)
     texts = checked.texts
     params = ScoreParams(head=checked.head, sentences=True)
-    order = await _order(request, params, [(checked.query, text) for text in texts])
+    job = await _job(request, params, [(checked.query, text) for text in texts])
 
     def body(ended: Ended) -> RerankResponse:
         scores = [item.score for item in responses.all_items(ended)]
@@ -91,11 +91,10 @@ async def rerank(request: Request) -> Response:
             timings_ms=views.total_timings(ended.results),
         )
 
-    return await responses.respond(request, order, body=body)
+    return await responses.respond(request, job, body=body)
 
 
-async def _order(request: Request, params: ScoreParams, pairs: Sequence[tuple[str, str]]) -> Order:
+async def _job(request: Request, params: ScoreParams, pairs: Sequence[tuple[str, str]]) -> NewJob:
     items = [ScoreItem.of(text_bytes(first), text_bytes(second)) for first, second in pairs]
-    slices = responses.one_slice(Kind.SCORE, params, items)
-    order = responses.order_of(request, Kind.SCORE, slices=slices)
-    return await responses.repeatable(request, order)
+    job = responses.job_of_one(request, Kind.SCORE, params, *items)
+    return await responses.repeatable(request, job)

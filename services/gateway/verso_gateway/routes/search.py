@@ -1,15 +1,27 @@
-"""``POST /v1/search``: find records by a text, a vector, or another record."""
+"""``POST /v1/search`` and ``POST /v1/cluster``: find records, or group all of a collection."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Collection, Kind, SearchItem, SearchMode, SearchRequest
+from verso_core.jobs import (
+    Collection,
+    Kind,
+    NoItem,
+    Queue,
+    SearchItem,
+    SearchMode,
+    SearchRequest,
+)
+from verso_core.jobs.cluster import Clustered, ClusterRequest
 from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
-from verso_gateway import bodies, openapi, responses, views
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
@@ -37,18 +49,34 @@ async def search(request: Request) -> Response:
     With ``with_text`` every hit carries its text, decoded from what is stored and checked; a hit
     whose stored bytes are damaged carries an error instead, never another text.
     """
-    value = await bodies.read_object(request)
-    checked = bodies.validate(request, value, model=SearchRequest)
+    checked = await reading.read(request, SearchRequest)
     item = _item(checked)
     collection = await context_of(request).collections.get(checked.collection)
     params = checked.params(_mode(checked, collection))
-    slices = responses.one_slice(Kind.SEARCH, params, [item])
-    order = responses.order_of(request, Kind.SEARCH, slices=slices)
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=lambda ended: _body(ended, collection=checked.collection),
-    )
+    job = responses.job_of_one(request, Kind.SEARCH, params, item)
+    job = await responses.repeatable(request, job)
+    body = partial(_found, collection=checked.collection)
+    return await responses.respond(request, job, body=body)
+
+
+@router.post(
+    "/v1/cluster",
+    name="cluster",
+    operation_id="cluster",
+    responses=openapi.job_responses(Clustered),
+    openapi_extra=openapi.body(ClusterRequest),
+)
+async def cluster(request: Request) -> Response:
+    """Group the records of a collection, by their vectors or by the template of their texts.
+
+    A job: without ``Prefer: wait=N`` the answer is 202, and its result is read from the job.
+    """
+    checked = await reading.read(request, ClusterRequest)
+    await context_of(request).collections.get(checked.collection)
+    params = checked.params()
+    job = responses.job_of_one(request, Kind.CLUSTER, params, NoItem(), queue=Queue.BULK)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=responses.sole, wait_default_s=0.0)
 
 
 def _mode(checked: SearchRequest, collection: Collection) -> SearchMode:
@@ -74,12 +102,12 @@ def _item(checked: SearchRequest) -> SearchItem:
     if checked.query is not None:
         return SearchItem(text_bytes(checked.query))
     if checked.vector is not None:
-        return SearchItem(bodies.vector_bytes(checked.vector), vector=True)
+        return SearchItem(reading.vector_bytes(checked.vector), vector=True)
     document, chunk = split_record_id(checked.id or "")
     return SearchItem(id=document, chunk=chunk)
 
 
-def _body(ended: Ended, *, collection: str) -> Found:
+def _found(ended: Ended, *, collection: str) -> Found:
     found: Hits = responses.sole(ended)
     return Found(
         job_id=ended.record.job_id,

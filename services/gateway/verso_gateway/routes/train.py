@@ -12,8 +12,8 @@ from verso_core.heads import Task
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.job import Batch
 from verso_core.jobs.train import MAX_ROWS_BYTES, TrainItem, TrainRequest
-from verso_gateway import bodies, openapi, responses, views
-from verso_gateway.bodies import examples
+from verso_gateway import openapi, responses, views
+from verso_gateway.bodies import examples, reading
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
 from verso_gateway.bodies.limits import NDJSON
@@ -22,7 +22,7 @@ from verso_gateway.context import context_of
 router = APIRouter(tags=["training"])
 
 ALIVE_S = 30.0
-"""A trainer whose last beat is older is gone, seconds."""
+"""A trainer whose last heartbeat is older is gone, seconds."""
 _ROWS = "one row or pair a line"
 _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
 
@@ -52,7 +52,7 @@ async def train(
     """
     columns = Columns(text_column or "text", label_column or "label")
     found: Examples | None
-    if bodies.media_type(request) in (NDJSON, CSV):
+    if reading.media_type(request) in (NDJSON, CSV):
         checked = _from_query(request, {"head": head, "task": task}, settings)
         found = await examples.from_rows(request, columns, task=checked.task)
     else:
@@ -67,14 +67,10 @@ async def train(
             )
         item = TrainItem(found.count, found.packed)
     await _trainer(request)
-    slices = responses.one_slice(Kind.TRAIN, checked.params(), [item])
-    order = responses.order_of(request, Kind.TRAIN, slices=slices, queue=Queue.TRAIN)
-    return await responses.respond(
-        request,
-        await responses.repeatable(request, order),
-        body=views.batch,
-        wait_default_s=0.0,
-    )
+    params = checked.params()
+    job = responses.job_of_one(request, Kind.TRAIN, params, item, queue=Queue.TRAIN)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=views.batch, wait_default_s=0.0)
 
 
 def _from_query(
@@ -82,21 +78,21 @@ def _from_query(
 ) -> TrainRequest:
     value: dict[str, Any] = {}
     if settings is not None:
-        parsed = bodies.parse(settings.encode("utf-8", "surrogatepass"))
+        parsed = reading.parse(settings.encode("utf-8", "surrogatepass"))
         if not isinstance(parsed, dict):
             raise RequestInvalid("expected a JSON object as settings")
         value |= parsed
     value |= {name: given for name, given in query.items() if given is not None}
     # Lines and records are rows or pairs; a file of questions is JSON, and comes in a JSON body.
     name = "pairs" if value.get("task") == Task.SCORE else "rows"
-    return bodies.validate(request, {**value, "source": {name: []}}, model=TrainRequest)
+    return reading.validate(request, {**value, "source": {name: []}}, model=TrainRequest)
 
 
 async def _trainer(request: Request) -> None:
-    """Refuse what nobody would ever do.
+    """Refuse a training that no trainer would start.
 
     Raises:
-        TrainerUnavailable: no trainer has beaten lately.
+        TrainerUnavailable: no trainer has sent a heartbeat lately.
     """
     health = await context_of(request).ledger.health()
     age_s = health.trainer_beat_age_s

@@ -1,4 +1,4 @@
-"""``/v1/webhooks``: addresses that are told of the ends of jobs which name them."""
+"""``/v1/webhooks``: addresses that are notified of the ends of jobs that name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from starlette.responses import Response
 from verso_core.jobs.job import WebhookList, WebhookReplayed, WebhookRequest, WebhookView
 from verso_core.jobs.models import moment
 from verso_core.webhooks import target_of
-from verso_gateway import bodies, openapi, responses
+from verso_gateway import openapi, responses
+from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_ledger import Webhook
 
@@ -24,8 +25,8 @@ router = APIRouter(tags=["webhooks"])
     openapi_extra=openapi.body(WebhookRequest),
 )
 async def create(request: Request) -> Response:
-    """Make a webhook. Its secret is shown here and never again."""
-    asked = bodies.validate(request, await bodies.read_object(request), model=WebhookRequest)
+    """Create a webhook. Its secret is shown here and never again."""
+    asked = await reading.read(request, WebhookRequest)
     context = context_of(request)
     target_of(asked.url, context.settings.webhook_networks)
     made = await context.ledger.webhooks.add(request.state.tenant, asked.url)
@@ -51,7 +52,7 @@ async def listed(request: Request) -> Response:
     status_code=204,
 )
 async def delete(request: Request, webhook_id: str) -> Response:
-    """Remove a webhook; what waits to be told to it is dropped."""
+    """Remove a webhook; messages that wait for it are dropped."""
     await context_of(request).ledger.webhooks.remove(request.state.tenant, webhook_id)
     return Response(status_code=204)
 
@@ -63,7 +64,7 @@ async def delete(request: Request, webhook_id: str) -> Response:
     responses=openapi.responses(WebhookView),
 )
 async def rotate(request: Request, webhook_id: str) -> Response:
-    """Give a webhook a new secret; for a day messages are signed with the old one as well."""
+    """Replace a webhook's secret; for a day messages are signed with the old one as well."""
     hook = await context_of(request).ledger.webhooks.rotate(request.state.tenant, webhook_id)
     return responses.json_response(_view(hook, secret=True))
 
@@ -75,7 +76,7 @@ async def rotate(request: Request, webhook_id: str) -> Response:
     responses=openapi.responses(WebhookReplayed),
 )
 async def replay(request: Request, webhook_id: str) -> Response:
-    """Send messages again that were given up; they keep their ids."""
+    """Send failed messages again; they keep their ids."""
     count = await context_of(request).ledger.webhooks.replay(request.state.tenant, webhook_id)
     return responses.json_response(WebhookReplayed(messages=count))
 
