@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from verso_gateway import problems
@@ -48,40 +48,6 @@ _OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404,
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NATURAL: dict[str, Any] = {"type": "string", "pattern": "^[0-9]+$"}
-
-
-class CollectionDeleted(BaseModel):
-    """A collection that was deleted."""
-
-    name: str
-
-
-class DocumentDeleted(BaseModel):
-    """A document that was deleted."""
-
-    id: str
-    deleted: Literal[True]
-
-
-class MigrationEnded(BaseModel):
-    """A migration whose old side was removed, or that was aborted."""
-
-    collection: str
-    stage: str = Field(description="done, or given up")
-
-
-class AliveView(BaseModel):
-    """The process answers."""
-
-    status: Literal["ok"]
-
-
-class ReadyView(BaseModel):
-    """Work gets done; ages in seconds."""
-
-    ready: Literal[True]
-    last_embed_age_s: float
-    worker_beat_age_s: float
 
 
 def _parameter(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,52 +110,6 @@ _RETRY_HEADERS = {
 _CHALLENGE = {"WWW-Authenticate": _header("RFC 9110, section 11.6.1", _TEXT)}
 
 
-def _given(name: str) -> dict[str, Any]:
-    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
-
-
-def _one_of(*names: str) -> dict[str, Any]:
-    """Return the rule that exactly one of the fields is given and not null."""
-    return {"oneOf": [_given(name) for name in names]}
-
-
-def _needs(name: str, other: str) -> dict[str, Any]:
-    """Return the rule that a field needs another one."""
-    return {"if": _given(name), "then": _given(other)}
-
-
-def _trains(task: str, *sources: str) -> dict[str, Any]:
-    """Return the rule that a task is trained on one of these sources."""
-    of_task: dict[str, Any] = {"properties": {"task": {"const": task}}}
-    if task != "classify":  # the default
-        of_task["required"] = ["task"]
-    return {
-        "if": of_task,
-        "then": {"properties": {"source": {"anyOf": list(map(_given, sources))}}},
-    }
-
-
-_WORDS = {"type": "string", "pattern": "\\S"}
-_RULES: dict[str, dict[str, Any]] = {
-    "SearchRequest": _one_of("query", "vector", "id") | _needs("rerank", "query"),
-    "ReconstructRequest": _one_of("ids", "vectors"),
-    "ClassifyRequest": _one_of("texts", "ids"),
-    "AnswerRequest": _one_of("context", "contexts", "collection") | _needs("filter", "collection"),
-    "ScoreRequest": {
-        "oneOf": [_given("pairs"), {"anyOf": [_given("text_1"), _given("text_2")]}],
-        "allOf": [_needs("text_1", "text_2"), _needs("text_2", "text_1")],
-    },
-    "TrainSource": _one_of("rows", "squad", "pairs", "collection")
-    | {"allOf": [_needs("collection", "label_key"), _needs("label_key", "collection")]},
-    "TrainRequest": {
-        "allOf": [
-            _trains("classify", "rows", "collection"),
-            _trains("answer", "squad"),
-            _trains("score", "pairs"),
-        ]
-    },
-}
-"""What the models check across their fields, by model, as JSON Schema says it."""
 _JUDGED_ALONE = {
     "anyOf": [{"$ref": _REF.format(model="Document")}, {}],
     "description": "each is judged alone: one that is no document gets an error of its own",
@@ -242,16 +162,6 @@ def document(app: FastAPI) -> dict[str, Any]:
         )
         components = schema.setdefault("components", {})
         components["schemas"] |= models["$defs"] | {"Problem": problems.codes_in_openapi()}
-        for name, rule in _RULES.items():
-            components["schemas"][name] |= rule
-        answer = components["schemas"]["AnswerRequest"]["properties"]
-        answer["question"] |= _WORDS
-        answer["context"]["anyOf"][0] |= _WORDS
-        answer["contexts"]["anyOf"][0]["items"] |= _WORDS
-        heads = components["schemas"]["ClassifyRequest"]["properties"]["head"]
-        heads["anyOf"][1] |= {"minItems": 1, "maxItems": 8, "uniqueItems": True}
-        documents = components["schemas"]["RerankRequest"]["properties"]["documents"]
-        documents["items"]["anyOf"][1] |= {"required": ["text"], "properties": {"text": _TEXT}}
         components["schemas"]["IngestRequest"]["properties"]["documents"]["items"] = _JUDGED_ALONE
         for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, never answered
             components["schemas"].pop(name, None)

@@ -109,7 +109,7 @@ class CollectionList(OpenModel):
 
 
 class CollectionDeleted(ItemResult):
-    """The collection that was deleted."""
+    """A collection that was deleted."""
 
     name: str
 
@@ -379,6 +379,13 @@ class MigrationState(OpenModel):
     def running(self) -> bool:
         """Whether it has more to do."""
         return self.stage in (Stage.RECODE, Stage.COPY, Stage.SEAL)
+
+
+class MigrationEnded(OpenModel):
+    """A migration whose old side was removed, or that was aborted."""
+
+    collection: str
+    stage: str = Field(description="done, or given up")
 
 
 class ReleaseRequest(StrictModel):

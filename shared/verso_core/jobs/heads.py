@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from verso_core.heads import Portion, Reads, SignalName, Task
 from verso_core.jobs.models import (
@@ -19,18 +19,31 @@ from verso_core.jobs.models import (
     RecordText,
     StrictModel,
     Text,
+    given,
+    needs,
+    one_of,
 )
 from verso_core.registry import Channel
 from verso_core.texts import Scalar
 
 MAX_PAIRS = 2048
 MAX_CONTEXTS = 256
+_Words = Annotated[str, Field(json_schema_extra={"pattern": "\\S"})]
+_Heads = Annotated[
+    list[Name], Field(json_schema_extra={"minItems": 1, "maxItems": 8, "uniqueItems": True})
+]
+_TextObject = Annotated[
+    dict[str, Any],
+    Field(json_schema_extra={"required": ["text"], "properties": {"text": {"type": "string"}}}),
+]
 
 
 class ClassifyRequest(StrictModel):
     """Body of ``POST /v1/classify``: texts, or stored documents and records."""
 
-    head: Name | list[Name] = Field(description="a head, or several", examples=["intents"])
+    model_config = ConfigDict(json_schema_extra=one_of("texts", "ids"))
+
+    head: Name | _Heads = Field(description="a head, or several", examples=["intents"])
     texts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
     collection: Name = "default"
     ids: list[str] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
@@ -73,9 +86,14 @@ class ClassifyRequest(StrictModel):
 class AnswerRequest(StrictModel):
     """Body of ``POST /v1/answer``: a question, and contexts or the collection to find them in."""
 
-    question: str = Field(min_length=1, examples=["which disk is full"])
-    context: str | None = None
-    contexts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_CONTEXTS)
+    model_config = ConfigDict(
+        json_schema_extra=one_of("context", "contexts", "collection")
+        | needs("filter", "collection")
+    )
+
+    question: _Words = Field(min_length=1, examples=["which disk is full"])
+    context: _Words | None = None
+    contexts: list[_Words] | None = Field(default=None, min_length=1, max_length=MAX_CONTEXTS)
     collection: Name | None = None
     limit: int = Field(default=5, ge=1, le=100, description="records read of a collection")
     top_k: int = Field(default=3, ge=1, le=50, description="answers to give")
@@ -108,6 +126,13 @@ class AnswerRequest(StrictModel):
 
 class ScoreRequest(StrictModel):
     """Body of ``POST /v1/score``: pairs, or the common shape of two texts or lists of texts."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [given("pairs"), {"anyOf": [given("text_1"), given("text_2")]}],
+            "allOf": [needs("text_1", "text_2"), needs("text_2", "text_1")],
+        }
+    )
 
     head: Name = Field(
         default="pairs", description="whether one text answers the other; alike: how alike they are"
@@ -144,7 +169,7 @@ class RerankRequest(StrictModel):
     """Body of ``POST /v1/rerank``, in the shape that Jina's and Cohere's clients send."""
 
     query: str = Field(min_length=1)
-    documents: list[str | dict[str, Any]] = Field(min_length=1, max_length=MAX_PAIRS)
+    documents: list[str | _TextObject] = Field(min_length=1, max_length=MAX_PAIRS)
     top_n: int | None = Field(default=None, ge=1)
     return_documents: bool = False
     head: Name = "pairs"

@@ -87,6 +87,12 @@ class Deleted(ItemResult):
     deleted: bool
 
 
+class DocumentDeleted(Deleted):
+    """A document that was deleted."""
+
+    deleted: Literal[True]
+
+
 class EmbedRequest(StrictModel):
     """Body of ``POST /v1/embed``."""
 

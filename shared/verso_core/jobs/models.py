@@ -94,6 +94,21 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def given(name: str) -> dict[str, Any]:
+    """Return the JSON Schema rule that a field is there and not null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def one_of(*names: str) -> dict[str, Any]:
+    """Return the JSON Schema rule that exactly one of the fields is given."""
+    return {"oneOf": [given(name) for name in names]}
+
+
+def needs(name: str, other: str) -> dict[str, Any]:
+    """Return the JSON Schema rule that a field needs another one."""
+    return {"if": given(name), "then": given(other)}
+
+
 class OpenModel(BaseModel):
     """A model that ignores unknown keys: its writer may be newer than its reader."""
 

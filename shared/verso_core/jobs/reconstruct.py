@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from verso_core.jobs.models import Item, ItemError, ItemResult, Name, Params, StrictModel, Text
+from verso_core.jobs.models import (
+    Item,
+    ItemError,
+    ItemResult,
+    Name,
+    Params,
+    StrictModel,
+    Text,
+    one_of,
+)
 from verso_core.texts import Scalar
 
 MAX_TOKENS = 127
@@ -16,6 +25,8 @@ MAX_TOKENS = 127
 
 class ReconstructRequest(StrictModel):
     """Body of ``POST /v1/reconstruct``: stored texts by id, or guesses from bare vectors."""
+
+    model_config = ConfigDict(json_schema_extra=one_of("ids", "vectors"))
 
     collection: Name = "default"
     ids: list[str] | None = Field(default=None, min_length=1, max_length=1024)

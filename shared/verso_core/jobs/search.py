@@ -17,6 +17,8 @@ from verso_core.jobs.models import (
     Params,
     RecordText,
     SearchMode,
+    needs,
+    one_of,
 )
 from verso_core.texts import Scalar
 
@@ -49,7 +51,11 @@ class SearchParams(Params):
 class SearchRequest(SearchParams):
     """Body of ``POST /v1/search``: exactly one of ``query``, ``vector`` and ``id``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra=one_of("query", "vector", "id") | needs("rerank", "query"),
+    )
 
     query: str | None = None
     vector: list[float] | None = None

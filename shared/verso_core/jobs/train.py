@@ -13,11 +13,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
-from verso_core.jobs.models import Item, ItemResult, Name, OpenModel, Params, StrictModel
+from verso_core.jobs.models import (
+    Item,
+    ItemResult,
+    Name,
+    OpenModel,
+    Params,
+    StrictModel,
+    given,
+    needs,
+    one_of,
+)
 from verso_core.registry import SHARE, Channel
 
 MAX_ROWS_BYTES = 64 * 1024 * 1024
@@ -50,8 +60,24 @@ class ScoredTexts(StrictModel):
     )
 
 
+def _needs_source(task: Task, *sources: str) -> dict[str, Any]:
+    """Return the JSON Schema rule that a task is trained on one of these sources."""
+    of_task: dict[str, Any] = {"properties": {"task": {"const": task.value}}}
+    if task is not Task.CLASSIFY:  # the default
+        of_task["required"] = ["task"]
+    return {
+        "if": of_task,
+        "then": {"properties": {"source": {"anyOf": [given(name) for name in sources]}}},
+    }
+
+
 class TrainSource(StrictModel):
     """What a head is trained on: examples, or the records of a collection that carry a label."""
+
+    model_config = ConfigDict(
+        json_schema_extra=one_of("rows", "squad", "pairs", "collection")
+        | {"allOf": [needs("collection", "label_key"), needs("label_key", "collection")]}
+    )
 
     rows: list[LabelledText] | None = Field(default=None, description="for a head that classifies")
     squad: dict[str, Any] | None = Field(
@@ -85,6 +111,16 @@ class TrainSource(StrictModel):
 
 class TrainRequest(StrictModel):
     """Body of ``POST /v1/train``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                _needs_source(Task.CLASSIFY, "rows", "collection"),
+                _needs_source(Task.ANSWER, "squad"),
+                _needs_source(Task.SCORE, "pairs"),
+            ]
+        }
+    )
 
     head: Name
     task: Task = Task.CLASSIFY

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from verso_core.jobs import CollectionRequest, Kind, NoItem
 from verso_core.jobs.admin import (
+    CollectionDeleted,
     CollectionInfo,
     CollectionList,
     CollectionName,
@@ -92,7 +93,7 @@ async def documents(
     "/v1/collections/{name}",
     name="collection_delete",
     operation_id="deleteCollection",
-    responses=openapi.job_responses(openapi.CollectionDeleted),
+    responses=openapi.job_responses(CollectionDeleted),
 )
 async def delete(request: Request, name: str) -> Response:
     """Delete a collection and all its documents."""

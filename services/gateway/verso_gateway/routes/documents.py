@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import Kind
-from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
+from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, DocumentDeleted
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams, StoredText
 from verso_core.texts import check_document_id, split_record_id
 from verso_gateway import openapi, responses, views
@@ -49,7 +49,7 @@ async def get(request: Request, document: str, collection: Collection = "default
     "/v1/documents/{document:path}",
     name="document_delete",
     operation_id="deleteDocument",
-    responses=openapi.job_responses(openapi.DocumentDeleted),
+    responses=openapi.job_responses(DocumentDeleted),
 )
 async def delete(request: Request, document: str, collection: Collection = "default") -> Response:
     """Delete a document: it is gone from reads and searches when this answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,9 @@ from verso_core.jobs import (
     EmbedItem,
     EmbedParams,
     EmbedRequest,
+    Item,
     Kind,
+    Params,
     Queue,
     Rejected,
     SliceSpec,
@@ -28,7 +31,6 @@ router = APIRouter(tags=["models"])
 
 _SLICE_ITEMS = 256
 _SLICE_BYTES = 1024 * 1024
-_INTERACTIVE_ITEMS = 32
 
 
 @router.post(
@@ -47,7 +49,8 @@ async def embed(request: Request) -> Response:
     value = await reading.read_object(request)
     texts, faults = split_texts(value.get("texts"))
     checked = reading.validate(request, {**value, "texts": texts}, model=EmbedRequest)
-    slices, queue = embed_slices(checked.texts, faults=faults)
+    items = text_items(checked.texts, EmbedItem, faults=faults)
+    slices, queue = cut_texts(Kind.EMBED, EmbedParams(), items)
     job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
     job = await responses.repeatable(request, job)
     body = partial(views.batch, vectors_base64=checked.encoding == "base64")
@@ -55,7 +58,10 @@ async def embed(request: Request) -> Response:
 
 
 def split_texts(texts: Any) -> tuple[Any, dict[int, VersoError]]:
-    """Set the strings aside that name no bytes: each fails alone, the rest can be validated."""
+    """Return texts with those that name no bytes emptied, and their errors by position.
+
+    Each of them fails alone; the others are validated.
+    """
     if not isinstance(texts, list):
         return texts, {}
     kept, faults = list(texts), {}
@@ -69,16 +75,20 @@ def split_texts(texts: Any) -> tuple[Any, dict[int, VersoError]]:
     return kept, faults
 
 
-def embed_slices(
-    texts: list[str], *, faults: dict[int, VersoError]
-) -> tuple[list[SliceSpec], Queue]:
-    """Cut texts into slices and choose their queue: a few short texts must not wait behind bulk."""
-    items = [
-        Rejected(error_body(faults[index])) if index in faults else EmbedItem(text.encode())
+def text_items(
+    texts: Iterable[str], item: Callable[[bytes], Item], *, faults: Mapping[int, VersoError]
+) -> list[Item | Rejected]:
+    """Return texts as items; a text with a fault is rejected at its position."""
+    return [
+        Rejected(error_body(faults[index])) if index in faults else item(text.encode())
         for index, text in enumerate(texts)
     ]
-    slices = list(
-        cut(Kind.EMBED, EmbedParams(), items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES)
-    )
-    few = len(items) <= _INTERACTIVE_ITEMS and len(slices) == 1
-    return slices, Queue.INTERACTIVE if few else Queue.BULK
+
+
+def cut_texts(
+    kind: Kind, params: Params, items: Sequence[Item | Rejected], *, few: int = 32
+) -> tuple[list[SliceSpec], Queue]:
+    """Cut items into slices and choose their queue: ``few`` short texts do not wait behind bulk."""
+    slices = list(cut(kind, params, items, max_items=_SLICE_ITEMS, max_bytes=_SLICE_BYTES))
+    interactive = len(items) <= few and len(slices) == 1
+    return slices, Queue.INTERACTIVE if interactive else Queue.BULK

@@ -6,7 +6,10 @@ one has embedded a text lately. None of the four shows ids, texts or names of te
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import PlainTextResponse, Response
 
 from verso_core.errors import NotFound, NotReady
@@ -16,43 +19,55 @@ from verso_gateway.context import context_of
 router = APIRouter(tags=["health"])
 
 
+class AliveView(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyView(BaseModel):
+    """Work gets done; ages in seconds."""
+
+    ready: Literal[True]
+    last_embed_age_s: float
+    worker_beat_age_s: float
+
+
 @router.get(
     "/healthz",
     name="healthz",
     operation_id="healthz",
-    responses=openapi.responses(openapi.AliveView),
+    responses=openapi.responses(AliveView),
 )
 async def healthz() -> Response:
     """Say that the process is alive."""
     return responses.json_response({"status": "ok"})
 
 
-@router.get(
-    "/readyz", name="readyz", operation_id="readyz", responses=openapi.responses(openapi.ReadyView)
-)
+@router.get("/readyz", name="readyz", operation_id="readyz", responses=openapi.responses(ReadyView))
 async def readyz(request: Request) -> Response:
     """Say whether work gets done here."""
     context = context_of(request)
     if context.closing.is_set():
         raise NotReady("the gateway is stopping")
-    health = await context.ledger.health()
-    limit_s, age_s = context.settings.ready_embed_age_s, health.last_embed_age_s
+    health, settings = await context.ledger.health(), context.settings
+    embed_s = _recent("embed", health.last_embed_age_s, limit_s=settings.ready_embed_age_s)
+    beat_s = _recent("heartbeat", health.worker_beat_age_s, limit_s=settings.ready_beat_age_s)
+    return responses.json_response(
+        {"ready": True, "last_embed_age_s": round(embed_s, 3), "worker_beat_age_s": beat_s}
+    )
+
+
+def _recent(what: str, age_s: float | None, *, limit_s: float) -> float:
+    """Return the age of a sign of life.
+
+    Raises:
+        NotReady: it is older than ``limit_s``, or there is none.
+    """
     if age_s is None or age_s > limit_s:
         seen = "never" if age_s is None else f"{age_s:.1f} s ago"
-        raise NotReady(f"expected a worker's embed within {limit_s:g} s, the last was {seen}")
-    beat_s, beat_limit_s = health.worker_beat_age_s, context.settings.ready_beat_age_s
-    if beat_s is None or beat_s > beat_limit_s:
-        seen = "never" if beat_s is None else f"{beat_s:.1f} s ago"
-        raise NotReady(
-            f"expected a worker's heartbeat within {beat_limit_s:g} s, the last was {seen}"
-        )
-    return responses.json_response(
-        {
-            "ready": True,
-            "last_embed_age_s": round(age_s, 3),
-            "worker_beat_age_s": health.worker_beat_age_s,
-        }
-    )
+        raise NotReady(f"expected a worker's {what} within {limit_s:g} s, the last was {seen}")
+    return age_s
 
 
 @router.get("/metrics", name="metrics", operation_id="metrics", response_class=PlainTextResponse)

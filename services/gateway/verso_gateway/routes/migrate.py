@@ -7,7 +7,13 @@ from starlette.responses import Response
 
 from verso_core.errors import MigrationRefused
 from verso_core.jobs import Kind, MigrateRequest
-from verso_core.jobs.admin import MigrateItem, MigrateParams, MigrationResult, MigrationState
+from verso_core.jobs.admin import (
+    MigrateItem,
+    MigrateParams,
+    MigrationEnded,
+    MigrationResult,
+    MigrationState,
+)
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
@@ -50,7 +56,7 @@ async def begin(request: Request, name: str) -> Response:
     "/v1/collections/{name}/migrate",
     name="migration_remove",
     operation_id="endMigration",
-    responses=openapi.job_responses(openapi.MigrationEnded),
+    responses=openapi.job_responses(MigrationEnded),
 )
 async def remove(request: Request, name: str) -> Response:
     """Remove the old side of a migration that is done, or give up one that is not."""

@@ -14,13 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from verso_core.errors import NotFound, RequestInvalid
-from verso_core.jobs import Kind
+from verso_core.jobs import EmbedItem, EmbedParams, Kind
 from verso_core.jobs.ingest import Embedded
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
-from verso_gateway.routes.embed import embed_slices
+from verso_gateway.routes.embed import cut_texts, text_items
 
 router = APIRouter(tags=["openai"])
 
@@ -101,7 +101,8 @@ async def embeddings(request: Request) -> Response:
     texts = [checked.input] if isinstance(checked.input, str) else checked.input
     if checked.dimensions is not None:
         await _check_dimensions(request, checked.dimensions)
-    slices, queue = embed_slices(texts, faults={})
+    items = text_items(texts, EmbedItem, faults={})
+    slices, queue = cut_texts(Kind.EMBED, EmbedParams(), items)
     job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
     ended = await responses.finish(request, await responses.repeatable(request, job))
     return responses.json_response(

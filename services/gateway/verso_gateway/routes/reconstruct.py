@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import Kind, Queue, ReconstructRequest, Rejected
+from verso_core.jobs import Item, Kind, Queue, ReconstructRequest, Rejected
 from verso_core.jobs.job import Batch
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
@@ -36,7 +38,7 @@ async def reconstruct(request: Request) -> Response:
     checked = await reading.read(request, ReconstructRequest)
     if checked.ids is not None:
         await context_of(request).collections.get(checked.collection)
-        items = [_stored(name) for name in checked.ids]
+        items = [stored_item(name, ReconstructItem) for name in checked.ids]
     else:
         items = [_bare(vector, checked) for vector in checked.vectors or []]
     params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
@@ -46,15 +48,15 @@ async def reconstruct(request: Request) -> Response:
     return await responses.respond(request, job, body=views.batch)
 
 
-def _stored(name: str) -> ReconstructItem | Rejected:
-    """Name a document or record as an item; a name that is none is rejected in its place."""
+def stored_item(name: str, item: Callable[[str, int | None], Item]) -> Item | Rejected:
+    """Return the item of a document or record; a malformed id is rejected at its position."""
     try:
-        return ReconstructItem(*split_record_id(name))
+        return item(*split_record_id(name))
     except VersoError as error:
         return Rejected(error_body(error))
 
 
-def _bare(vector: list[float], checked: ReconstructRequest) -> ReconstructItem | Rejected:
+def _bare(vector: list[float], checked: ReconstructRequest) -> Item | Rejected:
     try:
         data = reading.vector_bytes(vector)
     except VersoError as error:
