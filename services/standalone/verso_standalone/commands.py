@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from verso_core.errors import VersoError
+from verso_client.cli.terminal import failures_reported
 from verso_standalone import backup as copies
 from verso_standalone import demo as demonstration
 from verso_standalone.models import artifact_of
@@ -54,7 +54,7 @@ def up(
 ) -> None:
     """Run the whole platform on this machine until Ctrl-C."""
     console = Console()
-    with _reported(console), _signals() as stopped:
+    with failures_reported(), _signals() as stopped:
         stack = Stack(
             StackConfig(
                 data=data,
@@ -93,10 +93,10 @@ def demo(
     artifact: Artifact = None,
     threads: Threads = None,
 ) -> None:
-    """Take in the sample corpus, search it, read every byte back, and report."""
+    """Ingest the sample corpus, search it, read every byte back, and report."""
     console = Console()
     with (
-        _reported(console),
+        failures_reported(),
         _signals() as stopped,
         _data_folder(data, keep=keep) as folder,
     ):
@@ -122,9 +122,9 @@ def backup(
         "verso-data"
     ),
 ) -> None:
-    """Copy both stores and the artifacts of a running platform, in step, while it serves."""
+    """Copy both stores and the artifacts of a running platform, consistently, while it serves."""
     console = Console()
-    with _reported(console):
+    with failures_reported():
         with console.status("copying"):
             made = copies.save(data, target)
         console.print(
@@ -145,7 +145,7 @@ def restore(
 ) -> None:
     """Build a data folder from a backup; status 1 if it is damaged or a document cannot be read."""
     console = Console()
-    with _reported(console):
+    with failures_reported():
         with console.status("restoring"):
             made = copies.restore(source, data)
         console.print(f"restored, as of {made.created:%Y-%m-%d %H:%M:%S} UTC", highlight=False)
@@ -173,27 +173,17 @@ def restore(
 def ledger(
     data: Annotated[Path, typer.Option(help="Data folder of the platform.")] = Path("verso-data"),
     trust: Annotated[
-        bool, typer.Option("--trust", help="Accept a ledger that is read-only, as it is.")
+        bool,
+        typer.Option("--trust", help="Accept a read-only ledger as it is; it is writable again."),
     ] = False,
 ) -> None:
-    """Show whether the ledger holds all that it acknowledged; status 1 if it is read-only."""
+    """Show whether the ledger has lost acknowledged writes; status 1 if it is read-only."""
     console = Console()
-    with _reported(console):
+    with failures_reported():
         description, read_only = copies.ledger_state(data, trust=trust)
         console.print(description, highlight=False)
     if read_only:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _reported(console: Console) -> Iterator[None]:
-    """Print an expected failure as one readable message and exit with status 1."""
-    try:
-        yield
-    except VersoError as error:
-        console.print(f"[red]{error.code}[/red]: ", end="")
-        console.print(error.detail, markup=False, highlight=False)
-        raise typer.Exit(1) from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`verso demo`: the whole promise on real texts, checked byte by byte.
+"""`verso demo`: ingest real texts, search them, and read every byte back.
 
 1. Start a separate platform on a free port.
 2. Ingest the sample corpus and wait until every text has been verified and dropped.
@@ -88,7 +88,7 @@ def run(
 
 
 class Trial:
-    """Takes texts through a running platform and measures it."""
+    """Ingests texts into a running platform, searches and reads them, and measures it."""
 
     def __init__(
         self, client: Client, artifact: Path, *, console: Console, stopped: threading.Event
@@ -142,7 +142,7 @@ class Trial:
 
     def _ingest(self, documents: Sequence[Document]) -> None:
         with _bar(self._console) as bar:
-            task = bar.add_task("taking in", total=len(documents))
+            task = bar.add_task("ingesting", total=len(documents))
 
             def on_progress(progress: Progress) -> None:
                 bar.update(task, completed=progress.done)

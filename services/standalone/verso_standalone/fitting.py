@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -21,7 +20,7 @@ from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, RequestInvalid
 from verso_core.jobs.admin import CollectionInfo
-from verso_standalone.stack import find_artifact
+from verso_standalone.stack import find_artifact, usable_cores
 from verso_training.artifact import collection
 from verso_training.artifact.collection import WORTH, Report
 from verso_training.config import Budget
@@ -62,7 +61,7 @@ def train_decoder(
         else:
             with console.status("reading"), connected(context) as client:
                 texts = texts_of(client, on, space=manifest.load(base).manifest.space.id)
-        budget = None if minutes is None else Budget(minutes, threads=_threads())
+        budget = None if minutes is None else Budget(minutes, threads=usable_cores(most=None))
         with console.status("fitting") if budget is None else nullcontext():
             report = collection.fit(base, texts, folder=out, name=out.name, budget=budget)
         codec = manifest.load(out).manifest.codec.id
@@ -87,11 +86,6 @@ def _show(console: Console, report: Report) -> None:
     console.print(table)
     if training is not None and not training.kept:
         console.print(f"the decoder is unchanged: training it saves less than {WORTH:.0%}")
-
-
-def _threads() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _texts(files: list[Path], how: Format) -> Iterator[bytes]:

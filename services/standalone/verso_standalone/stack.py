@@ -80,13 +80,14 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def usable_cores(most: int = 8) -> int:
-    """Return the number of cores this process may use, up to ``most``: a small decoder gains no
-    more.
+def usable_cores(most: int | None = 8) -> int:
+    """Return the number of cores this process may use, up to ``most``; None for all of them.
+
+    The default is where a small decoder stops gaining.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return min(cores, most)
+    return cores if most is None else min(cores, most)
 
 
 def find_artifact(models: Path | None = None) -> Path:
