@@ -16,12 +16,7 @@ from dataclasses import dataclass, replace
 
 from verso_core import tracing
 from verso_core.errors import (
-    AttemptsExhausted,
-    Cancelled,
-    DeadlineExpired,
-    JobEnded,
     NotReady,
-    VersoError,
     from_body,
 )
 from verso_core.jobs import AnyResult, Queue, Result, Status
@@ -155,27 +150,13 @@ def ended(outcome: JobOutcome) -> Ended:
         VersoError: the job ended without results for every slice; the error says why.
     """
     record = outcome.record
-    failed = record.status is not Status.SUCCEEDED and record.error is not None
-    if failed or None in outcome.results:
-        raise failure(record)
+    if record.status is not Status.SUCCEEDED and record.error is not None:
+        raise from_body(record.error)
+    if None in outcome.results:
+        raise record.status.exception()
     # a job whose every item failed has a result as well: the errors of its items
     results = [Result.unpack(record.kind, data) for data in outcome.results if data is not None]
     return Ended(record=record, results=results)
-
-
-def failure(record: JobRecord) -> VersoError:
-    """Return the error that a job ended in."""
-    if record.error is not None:
-        return from_body(record.error)
-    match record.status:
-        case Status.CANCELLED:
-            return Cancelled("the job was cancelled")
-        case Status.EXPIRED:
-            return DeadlineExpired("the job's deadline passed before a worker started it")
-        case Status.DEAD:
-            return AttemptsExhausted("the job failed too often; it can be replayed")
-        case _:
-            return JobEnded(f"the job ended as {record.status}")
 
 
 async def whole(

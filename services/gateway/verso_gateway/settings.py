@@ -14,6 +14,14 @@ from verso_core.webhooks import Network, networks
 _MIB = 1024 * 1024
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Settings(BrokerSettings, BaseSettings):
     """Settings of one gateway process; each is the environment variable ``VERSO_<NAME>``."""
 
@@ -78,10 +86,7 @@ class Settings(BrokerSettings, BaseSettings):
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the gateway."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
     @property
     def webhook_networks(self) -> tuple[Network, ...]:

@@ -11,7 +11,6 @@ one of them was restarted, as it does on many machines.
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import json
 import os
 import socket
@@ -34,6 +33,7 @@ from verso_core.errors import (
     from_body,
 )
 from verso_core.supervise import Process
+from verso_gateway.settings import is_loopback
 from verso_standalone.folder import DataFolder
 from verso_standalone.models import adopt
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
@@ -70,14 +70,6 @@ class StackConfig:
     ready_timeout_s: float = 180.0
     settings: Mapping[str, str] = field(default_factory=dict)
     pinned: bool = True
-
-
-def loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def usable_cores(most: int | None = 8) -> int:
@@ -201,7 +193,7 @@ class Stack:
     def _check(self) -> None:
         """Refuse a configuration that cannot work, before any process is started."""
         config = self.config
-        if not loopback(config.host) and config.api_keys_file is None:
+        if not is_loopback(config.host) and config.api_keys_file is None:
             raise Unauthorized(
                 f"expected API keys (--api-keys FILE) to listen beyond loopback, on {config.host}"
             )

@@ -78,6 +78,18 @@ class Status(StrEnum):
         """Whether the job has ended; only a replay changes a dead job again."""
         return self not in (Status.QUEUED, Status.RUNNING)
 
+    def exception(self) -> VersoError:
+        """Return the error of a job that ended in this state with no error of its own."""
+        match self:
+            case Status.CANCELLED:
+                return Cancelled("the job was cancelled")
+            case Status.EXPIRED:
+                return DeadlineExpired("the job's deadline passed before a worker started it")
+            case Status.DEAD:
+                return AttemptsExhausted("the job failed too often; it can be replayed")
+            case _:
+                return JobEnded(f"the job ended as {self}")
+
 
 class Job(OpenModel):
     """State of a job. ``ok`` and ``failed`` count items."""
@@ -100,13 +112,7 @@ class Job(OpenModel):
 
     def exception(self) -> VersoError:
         """Return the error of a job that ended otherwise than in success."""
-        if self.error is not None:
-            return self.error.exception()
-        return {
-            Status.CANCELLED: Cancelled("the job was cancelled"),
-            Status.EXPIRED: DeadlineExpired("the job's deadline passed before it could run"),
-            Status.DEAD: AttemptsExhausted("the job failed too often; it can be replayed"),
-        }.get(self.status, JobEnded(f"the job ended as {self.status}"))
+        return self.status.exception() if self.error is None else self.error.exception()
 
 
 class JobView(Job):

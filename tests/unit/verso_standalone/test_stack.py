@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from verso_core.errors import ArtifactInvalid, Unauthorized, Unavailable
-from verso_standalone.stack import Stack, StackConfig, find_artifact, loopback
+from verso_standalone.stack import Stack, StackConfig, find_artifact
 
 
 @pytest.fixture
@@ -17,16 +17,6 @@ def artifact(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}", encoding="ascii")
     return folder
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
-def test_loopback_addresses_are_known(host: str) -> None:
-    assert loopback(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org"])  # noqa: S104
-def test_other_addresses_are_not_loopback(host: str) -> None:
-    assert not loopback(host)
 
 
 def test_it_refuses_to_listen_beyond_loopback_without_keys(tmp_path: Path, artifact: Path) -> None:
