@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Protocol
 
@@ -46,148 +47,126 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._count_slices(registry)
-        self._count_stored(registry)
-        self._count_read(registry)
-        self._count_files(registry)
-        self._count_models(registry)
+        self._registry = registry
+        self._count_slices()
+        self._count_stored()
+        self._count_read()
+        self._count_files()
+        self._count_models()
 
-    def _count_slices(self, registry: CollectorRegistry) -> None:
+    def _counter(self, name: str, text: str, **labels: Iterable[str]) -> Counter:
+        """Return a counter that has a sample of 0 for every combination of its labels' values.
+
+        A counter that starts to exist with its first increment has no rate for that increment.
+        """
+        counter = Counter(name, text, list(labels), registry=self._registry)
+        for values in product(*labels.values()) if labels else ():
+            counter.labels(*values)
+        return counter
+
+    def _count_slices(self) -> None:
         self._slices = Counter(
             "verso_worker_slices",
             "Slices worked on, by outcome",
             ["task", "phase", "status"],
-            registry=registry,
+            registry=self._registry,
         )
         self._seconds = Histogram(
             "verso_worker_slice_seconds",
             "Time from claim to commit of a slice",
             ["task", "phase"],
             buckets=_SECONDS,
-            registry=registry,
+            registry=self._registry,
         )
-        self._waits = Histogram(
-            "verso_worker_wait_seconds",
-            "Time from due to claim of a slice",
-            ["queue"],
-            buckets=_WAIT_SECONDS,
-            registry=registry,
-        )
-        self._phases = Counter(
-            "verso_worker_phase_seconds",
-            "Time that committed slices spent in each phase of their work",
-            ["task", "phase"],
-            registry=registry,
-        )
-        self._items = Counter(
-            "verso_worker_items",
-            "Items of committed slices",
-            ["task", "status"],
-            registry=registry,
-        )
-        for queue in Queue:
-            self._waits.labels(queue)
         for kind in Kind:
             for phase in ("work", "verify") if kind is Kind.INGEST else ("work",):
                 self._seconds.labels(kind, phase)
                 for outcome in OUTCOMES:
                     self._slices.labels(kind, phase, outcome)
-            for phase in _PHASES:
-                self._phases.labels(kind, phase)
-            for status in ("ok", "error"):
-                self._items.labels(kind, status)
+        self._waits = Histogram(
+            "verso_worker_wait_seconds",
+            "Time from due to claim of a slice",
+            ["queue"],
+            buckets=_WAIT_SECONDS,
+            registry=self._registry,
+        )
+        for queue in Queue:
+            self._waits.labels(queue)
+        self._phases = self._counter(
+            "verso_worker_phase_seconds",
+            "Time that committed slices spent in each phase of their work",
+            task=Kind,
+            phase=_PHASES,
+        )
+        self._items = self._counter(
+            "verso_worker_items", "Items of committed slices", task=Kind, status=("ok", "error")
+        )
 
-    def _count_stored(self, registry: CollectorRegistry) -> None:
-        self._text = Counter(
-            "verso_text_bytes", "Bytes of text ingested and committed", registry=registry
-        )
-        self._records = Counter(
-            "verso_records_written", "Records committed", ["codec"], registry=registry
-        )
-        self._patch = Counter(
-            "verso_patch_bytes", "Bytes of patches committed", ["codec"], registry=registry
-        )
-        self._verified = Counter(
+    def _count_stored(self) -> None:
+        codecs = [codec.name.lower() for codec in Codec]
+        self._text = self._counter("verso_text_bytes", "Bytes of text ingested and committed")
+        self._records = self._counter("verso_records_written", "Records committed", codec=codecs)
+        self._patch = self._counter("verso_patch_bytes", "Bytes of patches committed", codec=codecs)
+        self._verified = self._counter(
             "verso_documents_verified",
             "Documents compared with their raw text by the independent verify",
-            ["status"],
-            registry=registry,
+            status=("sound", "rewritten"),
         )
-        for codec in Codec:
-            self._records.labels(codec.name.lower())
-            self._patch.labels(codec.name.lower())
-        for status in ("sound", "rewritten"):
-            self._verified.labels(status)
 
-    def _count_read(self, registry: CollectorRegistry) -> None:
-        self._restored = Counter(
-            "verso_restored_bytes", "Bytes of text read back for callers", registry=registry
+    def _count_read(self) -> None:
+        self._restored = self._counter(
+            "verso_restored_bytes", "Bytes of text read back for callers"
         )
-        self._restore_seconds = Counter(
-            "verso_restore_seconds", "Time spent on reading them back", registry=registry
+        self._restore_seconds = self._counter(
+            "verso_restore_seconds", "Time spent on reading them back"
         )
-        self._corrupt = Counter(
+        self._corrupt = self._counter(
             "verso_records_corrupt",
             "Reads refused because a record or its patch is corrupt",
-            ["task"],
-            registry=registry,
+            task=_READS,
         )
-        for kind in _READS:
-            self._corrupt.labels(kind)
-        self._cache_lookups = Counter(
+        self._cache_lookups = self._counter(
             "verso_text_cache_lookups",
             "Chunks looked up in the text cache",
-            ["status"],
-            registry=registry,
+            status=("hit", "miss"),
         )
         self._cache_bytes = Gauge(
-            "verso_text_cache_bytes", "Memory of the text cache", registry=registry
+            "verso_text_cache_bytes", "Memory of the text cache", registry=self._registry
         )
-        for status in ("hit", "miss"):
-            self._cache_lookups.labels(status)
 
-    def _count_files(self, registry: CollectorRegistry) -> None:
-        self._files = Counter(
+    def _count_files(self) -> None:
+        self._files = self._counter(
             "verso_files_read",
             "Files of artifacts and heads that were hashed again, by state",
-            ["status"],
-            registry=registry,
+            status=("sound", "mended", "corrupt"),
         )
         self._files_corrupt = Gauge(
             "verso_files_corrupt",
             "Files of artifacts and heads that the newest pass found corrupt",
-            registry=registry,
+            registry=self._registry,
         )
-        for status in ("sound", "mended", "corrupt"):
-            self._files.labels(status)
 
-    def _count_models(self, registry: CollectorRegistry) -> None:
-        self._swaps = Counter(
-            "verso_model_swaps",
-            "Published artifacts and heads, by outcome",
-            ["status"],
-            registry=registry,
+    def _count_models(self) -> None:
+        self._swaps = self._counter(
+            "verso_model_swaps", "Published artifacts and heads, by outcome", status=SWAPS
         )
-        self._canary_slices = Counter(
-            "verso_canary_slices", "Slices done with a canary", ["status"], registry=registry
+        self._canary_slices = self._counter(
+            "verso_canary_slices", "Slices done with a canary", status=("passed", "failed")
         )
+        # Heads are published while a worker runs: their labels exist after their first job.
         self._asked = Counter(
             "verso_head_items",
             "Items that heads classified, answered or scored",
             ["task", "head", "channel", "status"],
-            registry=registry,
+            registry=self._registry,
         )
         self._compared = Counter(
             "verso_canary_answers",
             "Subjects that a head's canary classified, by whether the stable version agreed",
             ["head", "status"],
-            registry=registry,
+            registry=self._registry,
         )
-        self.engines = Gauge("verso_engines", "Engine processes that run", registry=registry)
-        for status in SWAPS:
-            self._swaps.labels(status)
-        for status in ("passed", "failed"):
-            self._canary_slices.labels(status)
+        self.engines = Gauge("verso_engines", "Engine processes that run", registry=self._registry)
 
     def claimed(self, queue: Queue, *, waited_s: float) -> None:
         """Count a claimed slice and the time it waited."""
@@ -211,7 +190,7 @@ class Metrics:
             self._heads(kind, result)
 
     def _heads(self, kind: Kind, result: AnyResult) -> None:
-        """Count the items of each head; a head's label sets exist after its first job."""
+        """Count the items of each head."""
         for item in result.items:
             for one in _head_results(item):
                 withheld = (isinstance(one, Classification) and one.abstained) or (
@@ -270,7 +249,7 @@ class Metrics:
 
 
 def _head_results(item: ItemResult) -> Sequence[HeadResult]:
-    """Return what each head found of an item; of one that failed nothing."""
+    """Return the results of an item by head; none for an item that failed."""
     match item:
         case Classified():
             return item.heads
@@ -291,7 +270,7 @@ def _text_bytes(item: ItemResult) -> int:
 
 
 def _corrupt(item: ItemResult) -> int:
-    """Count the corrupt records that an item met: its own, or those of its hits."""
+    """Count the corrupt records among an item and its hits."""
     errors = [hit.error for hit in item.hits] if isinstance(item, Hits) else []
     if isinstance(item, Failed):
         errors.append(item.error)
@@ -326,7 +305,7 @@ class Engines(Protocol):
 
 
 class SlotCounts(Protocol):
-    """What is asked about slots."""
+    """The dispatcher, as far as its slots are counted."""
 
     def slots(self) -> Mapping[Queue, tuple[int, int]]:
         """Return how many slots of each queue are executing, and how many there are."""

@@ -23,7 +23,6 @@ from verso_worker.engine.loading import load_service
 from verso_worker.engine.service import BATCH_ROWS, Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.records.artifact import golden_samples
-from verso_worker.records.outputs import Timings
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 HARD = [
@@ -150,7 +149,6 @@ def test_a_right_draft_is_confirmed_without_a_decoding_loop(
     confirmed = service._confirmed(
         list(zip(coded.payloads, coded.vectors, coded.texts, strict=True)),
         disturbed=True,
-        timings=Timings(),
     )
     service.close()
     assert confirmed == [True] * len(coded.texts)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_core.errors import VectorInvalid
 from verso_worker.ipc.rpc import Client, Handler
 from verso_worker.records.outputs import Classified, Found, Span
 
@@ -40,7 +41,6 @@ class Probing(Protocol):
 
     def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
         """Return right first guesses and tokens of each text; (0, 0) for an unreadable one."""
-        ...
 
 
 def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
@@ -53,22 +53,22 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
     def classify(header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version = header["name"], header["version"]
         if header["vectors"]:
-            vectors = _rows(blobs[0], header["count"])
+            vectors = unpack_vectors(blobs[0], count=header["count"])
             found = heads.classify_vectors(name, version, vectors=vectors)
         else:
             found = heads.classify_texts(name, version, texts=blobs)
-        features = b"" if found.features is None else _bytes(found.features)
-        return {"classes": found.logits.shape[1]}, [_bytes(found.logits), features]
+        features = b"" if found.features is None else pack_vectors(found.features)
+        return {"classes": found.logits.shape[1]}, [pack_vectors(found.logits), features]
 
     def score(header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version, count = header["name"], header["version"], header["count"]
         if header["vectors"]:
-            rows = _rows(blobs[0], 2 * count)
+            rows = unpack_vectors(blobs[0], count=2 * count)
             pairs = rows.reshape(count, 2, rows.shape[1])
             scores = heads.score_vectors(name, version, pairs=pairs)
         else:
             scores = heads.score_texts(name, version, first=blobs[:count], second=blobs[count:])
-        return {}, [_bytes(scores)]
+        return {}, [pack_vectors(scores)]
 
     def answer(header: dict[str, Any], blobs: list[bytes]) -> Message:
         found = heads.answer(
@@ -89,7 +89,7 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
 
     def probe(_: dict[str, Any], blobs: list[bytes]) -> Message:
         texts = blobs[1:]
-        probed = model.probe(texts, _rows(blobs[0], len(texts)))
+        probed = model.probe(texts, unpack_vectors(blobs[0], count=len(texts)))
         return {"right": [one[0] for one in probed], "tokens": [one[1] for one in probed]}, []
 
     return {
@@ -121,7 +121,9 @@ class HeadCalls:
 
     def classify_vectors(self, name: str, version: str, *, vectors: Vectors) -> Classified:
         """Run a classifier on vectors. Shape: (n, D)."""
-        return self._classify(name, version, [_bytes(vectors)], count=len(vectors), vectors=True)
+        return self._classify(
+            name, version, [pack_vectors(vectors)], count=len(vectors), vectors=True
+        )
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
         """Run a classifier that reads tokens."""
@@ -130,7 +132,7 @@ class HeadCalls:
     def score_vectors(self, name: str, version: str, *, pairs: Vectors) -> Vectors:
         """Score pairs of vectors. Shape: (n, 2, D) to (n,)."""
         header = {"name": name, "version": version, "count": len(pairs), "vectors": True}
-        _, [scores] = self._client.call("head_score", header, [_bytes(pairs)])
+        _, [scores] = self._client.call("head_score", header, [pack_vectors(pairs)])
         return np.frombuffer(scores, _LITTLE).astype(np.float32)
 
     def score_texts(
@@ -161,7 +163,7 @@ class HeadCalls:
 
     def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
         """Count right first guesses and tokens of each text; (0, 0) where it cannot be read."""
-        header, _ = self._client.call("probe", {}, [_bytes(vectors), *texts])
+        header, _ = self._client.call("probe", {}, [pack_vectors(vectors), *texts])
         return list(zip(header["right"], header["tokens"], strict=True))
 
     def _classify(
@@ -170,14 +172,22 @@ class HeadCalls:
         header = {"name": name, "version": version, "count": count, "vectors": vectors}
         reply, [logits, features] = self._client.call("head_classify", header, blobs)
         rows = np.frombuffer(logits, _LITTLE).reshape(count, reply["classes"]).astype(np.float32)
-        return Classified(rows, _rows(features, count) if features else None)
+        return Classified(rows, unpack_vectors(features, count=count) if features else None)
 
 
-def _bytes(values: Vectors) -> bytes:
+def pack_vectors(values: Vectors) -> bytes:
+    """Return vectors as one blob: float32, little endian, row after row."""
     return values.astype(_LITTLE, copy=False).tobytes()
 
 
-def _rows(blob: bytes, count: int) -> Vectors:
+def unpack_vectors(blob: bytes, *, count: int) -> Vectors:
+    """Read (count, D) vectors; D follows from the blob's size.
+
+    Raises:
+        VectorInvalid: the blob does not hold ``count`` rows of equal length.
+    """
     if count == 0:
         return np.empty((0, 0), np.float32)
+    if len(blob) % (4 * count):
+        raise VectorInvalid(f"expected {count} rows of float32, got {len(blob)} bytes")
     return np.frombuffer(blob, _LITTLE).reshape(count, -1).astype(np.float32)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs.ranks import RankTables
+from verso_core import tracing
 from verso_core.errors import EngineUnavailable, VectorInvalid
 from verso_worker.engine.coding import Codable, Coder, Prober
 from verso_worker.engine.decoder import Decoder
@@ -17,7 +17,6 @@ from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.reading import Checker, Draft, Noise, Reader
 from verso_worker.engine.vocabulary import Vocabulary
-from verso_worker.records.outputs import Timings
 from verso_worker.records.recorder import Encoded, Guess
 
 ENCODE_BUDGET = 512
@@ -46,8 +45,8 @@ hundred steps: in one loop with a bulk verify, opening one document would take a
 VECTOR_MAX = 16.0
 """Greatest number a vector may hold; a unit vector's are within 1.
 
-Anything else is no vector of a store. A NaN, or a number whose square overflows, would stay in the
-decoder's cache and spoil the record that is read at the same index next.
+No store holds a vector with a larger number. A NaN, or a number whose square overflows, would stay
+in the decoder's cache and spoil the record that is read at the same index next.
 """
 
 _CODE_THREADS = 2  # the ranks of one batch are written while the graph runs the next
@@ -56,9 +55,9 @@ _CODE_THREADS = 2  # the ranks of one batch are written while the graph runs the
 class Service:
     """Encodes, codes, reads and guesses for any number of threads at once.
 
-    Texts of one call are tokenised in the thread that called, which is how the next batch is
-    prepared while one runs. Every call can be given timings to add "tokenize" and "infer" to; the
-    wait for a place in a batch is part of "infer".
+    The texts of a call are tokenised in the calling thread, so that the next batch is prepared
+    while one runs. In a trace a call has the spans "tokenize" and "infer"; the time that a text
+    waits for its batch is part of "infer".
     """
 
     def __init__(
@@ -102,17 +101,16 @@ class Service:
         """What the encoder computes in."""
         return self._encoder.precision
 
-    def encode(self, texts: Sequence[bytes], *, timings: Timings | None = None) -> Encoded:
-        """Return each text's vector; what passes the encoder's window is not seen.
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """Return each text's vector; text beyond the encoder's window is ignored.
 
         Raises:
             EngineUnavailable: a batch failed.
         """
-        timings = timings or Timings()
-        with timings.phase("tokenize"):
+        with tracing.inner("tokenize"):
             tokens = self._encoder.tokenise(texts)
         sizes = [len(ids) for ids in tokens]
-        with timings.phase("infer"):
+        with tracing.inner("infer"):
             rows = self._encode.submit(tokens, sizes)
         vectors = np.empty((len(texts), self._dim), np.float32)
         for index, row in enumerate(rows):
@@ -121,34 +119,21 @@ class Service:
             vectors[index] = row
         return Encoded(vectors, sizes)
 
-    def code(
-        self,
-        texts: Sequence[bytes],
-        vectors: NDArray[np.float32],
-        *,
-        timings: Timings | None = None,
-    ) -> list[bytes | None]:
+    def code(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> list[bytes | None]:
         """Code each text against its stored, widened vector; None where the decoder cannot.
 
         Args:
-            texts: any bytes; what is not UTF-8 or longer than a record is not coded.
+            texts: any bytes; a text that is not UTF-8 or longer than a record is not coded.
             vectors: Shape: (texts, D), float32.
-            timings: added to.
 
         Raises:
             VectorInvalid: the vectors have another shape.
         """
-        vectors = self._checked(vectors, count=len(texts))
-        usable = _usable(vectors)
-        timings = timings or Timings()
-        with timings.phase("tokenize"):
-            tokens = self._vocabulary.tokenise(texts)
-        indices = [index for index, ids in enumerate(tokens) if ids is not None and usable[index]]
-        works = [Codable(cast(list[int], tokens[index]), vectors[index]) for index in indices]
-        with timings.phase("infer"):
-            found = self._code.submit(works, [len(work.tokens) + 1 for work in works])
+        works = self._codable(texts, vectors)
+        with tracing.inner("infer"):
+            found = self._code.submit(*_with_costs(works))
         payloads: list[bytes | None] = [None] * len(texts)
-        for index, payload in zip(indices, found, strict=True):
+        for index, payload in zip(works, found, strict=True):
             # A text on which the graph fails is a text the decoder cannot code.
             payloads[index] = None if isinstance(payload, Exception) else payload
         return payloads
@@ -160,9 +145,8 @@ class Service:
         *,
         disturbed: bool = False,
         drafts: Sequence[bytes] | None = None,
-        timings: Timings | None = None,
     ) -> list[bytes | None]:
-        """Decode each payload against its vector; None where it is no payload of this model.
+        """Decode each payload against its vector; None for one that is no payload of this model.
 
         Args:
             payloads: any bytes.
@@ -170,29 +154,26 @@ class Service:
             disturbed: move logits and confidences by up to half the margin of the coder. The shape
                 of the batch differs from the coder's in any case: one token for each row here,
                 whole records there.
-            drafts: what each payload is believed to give. The result is the same with any drafts
-                or none; a right one is confirmed in one pass instead of one for each token.
-            timings: added to.
+            drafts: the expected text of each payload. They do not change the result: a right draft
+                is confirmed in one pass of the decoder instead of one for each token.
 
         Raises:
             VectorInvalid: the vectors have another shape.
             EngineUnavailable: a step of the decoder failed.
         """
         vectors = self._checked(vectors, count=len(payloads))
-        timings = timings or Timings()
         texts: list[bytes | None] = [None] * len(payloads)
         indices = np.flatnonzero(_usable(vectors)).tolist()
         if drafts is not None:
             confirmed = self._confirmed(
                 [(payloads[index], vectors[index], drafts[index]) for index in indices],
                 disturbed=disturbed,
-                timings=timings,
             )
             for index, right in zip(indices, confirmed, strict=True):
                 texts[index] = drafts[index] if right else None
             indices = [index for index in indices if texts[index] is None]
         reader = self._quick_reader if len(indices) <= QUICK_ROWS else self._bulk_reader
-        with timings.phase("infer"):
+        with tracing.inner("infer"):
             try:
                 found = reader.read(
                     [payloads[index] for index in indices], vectors[indices], disturbed=disturbed
@@ -204,69 +185,54 @@ class Service:
         return texts
 
     def _confirmed(
-        self,
-        believed: Sequence[tuple[bytes, NDArray[np.float32], bytes]],
-        *,
-        disturbed: bool,
-        timings: Timings,
+        self, expected: Sequence[tuple[bytes, NDArray[np.float32], bytes]], *, disturbed: bool
     ) -> list[bool]:
-        """Return which payloads give exactly their drafts; each comes with its vector between."""
-        with timings.phase("tokenize"):
-            tokens = self._vocabulary.tokenise([draft for _, _, draft in believed])
+        """Return for each payload, vector and draft whether the payload decodes to the draft."""
+        with tracing.inner("tokenize"):
+            tokens = self._vocabulary.tokenise([draft for _, _, draft in expected])
         works = [
             Draft(payload, vector, ids, disturbed)
-            for (payload, vector, _), ids in zip(believed, tokens, strict=True)
+            for (payload, vector, _), ids in zip(expected, tokens, strict=True)
             if ids is not None
         ]
-        with timings.phase("infer"):
+        with tracing.inner("infer"):
             found = iter(self._check.submit(works, [len(work.tokens) + 1 for work in works]))
-        # A draft on which the graph failed is not confirmed; reading it will tell why.
+        # A draft on which the graph failed is not confirmed; the decoding loop raises the error.
         return [ids is not None and next(found) is True for ids in tokens]
 
-    def guess(
-        self,
-        vectors: NDArray[np.float32],
-        *,
-        beam: int,
-        max_tokens: int,
-        timings: Timings | None = None,
-    ) -> list[Guess]:
+    def guess(self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int) -> list[Guess]:
         """Decode each vector with no patch at all. Shape: (n, D), float32.
 
         Raises:
-            VectorInvalid: the vectors have another shape, or numbers no unit vector has.
+            VectorInvalid: the vectors have another shape, or numbers that no unit vector has.
             RequestInvalid: `beam` or `max_tokens` is out of its range.
         """
         vectors = self._checked(vectors, count=len(vectors))
         if not _usable(vectors).all():
             raise VectorInvalid(f"expected numbers within +-{VECTOR_MAX:g}, got others or NaN")
-        with (timings or Timings()).phase("infer"):
+        with tracing.inner("infer"):
             return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
 
     def probe(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> list[tuple[int, int]]:
         """Count right first guesses and tokens of each text; (0, 0) where it cannot be read.
 
         Args:
-            texts: records: what is not UTF-8 or longer than a record cannot be read.
+            texts: any bytes; a text that is not UTF-8 or longer than a record cannot be read.
             vectors: Shape: (texts, D), float32.
 
         Raises:
             VectorInvalid: the vectors have another shape.
         """
-        vectors = self._checked(vectors, count=len(texts))
-        usable = _usable(vectors)
-        tokens = self._vocabulary.tokenise(texts)
-        indices = [index for index, ids in enumerate(tokens) if ids is not None and usable[index]]
-        works = [Codable(cast(list[int], tokens[index]), vectors[index]) for index in indices]
+        works = self._codable(texts, vectors)
         probed = [(0, 0)] * len(texts)
-        found = self._probe.submit(works, [len(work.tokens) + 1 for work in works])
-        for index, work, right in zip(indices, works, found, strict=True):
+        found = self._probe.submit(*_with_costs(works))
+        for (index, work), right in zip(works.items(), found, strict=True):
             if not isinstance(right, Exception):
                 probed[index] = (right, len(work.tokens) + 1)
         return probed
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Return what each lane has done since the start, by the lane's name."""
+        """Return the counts of each lane since the start, by the lane's name."""
         return {
             "encode": self._encode.figures(),
             "code": self._code.figures(),
@@ -276,7 +242,7 @@ class Service:
         }
 
     def close(self) -> None:
-        """Finish what waits and end the lanes."""
+        """Finish the waiting texts and end the lanes."""
         self._probe.close()
         self._encode.close()
         self._code.close()
@@ -284,12 +250,29 @@ class Service:
         self._bulk_reader.close()
         self._quick_reader.close()
 
+    def _codable(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> dict[int, Codable]:
+        """Return the texts that the decoder can take, by their index."""
+        vectors = self._checked(vectors, count=len(texts))
+        usable = _usable(vectors)
+        with tracing.inner("tokenize"):
+            tokens = self._vocabulary.tokenise(texts)
+        return {
+            index: Codable(ids, vectors[index])
+            for index, ids in enumerate(tokens)
+            if ids is not None and usable[index]
+        }
+
     def _checked(self, vectors: NDArray[np.float32], *, count: int) -> NDArray[np.float32]:
         if count == 0:
             return np.empty((0, self._dim), np.float32)
         if vectors.shape != (count, self._dim):
             raise VectorInvalid(f"expected shape {(count, self._dim)}, got {vectors.shape}")
         return np.ascontiguousarray(vectors, np.float32)
+
+
+def _with_costs(works: Mapping[int, Codable]) -> tuple[list[Codable], list[int]]:
+    """Return works with the tokens that each costs, the end token included."""
+    return list(works.values()), [len(work.tokens) + 1 for work in works.values()]
 
 
 def _usable(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:

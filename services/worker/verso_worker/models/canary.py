@@ -60,7 +60,6 @@ class ArtifactsWithCanary(Protocol):
 
     def canary(self, job_id: str) -> Models | None:
         """Return the artifacts as a job of the canary's share sees them; None for other jobs."""
-        ...
 
 
 class ArtifactCanary:
@@ -134,11 +133,9 @@ class HeadsWithCanary(Protocol):
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the canary's version if the job is of its share, else None."""
-        ...
 
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
         """Count a job that a canary ran; ``error`` is None if it succeeded."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ class Heads(Protocol):
 
     def states(self) -> list[dict[str, Any]]:
         """Describe all heads: ``name``, and for each channel ``version`` and maybe ``error``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ class Decoder(Protocol):
 
     def code(self, texts: Sequence[bytes], vectors: Vector) -> list[bytes | None]:
         """Code each text against its vector; None where it cannot (not UTF-8, too long)."""
-        ...
 
     def read(
         self,
@@ -42,7 +41,6 @@ class Decoder(Protocol):
         expected texts of the payloads: a right one is confirmed through the payload in one pass
         over all its tokens, a wrong one changes only the time.
         """
-        ...
 
 
 class Segmenter(Protocol):
@@ -50,7 +48,6 @@ class Segmenter(Protocol):
 
     def segments(self, chunk: bytes) -> list[bytes]:
         """Return the segments, in order; joined they are the chunk. The same for ever."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

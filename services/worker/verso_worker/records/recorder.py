@@ -54,11 +54,9 @@ class Engine(Decoder, Protocol):
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Return each text's vector; text beyond the encoder's window is ignored."""
-        ...
 
     def guess(self, vectors: Vector, *, beam: int, max_tokens: int) -> list[Guess]:
         """Decode each vector with no patch at all."""
-        ...
 
 
 class ByteCodec(Protocol):
@@ -66,11 +64,9 @@ class ByteCodec(Protocol):
 
     def encode(self, text: bytes) -> bytes:
         """Code any bytes."""
-        ...
 
     def decode(self, payload: bytes) -> bytes:
         """Return the coded bytes; raises PatchCorrupt for a payload that is not of this codec."""
-        ...
 
 
 class Precision(Protocol):
@@ -78,15 +74,12 @@ class Precision(Protocol):
 
     def round(self, vectors: Vector) -> Stored:
         """Round unit vectors to what the store keeps. Shape: (texts, dim)."""
-        ...
 
     def widen(self, stored: Stored) -> Vector:
         """Return the float32 vectors of stored ones. Shape: (texts, dim)."""
-        ...
 
     def raw(self, stored: Stored) -> bytes:
         """Return one stored vector's bytes, little endian. Shape of ``stored``: (dim,)."""
-        ...
 
 
 class _Raw:

@@ -59,7 +59,6 @@ class Heads(Protocol):
             HeadUnknown: there is none of this name, or it does another task.
             HeadInvalid: its folder is not one, and no earlier version was served.
         """
-        ...
 
     def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
         """Run a job with the heads that its id chooses, and again if one of them fails it.
@@ -70,21 +69,17 @@ class Heads(Protocol):
                 versions only.
             job: the job's id.
         """
-        ...
 
     def rival(self, canary: ServedHead) -> ServedHead | None:
         """Return the stable version of a head whose canary does a job, if it can be asked as
         well.
         """
-        ...
 
     def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
         """Note on how many subjects a canary and its rival said the same."""
-        ...
 
     def states(self) -> list[dict[str, Any]]:
         """Describe all heads, by name."""
-        ...
 
     def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
         """Return the version that a channel serves, and its card: Markdown, UTF-8.
@@ -93,7 +88,6 @@ class Heads(Protocol):
             HeadUnknown: the channel serves none of this name.
             HeadInvalid: its folder is not one.
         """
-        ...
 
 
 class NoHeads:

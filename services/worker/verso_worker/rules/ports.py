@@ -32,7 +32,6 @@ class Cutter(Protocol):
 
     def cut(self, text: bytes) -> list[bytes]:
         """Return the chunks, in order; joined they are the text."""
-        ...
 
 
 class HeadEngine(Protocol):
@@ -40,35 +39,28 @@ class HeadEngine(Protocol):
 
     def head_load(self, folder: Path) -> None:
         """Load and check a head; raises HeadInvalid."""
-        ...
 
     def classify_vectors(self, name: str, version: str, *, vectors: Vector) -> Classified:
         """Classify vectors. Shape: (n, D)."""
-        ...
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
         """Classify texts by their tokens."""
-        ...
 
     def score_vectors(self, name: str, version: str, *, pairs: Vector) -> Vector:
         """Score pairs of vectors. Shape: (n, 2, D) to (n,)."""
-        ...
 
     def score_texts(
         self, name: str, version: str, *, first: Sequence[bytes], second: Sequence[bytes]
     ) -> Vector:
         """Score pairs of texts. Shape: (n,)."""
-        ...
 
     def answer(
         self, name: str, version: str, *, question: bytes, contexts: Sequence[str], count: int
     ) -> list[Found]:
         """Read the best spans of each context."""
-        ...
 
     def probe(self, texts: Sequence[bytes], vectors: Vector) -> list[tuple[int, int]]:
         """Count right first guesses of the decoder, and tokens, of each text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +84,12 @@ class Models(Protocol):
 
     def current(self) -> Model:
         """Return the artifact that new collections use."""
-        ...
 
     def writing(self, collection: Collection) -> Model:
         """Return the artifact that writes into a collection: the newest one of its space."""
-        ...
 
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id; raises EngineUnavailable where there is none."""
-        ...
 
 
 class Vectors(Protocol):
@@ -110,35 +99,27 @@ class Vectors(Protocol):
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
         """Make a collection; one that exists with the same settings is left as it is."""
-        ...
 
     def drop(self, name: str) -> None:
         """Remove a collection and its points."""
-        ...
 
     def put(self, name: str, points: Sequence[Point]) -> None:
         """Store points; when this returns a power cut does not lose them."""
-        ...
 
     def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
         """Return the stored vectors of the points that exist. Shape of each: (dim,)."""
-        ...
 
     def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
         """Return the payloads of the points that exist."""
-        ...
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
         """Return the terms of the points that exist; nothing where the collection keeps none."""
-        ...
 
     def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
         """Return points with their payloads, by ascending id from ``start`` on."""
-        ...
 
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored."""
-        ...
 
     def search(
         self,
@@ -150,19 +131,15 @@ class Vectors(Protocol):
         terms: Terms | None = None,
     ) -> list[Hit]:
         """Return the best points by vector, terms or both. Shape of ``query``: (dim,)."""
-        ...
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
         """Return the points nearest to each stored vector, itself included. Shape: (n, dim)."""
-        ...
 
     def count(self, name: str) -> int:
         """Count a collection's points."""
-        ...
 
     def sizes(self, name: str) -> Sizes:
         """Return what a collection has in this store."""
-        ...
 
 
 class Lexicon(Protocol):
@@ -170,11 +147,9 @@ class Lexicon(Protocol):
 
     def documents(self, texts: Sequence[bytes]) -> list[Terms]:
         """Return the terms of chunks."""
-        ...
 
     def query(self, text: bytes) -> Terms:
         """Return the terms of a query."""
-        ...
 
 
 class Documents(Protocol):
@@ -182,11 +157,9 @@ class Documents(Protocol):
 
     def collections(self) -> dict[str, Collection]:
         """Return all collections by name."""
-        ...
 
     def collection(self, name: str) -> Collection:
         """Return one collection by its own name; raises CollectionUnknown where there is none."""
-        ...
 
     def collection_put(
         self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
@@ -195,55 +168,43 @@ class Documents(Protocol):
 
         ``prepare`` makes room for the vectors of one that is new, which it gets by its own name.
         """
-        ...
 
     def collection_room(self, own: str) -> str:
         """Announce room that will be made for vectors: garbage, if its token is not used."""
-        ...
 
     def collection_artifact(self, name: str, codec: str) -> int:
         """Return the artifact slot of a codec in a collection, appending it where it is new."""
-        ...
 
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
         """Remove a collection and its documents; give the own names whose vectors may go."""
-        ...
 
     def collection_deleted(self, name: str, *, by: int) -> bool:
         """Whether the last collection that users knew by a name was deleted by this slice."""
-        ...
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the entries of the documents that exist, long ones resolved."""
-        ...
 
     def entries(
         self, collection: str, *, first: int = 0, count: int | None = None
     ) -> Iterable[tuple[str, bytes]]:
         """Go through the entries in ``count`` buckets (all) of a collection from ``first`` on."""
-        ...
 
     def holdings(self, collection: str) -> Holdings:
         """Return what a collection's entries say in sum."""
-        ...
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the texts that a collection with text policy ``both`` keeps."""
-        ...
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
         """Note points that no entry names, and give those among them that may be removed."""
-        ...
 
     def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
         """Forget that points were noted as no_progress's."""
-        ...
 
     def repair(
         self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
     ) -> bool:
         """Put an entry in the place of ``old``; False where ``old`` is not stored any more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,6 @@ class Optimiser(Protocol):
 
         False where it failed; the files then hold what they held before.
         """
-        ...
 
 
 @dataclass(slots=True)

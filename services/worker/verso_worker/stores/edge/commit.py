@@ -37,7 +37,6 @@ class Flushable(Protocol):
 
     def flush(self) -> None:
         """Bring all applied writes to the disk."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
