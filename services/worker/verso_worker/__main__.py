@@ -34,6 +34,7 @@ from verso_ledger import Ledger, WorkSubscriber, await_ledger
 from verso_ledger.connection import connect
 from verso_worker.app import create_app
 from verso_worker.jobs.dispatcher import Dispatcher
+from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.jobs.ledger_watch import HighWaterMark
 from verso_worker.metrics import Metrics, ResourceMetrics
@@ -84,9 +85,9 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             documents=ledger.documents,
             migrations=ledger.migrations,
             lexicon=Bm25(),
-            releases=ModelOperations(settings.models),
+            registry=ModelOperations(settings.models),
             heads=heads,
-            hot=TextCache(settings.text_cache_mib << 20, tell=metrics.text_cache),
+            cache=TextCache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
         )
         pipeline = make(artifacts)
         pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
@@ -96,15 +97,32 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         stack.callback(watcher.stop)
         heads.start()
         stack.callback(heads.stop)
-        dispatcher = _dispatcher(
-            settings,
-            client,
-            ledger=ledger,
-            pipeline=pipeline,
-            leases=leases,
-            metrics=metrics,
-            owner=owner,
+        executor = Executor(
+            ledger,
+            pipeline,
+            leases,
+            metrics,
+            verify_delay_s=settings.verify_delay_s,
+            raw_text_retention_s=settings.raw_text_retention_s,
+            results=ResultFiles(
+                settings.results,
+                inline_bytes=settings.result_inline_bytes,
+                floor_bytes=settings.free_floor_mib << 20,
+            ),
             canary=ArtifactCanary(artifacts, metrics, make=make, withdraw=watcher.withdraw),
+        )
+        listened = (Queue.INTERACTIVE, Queue.BULK)
+        dispatcher = Dispatcher(
+            ledger,
+            executor,
+            leases,
+            slots={
+                Queue.INTERACTIVE: settings.interactive_slices,
+                Queue.BULK: settings.bulk_slices,
+                Queue.SCRUB: settings.scrub_slices,
+            },
+            subscribers={queue: WorkSubscriber(client, queue) for queue in listened},
+            idle_listen_s=settings.idle_listen_s,
         )
         if settings.metrics_port:
             resources = ResourceMetrics(
@@ -167,44 +185,6 @@ def _scrub_files(settings: WorkerSettings, metrics: Metrics, stack: ExitStack) -
     )
     files.start()
     stack.callback(files.stop)
-
-
-def _dispatcher(
-    settings: WorkerSettings,
-    client: Redis,
-    *,
-    ledger: Ledger,
-    pipeline: Pipeline,
-    leases: LeaseRenewer,
-    metrics: Metrics,
-    owner: str,
-    canary: ArtifactCanary,
-) -> Dispatcher:
-    return Dispatcher(
-        ledger,
-        pipeline,
-        leases,
-        metrics,
-        owner=owner,
-        slots={
-            Queue.INTERACTIVE: settings.interactive_slices,
-            Queue.BULK: settings.bulk_slices,
-            Queue.SCRUB: settings.scrub_slices,
-        },
-        lease_s=settings.lease_s,
-        verify_delay_s=settings.verify_delay_s,
-        raw_text_retention_s=settings.raw_text_retention_s,
-        results=ResultFiles(
-            settings.results,
-            inline_bytes=settings.result_inline_bytes,
-            floor_bytes=settings.free_floor_mib << 20,
-        ),
-        subscribers={
-            queue: WorkSubscriber(client, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
-        },
-        idle_listen_s=settings.idle_listen_s,
-        canary=canary,
-    )
 
 
 def _serve_metrics(

@@ -95,6 +95,13 @@ class Slice(Generic[P, I]):
         """Return the items to work on by position: those that the gateway did not reject."""
         return {n: item for n, item in enumerate(self.items) if not isinstance(item, Rejected)}
 
+    def answered(self, found: Mapping[int, Any]) -> list[Any]:
+        """Return the results of all items: ``found`` by position, an error for a rejected item."""
+        return [
+            Failed.rejected(item) if isinstance(item, Rejected) else found[index]
+            for index, item in enumerate(self.items)
+        ]
+
     @property
     def only(self) -> I:
         """Return the one item of a kind whose slices have one."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores
+from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores, make_pipeline
 
 from verso_core.jobs import SearchMode, TextPolicy
 from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 
@@ -49,14 +47,7 @@ def vectors(_vectors: EdgeVectors) -> EdgeVectors:
 def stores(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Stores]:
     """A dispatcher with a collection of each kind."""
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(
-            shelf,
-            vectors,
-            ledger.documents,
-            migrations=ledger.migrations,
-            lexicon=Bm25(),
-            buckets=BUCKETS,
-        )
+        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS)
         pipeline.create_collection(CollectionParams(name="default"))
         pipeline.create_collection(CollectionParams(name="both", text_policy=TextPolicy.BOTH))
         pipeline.create_collection(CollectionParams(name="words", search=SearchMode.HYBRID))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts, make_pipeline
 from tests.wire import Item
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
@@ -26,8 +26,6 @@ from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import Point, packed
 from verso_worker.records.space import Space
-from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 TEXT = b"open failed: no such file"
@@ -66,14 +64,7 @@ def stores(shelf: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[St
 
 
 def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
-    pipeline = Pipeline(
-        shelf,
-        folder.vectors,
-        ledger.documents,
-        migrations=ledger.migrations,
-        lexicon=Bm25(),
-        buckets=BUCKETS,
-    )
+    pipeline = make_pipeline(shelf, folder.vectors, ledger, buckets=BUCKETS)
     pipeline.create_collection(CollectionParams(name="default"))
     return Stores(ledger, pipeline, folder.vectors)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -145,32 +144,6 @@ def test_what_is_not_loaded_or_does_something_else_is_unknown(loaded: Heads) -> 
         loaded.classify_vectors("kinds", version("kinds"), vectors=vectors[:, :7])
     with pytest.raises(VectorInvalid, match="NaN"):
         loaded.classify_vectors("kinds", version("kinds"), vectors=vectors * np.nan)
-
-
-def test_a_version_that_is_dropped_finishes_the_calls_in_hand() -> None:
-    heads = Heads(manifest.load(ARTIFACT), threads=1)
-    run = version("kinds-tokens")
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        for _ in range(30):
-            try:
-                heads.classify_texts("kinds-tokens", run, texts=list(LINES.values()))
-            except HeadUnknown:
-                heads.load(FOLDERS["kinds-tokens"])
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(10):
-        heads.drop("kinds-tokens", run)
-    for thread in threads:
-        thread.join()
-    heads.close()
-    assert not failures
 
 
 def _other_space(head: Head) -> Head:

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import CollectorRegistry
+from tests.integration.verso_worker.worker_parts import Bench, make_pipeline
 
 from verso_core import tracing
 from verso_core.jobs import Precision, Queue
@@ -27,11 +27,7 @@ from verso_gateway.settings import Settings
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.jobs.dispatcher import Dispatcher
-from verso_worker.jobs.leases import LeaseRenewer
-from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -111,21 +107,9 @@ def dispatcher(valkey_url: str, tmp_path: Path) -> Iterator[Dispatcher]:
         child.start()
         stack.callback(child.stop)
         vectors = stack.enter_context(closing(EdgeVectors(tmp_path / "v.sock")))
-        pipeline = Pipeline(
-            shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
-        )
+        pipeline = make_pipeline(shelf, vectors, ledger)
         pipeline.create_collection(CollectionParams(name="default", precision=Precision.FLOAT16))
-        yield Dispatcher(
-            ledger,
-            pipeline,
-            LeaseRenewer(ledger, owner="worker", lease_s=10.0),
-            Metrics(CollectorRegistry()),
-            owner="worker",
-            slots=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB), 1),
-            lease_s=10.0,
-            verify_delay_s=0.0,
-            raw_text_retention_s=0.0,
-        )
+        yield Bench(ledger, pipeline, vectors).dispatcher
 
 
 async def _ask(url: str, dispatcher: Dispatcher, path: str, *bodies: object) -> None:

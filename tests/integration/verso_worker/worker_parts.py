@@ -16,9 +16,14 @@ from verso_core.jobs import Kind, Queue, Status
 from verso_core.record import Entry, Flag, Record, bucket_of, point_ids
 from verso_ledger import Ledger, NewJob, WorkSubscriber
 from verso_worker.jobs.dispatcher import Dispatcher
+from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.metrics import Metrics
+from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.heads import HeadStore
+from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline
+from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -33,6 +38,23 @@ TEXTS = {
 BUCKETS = 16
 
 
+def make_pipeline(
+    artifacts: ArtifactStore, vectors: EdgeVectors, ledger: Ledger, **others: Any
+) -> Pipeline:
+    """Return a pipeline over real stores, of a models folder that is empty."""
+    models = artifacts._run
+    return Pipeline(
+        artifacts,
+        vectors,
+        ledger.documents,
+        migrations=ledger.migrations,
+        lexicon=Bm25(),
+        registry=ModelOperations(models),
+        heads=HeadStore(models, artifacts),
+        **others,
+    )
+
+
 class Bench:
     """The dispatcher, and what a gateway would do around it."""
 
@@ -44,16 +66,19 @@ class Bench:
             queue: WorkSubscriber(ledger._redis, queue) for queue in (Queue.INTERACTIVE, Queue.BULK)
         }
         leases = LeaseRenewer(ledger, owner="worker", lease_s=10.0)
-        self.dispatcher = Dispatcher(
+        executor = Executor(
             ledger,
             pipeline,
             leases,
             Metrics(CollectorRegistry()),
-            owner="worker",
-            slots={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
-            lease_s=10.0,
             verify_delay_s=0.0,
             raw_text_retention_s=0.0,
+        )
+        self.dispatcher = Dispatcher(
+            ledger,
+            executor,
+            leases,
+            slots={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
             subscribers=self.subscribers,
             idle_listen_s=20.0,
         )

@@ -5,7 +5,7 @@
 2. Its golden samples must give their outputs. Only then can it be called, by name and version.
 3. Calls are batched like any other work of the engine, in a lane of the head's own.
 
-Several versions of a head may be loaded at once. Unloading one lets its running calls finish.
+Several versions of a head may be loaded at once; they stay until the engine ends.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +70,6 @@ class _Loaded:
         self._session = session
         self._inputs = _INPUTS[head.reads]
         self._outputs = [node.name for node in session.get_outputs()]
-        self._calls = 0
-        self._closed = False
-        self._changed = threading.Condition()
         by_tokens = head.reads.tokens
         self._lane: Lane[Any, Outputs] = Lane(
             f"head-{head.name}",
@@ -84,36 +80,22 @@ class _Loaded:
         )
 
     def run(self, works: Sequence[Row] | Sequence[NDArray[np.float32]]) -> list[Outputs]:
-        """Run rows, or stacked input vectors of shape (inputs, D); outputs without batch axis."""
+        """Run rows, or stacked input vectors of shape (inputs, D); outputs without batch axis.
+
+        Raises:
+            EngineUnavailable: the graph failed on an input.
+        """
         costs = [len(work.ids) if isinstance(work, Row) else 1 for work in works]
-        with self._call():
-            results = self._lane.submit(works, costs)
         found = []
-        for result in results:
+        for result in self._lane.submit(works, costs):
             if isinstance(result, Exception):
                 raise EngineUnavailable(f"head {self.head.name} failed on an input") from result
             found.append(result)
         return found
 
     def close(self) -> None:
-        """Take no more calls, let those in hand finish, end the lane."""
-        with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: self._calls == 0)
+        """Finish the waiting inputs and end the lane."""
         self._lane.close()
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        with self._changed:
-            if self._closed:
-                raise HeadUnknown(f"head {self.head.name} {self.head.version} is not loaded")
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._calls -= 1
-                self._changed.notify_all()
 
     def session_run(self, given: Mapping[str, NDArray[Any]]) -> Outputs:
         """Run the graph on a batch."""
@@ -123,7 +105,7 @@ class _Loaded:
 
     def _run_rows(self, rows: Sequence[Row]) -> list[Outputs]:
         outputs = self.session_run(feeds(rows))
-        # Logits of tokens are cut to the row; what has no token axis stays as it is.
+        # Logits of tokens are cut to the row's length; other outputs have no token axis.
         per_token = self.head.task is Task.ANSWER
         return [
             {n: v[at, : len(row.ids)] if per_token else v[at] for n, v in outputs.items()}
@@ -140,7 +122,7 @@ class Heads:
     """Loaded heads by name and version; any number of threads may call.
 
     Args:
-        artifact: whose encoder and space they read.
+        artifact: the artifact whose encoder and space the heads read.
         threads: cores one run of a graph may use.
         device: where graphs run.
     """
@@ -156,7 +138,7 @@ class Heads:
         self._loaded: dict[tuple[str, str], _Loaded] = {}
 
     def load(self, folder: Path) -> Head:
-        """Load and check a head; one that is loaded already stays as it is.
+        """Load and check a head, unless it is loaded already.
 
         Raises:
             HeadInvalid: it is incomplete, altered, of another space, or fails its golden samples.
@@ -169,17 +151,6 @@ class Heads:
                 self._loaded[key] = self._open(loaded)
         return head
 
-    def drop(self, name: str, version: str) -> None:
-        """Forget a version; calls in hand finish. One that is not loaded is no error."""
-        with self._lock:
-            loaded = self._loaded.pop((name, version), None)
-        if loaded is not None:
-            loaded.close()
-
-    def versions(self) -> list[tuple[str, str]]:
-        """Return name and version of every loaded head."""
-        return sorted(self._loaded)
-
     def classify_vectors(
         self, name: str, version: str, *, vectors: NDArray[np.float32]
     ) -> Classified:
@@ -188,7 +159,7 @@ class Heads:
         return _classified(loaded.run([row[None] for row in self._checked(vectors)]), loaded.head)
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
-        """Run a classifier that reads tokens on the beginnings of texts."""
+        """Run a classifier that reads tokens; a text that is too long is cut at the end."""
         loaded = self._find(name, version, Task.CLASSIFY, Reads.TOKENS)
         rows = self._windows.single(texts, max_tokens=_max_tokens(loaded.head))
         return _classified(loaded.run(rows), loaded.head)
@@ -204,7 +175,7 @@ class Heads:
     def score_texts(
         self, name: str, version: str, *, first: Sequence[bytes], second: Sequence[bytes]
     ) -> NDArray[np.float32]:
-        """Score pairs of texts, read together. Shape: (n,)."""
+        """Score pairs of texts that are read together. Shape: (n,)."""
         loaded = self._find(name, version, Task.SCORE, Reads.TOKEN_PAIR)
         rows = self._windows.pairs(first, second, max_tokens=_max_tokens(loaded.head))
         return _scores(loaded.run(rows))
@@ -235,9 +206,9 @@ class Heads:
         return found
 
     def close(self) -> None:
-        """Finish what waits and forget all heads."""
-        for name, version in self.versions():
-            self.drop(name, version)
+        """Finish the waiting inputs and end all lanes; no call may come any more."""
+        for loaded in self._loaded.values():
+            loaded.close()
 
     def _open(self, loaded: LoadedHead) -> _Loaded:
         head = loaded.head

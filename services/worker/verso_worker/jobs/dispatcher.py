@@ -6,9 +6,9 @@
    announced. When none is, the slot becomes inactive.
 4. While every active slot is executing, another slot is woken, up to the queue's limit.
 
-A wake-up too many claims nothing. A lost wake-up is made good by the keeper, which sends another
-within a second, and by the worker's poll, which calls :meth:`Dispatcher.run_queue` every few
-seconds. Embeds that wait together are claimed together and run as one call of the engine.
+A superfluous wake-up claims nothing. After a lost wake-up the keeper sends another within a second,
+and the worker polls: it calls :meth:`Dispatcher.run_queue` every few seconds. Embeds that wait
+together are claimed together and run as one call of the engine.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from verso_core.jobs import Kind, Queue
-from verso_core.result_files import ResultFiles
 from verso_ledger import Lease, Ledger, WorkSubscriber
-from verso_worker.jobs.executor import Executor, SliceRunner
+from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
-from verso_worker.metrics import Metrics
-from verso_worker.models.canary import ArtifactCanary
 
-_GC_BATCH = 64
 _TOGETHER = 16  # embed slices of one engine call: more would make the first wait for the last
 _CHECK_S = 0.5  # a listening slot checks this often whether the worker closes
 
@@ -94,55 +90,29 @@ class Dispatcher:
 
     Args:
         ledger: the truth about jobs.
-        runner: runs slices.
-        leases: renews the leases of the slices that are executed.
-        metrics: the worker's counters.
-        owner: this worker's name.
+        executor: executes the claimed slices.
+        leases: the worker's leases; they say whose they are and for how long.
         slots: how many slices of each queue may be executed at once.
-        lease_s: length of a lease, seconds.
-        verify_delay_s: from a commit to its independent verify, seconds.
-        raw_text_retention_s: from a passed verify to the drop of the text, seconds.
-        results: where results go that are too large for the ledger; None keeps all in the ledger.
         subscribers: how a slot learns of new work; a slot of a queue without one does not listen.
         idle_listen_s: how long an idle slot listens before it becomes inactive, seconds.
-        canary: selects the jobs that a canary artifact serves; None where there is never one.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        runner: SliceRunner,
+        executor: Executor,
         leases: LeaseRenewer,
-        metrics: Metrics,
         *,
-        owner: str,
         slots: Mapping[Queue, int],
-        lease_s: float,
-        verify_delay_s: float,
-        raw_text_retention_s: float,
-        results: ResultFiles | None = None,
         subscribers: Mapping[Queue, WorkSubscriber] | None = None,
         idle_listen_s: float = 0.0,
-        canary: ArtifactCanary | None = None,
     ) -> None:
         self._ledger = ledger
-        self._runner = runner
+        self._executor = executor
         self._leases = leases
-        self._owner = owner
         self._slots = {queue: Slots(limit) for queue, limit in slots.items()}
-        self._executor = Executor(
-            ledger,
-            runner,
-            leases,
-            metrics,
-            verify_delay_s=verify_delay_s,
-            raw_text_retention_s=raw_text_retention_s,
-            results=results or ResultFiles(None),
-            canary=canary,
-        )
         self._subscribers = dict(subscribers or {})
         self._idle_listen_s = idle_listen_s
-        self._lease_s = lease_s
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -154,7 +124,7 @@ class Dispatcher:
         return {queue: (slots.busy, slots.limit) for queue, slots in self._slots.items()}
 
     def release_all(self) -> int:
-        """Return every slice in hand, uncounted, so that another worker starts it at once.
+        """Return all held slices to the queue at once; the attempts are not counted.
 
         A slot that still executes one of them finds its commit refused.
 
@@ -162,7 +132,7 @@ class Dispatcher:
             The number of slices returned.
 
         Raises:
-            LedgerUnavailable: Redis did not answer; the leases run out by themselves.
+            LedgerUnavailable: Redis did not answer; the leases expire.
         """
         held = self._leases.held()
         for lease in held:
@@ -199,7 +169,7 @@ class Dispatcher:
             if not count:
                 break
         if queue is Queue.SCRUB and not self._closing.is_set():
-            self._collect_discarded()
+            self._executor.collect_discarded()
         return total
 
     def _run_due(self, queue: Queue, wake_slot: WakeSlot | None) -> int:
@@ -214,10 +184,10 @@ class Dispatcher:
         return count
 
     def _listen(self, queue: Queue, subscriber: WorkSubscriber, wake_slot: WakeSlot) -> int:
-        """Execute what is announced until nothing was for a while; return the number of slices."""
+        """Execute announced slices until none was announced for a while; return their number."""
         subscriber.open()
         try:
-            count = self._run_due(queue, wake_slot)  # what came before the subscription
+            count = self._run_due(queue, wake_slot)  # slices due before the subscription
             while self._receive(subscriber):
                 count += self._run_due(queue, wake_slot)
         finally:
@@ -225,7 +195,7 @@ class Dispatcher:
         return count
 
     def _receive(self, subscriber: WorkSubscriber) -> bool:
-        """Whether new work was announced before the slot's time to listen was over."""
+        """Whether new work was announced within the slot's listening time."""
         end = time.monotonic() + self._idle_listen_s
         while (
             not self._closing.is_set()
@@ -240,15 +210,8 @@ class Dispatcher:
         # A bulk slice is a whole engine batch, and is claimed only when a slot is free for it.
         return self._ledger.leases.claim(
             queue,
-            owner=self._owner,
+            owner=self._leases.owner,
             n=_TOGETHER if queue is Queue.INTERACTIVE else 1,
-            lease_s=self._lease_s,
+            lease_s=self._leases.lease_s,
             together=Kind.EMBED,
         )
-
-    def _collect_discarded(self) -> None:
-        """Remove points that no entry names any more."""
-        while discarded := self._ledger.maintenance.gc_take(_GC_BATCH):
-            for old in discarded:
-                self._runner.collect(old.collection, old.document, old.entry)
-            self._ledger.maintenance.gc_done([old.token for old in discarded])

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Protocol
 
 from verso_core import telemetry, tracing
 from verso_core.errors import VersoError
@@ -32,10 +31,12 @@ from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.metrics import Metrics
 from verso_worker.models.canary import ArtifactCanary
-from verso_worker.rules.ports import OnProgress, SliceOutcome, Verdict, Write, no_progress
+from verso_worker.rules.pipeline import Pipeline
+from verso_worker.rules.ports import OnProgress, SliceOutcome, Write
 
 _RETRY_S = 1.0
 _NOTE_S = 1.0
+_GC_BATCH = 64
 # Jobs of the platform's own parts, which read results from the ledger alone.
 _INTERNAL = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
 # Jobs that change nothing, so their caller may have the result before the commit is on disk.
@@ -45,55 +46,39 @@ _READS = frozenset(
 _log = logging.getLogger(__name__)
 
 
-class SliceRunner(Protocol):
-    """Runs slices; knows nothing of leases and commits."""
-
-    def run(self, work: AnySlice, *, seq: int, tell: OnProgress = no_progress) -> SliceOutcome:
-        """Run one slice; ``seq`` orders its writes to one document."""
-
-    def embed(self, works: Sequence[AnySlice]) -> list[AnyResult]:
-        """Run embed slices as one call of the engine; return a result for each."""
-
-    def verify(self, work: AnySlice, *, seq: int) -> Verdict:
-        """Compare what an ingest has stored with its raw texts."""
-
-    def collect(self, collection: str, document: str, entry: bytes) -> None:
-        """Remove the points of a discarded entry."""
-
-
 class Executor:
     """Executes slices; any number of threads may share it.
 
     Args:
         ledger: the truth about jobs.
-        runner: runs slices.
+        pipeline: runs slices.
         leases: renews the leases of the slices that are executed.
         metrics: the worker's counters.
         verify_delay_s: from a commit to its independent verify, seconds.
         raw_text_retention_s: from a passed verify to the drop of the text, seconds.
-        results: where results go that are too large for the ledger.
+        results: where results go that are too large for the ledger; None keeps all in the ledger.
         canary: selects the jobs that a canary artifact serves; None where there is never one.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        runner: SliceRunner,
+        pipeline: Pipeline,
         leases: LeaseRenewer,
         metrics: Metrics,
         *,
         verify_delay_s: float,
         raw_text_retention_s: float,
-        results: ResultFiles,
-        canary: ArtifactCanary | None,
+        results: ResultFiles | None = None,
+        canary: ArtifactCanary | None = None,
     ) -> None:
         self._ledger = ledger
-        self._runner = runner
+        self._pipeline = pipeline
         self._leases = leases
         self._metrics = metrics
         self._verify_delay_s = verify_delay_s
         self._raw_text_retention_s = raw_text_retention_s
-        self._results = results
+        self._results = results or ResultFiles(None)
         self._canary = canary
         self._noted_s = 0.0
 
@@ -116,7 +101,7 @@ class Executor:
                 self._leases.hold(lease)
                 held.callback(self._leases.release, lease)
             try:
-                results = self._runner.embed([read_slice(lease.payload) for lease in leases])
+                results = self._pipeline.embed([read_slice(lease.payload) for lease in leases])
                 finished = list(map(self._finished, leases, results))
                 spent_ms = round((time.perf_counter() - started) * 1e3)
                 commits = self._ledger.leases.commit_all(
@@ -171,7 +156,7 @@ class Executor:
         except VersoError as error:
             return self._return(lease, error)
         except Exception as error:  # noqa: BLE001  # one slice's fault must not end the worker
-            # The stack without the message: a foreign message may quote a text.
+            # The stack without the message: a library's message may quote a text.
             stack = "".join(traceback.format_tb(error.__traceback__))
             _log.error("%s failed: %s\n%s", lease.kind, type(error).__name__, stack)
             return self._return(lease, error)
@@ -228,11 +213,11 @@ class Executor:
     def _run(
         self, work: AnySlice, *, job_id: str, seq: int, on_progress: OnProgress
     ) -> SliceOutcome:
-        """Run a slice with the canary if it is its turn, and without it if that fails."""
+        """Run a slice with the canary if the job is of its share; if that fails, without it."""
         canary = self._canary
         if canary is not None and (trial := canary.pipeline(job_id)) is not None:
             try:
-                outcome = trial.run(work, seq=seq, tell=on_progress)
+                outcome = trial.run(work, seq=seq, on_progress=on_progress)
             except Exception as error:
                 if not canary.failed(error):
                     raise
@@ -240,11 +225,11 @@ class Executor:
             else:
                 canary.passed()
                 return outcome
-        return self._runner.run(work, seq=seq, tell=on_progress)
+        return self._pipeline.run(work, seq=seq, on_progress=on_progress)
 
     def _verify(self, lease: Lease) -> str:
         """Verify and commit an ingest's slice; return the outcome's name."""
-        verdict = self._runner.verify(read_slice(lease.payload), seq=lease.seq)
+        verdict = self._pipeline.verify(read_slice(lease.payload), seq=lease.seq)
         collection = verdict.collection
         commit = self._ledger.leases.commit_verified(
             lease,
@@ -271,6 +256,13 @@ class Executor:
             return "retried"
         self._ledger.leases.fail(lease, error)
         return "failed"
+
+    def collect_discarded(self) -> None:
+        """Remove the points of entries that were replaced or deleted."""
+        while discarded := self._ledger.maintenance.gc_take(_GC_BATCH):
+            for old in discarded:
+                self._pipeline.collect(old.collection, old.document, old.entry)
+            self._ledger.maintenance.gc_done([old.token for old in discarded])
 
     def _note_embed(self) -> None:
         """Record that an embed has succeeded, at most once a second."""

@@ -1,8 +1,8 @@
 """What a worker reports about the slices it holds: lease renewals and progress.
 
-A lease only saves work: it keeps other workers from running the same slice. What a worker may
-commit is decided at the commit, by the fence. A renewal that comes late therefore costs a repeated
-slice and never a wrong one. Renewals run in a thread that never touches a model or a store.
+A lease only saves work: it keeps other workers from running the same slice. The fence decides at
+the commit whether a worker may commit. So a late renewal can cause a slice to run twice, but never
+a wrong commit. Renewals run in a thread that uses no model and no store.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class LeaseRenewer:
         self, ledger: Ledger, *, owner: str, lease_s: float, heartbeat_file: Path | None = None
     ) -> None:
         self._ledger = ledger
-        self._owner = owner
-        self._lease_s = lease_s
+        self.owner = owner
+        self.lease_s = lease_s
         self._heartbeat_file = heartbeat_file
         self._leases: dict[str, Lease] = {}
         self._lost: set[str] = set()
@@ -52,7 +52,7 @@ class LeaseRenewer:
         self._stop.set()
         self._thread.join()
         with contextlib.suppress(LedgerUnavailable):
-            self._ledger.liveness.forget_worker(self._owner)
+            self._ledger.liveness.forget_worker(self.owner)
 
     def hold(self, lease: Lease) -> Callable[[], bool]:
         """Renew a lease from now on.
@@ -83,15 +83,15 @@ class LeaseRenewer:
             LedgerUnavailable: Redis did not answer.
         """
         held = self.held()
-        self._ledger.liveness.note_worker(self._owner)
-        lost = self._ledger.leases.renew(held, self._lease_s) if held else set()
+        self._ledger.liveness.note_worker(self.owner)
+        lost = self._ledger.leases.renew(held, self.lease_s) if held else set()
         with self._lock:
             self._lost |= lost & self._leases.keys()
         if self._heartbeat_file is not None:
             self._heartbeat_file.touch()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._lease_s / 3):
+        while not self._stop.wait(self.lease_s / 3):
             try:
                 self.renew()
             except LedgerUnavailable as error:

@@ -2,15 +2,14 @@
 
 A job's share is decided by its id, so every attempt of a job uses the same versions. A job that
 fails with a canary runs again with the stable version at once: a bad canary costs time, never a
-request. :class:`ArtifactCanary` does so for artifacts, :class:`HeadCanary` for heads.
+request. :class:`ArtifactCanary` does so for artifacts, :func:`run_job` for heads.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from verso_core.errors import (
@@ -67,7 +66,7 @@ class ArtifactCanary:
 
     Args:
         models: the artifacts.
-        metrics: what is counted.
+        metrics: the worker's counters.
         make: makes a pipeline that uses the canary.
         withdraw: withdraws the canary with the given codec, for a reason.
     """
@@ -138,42 +137,29 @@ class HeadsWithCanary(Protocol):
         """Count a job that a canary ran; ``error`` is None if it succeeded."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadCanary:
-    """Runs jobs that use heads, and repeats without canaries those that a canary fails."""
+def run_job(
+    heads: HeadsWithCanary, names: Sequence[str], call: Callable[[str | None], T], *, job: str
+) -> T:
+    """Run a job; if a canary may be to blame for its failure, run it again without canaries.
 
-    heads: HeadsWithCanary
-
-    def run(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
-        """Run a job; if a canary may be to blame for its failure, run it again without canaries.
-
-        Args:
-            names: the heads that the slice names.
-            call: runs the job with the channels of the job id it is given; given None, with stable
-                versions only.
-            job: the job's id.
-        """
-        canaries = {
-            name: version for name in names if (version := self.heads.canary(name, job)) is not None
-        }
-        if not canaries:
-            return call(job)
-        try:
-            result = call(job)
-        except Exception as error:
-            if isinstance(error, NOT_ITS_FAULT):
-                raise
-            result = _run_stable(call, error)
-            # Counted only now: if the stable versions fail as well, the canaries are not to blame.
-            _log.warning("run without canaries of %s: %s", sorted(canaries), type(error).__name__)
-            self._count(canaries, error)
-            return result
-        self._count(canaries, None)
-        return result
-
-    def _count(self, canaries: Mapping[str, str], error: Exception | None) -> None:
-        for name, version in canaries.items():
-            self.heads.tried(name, version, error)
+    Args as in :meth:`verso_worker.rules.ports.Heads.run_job`.
+    """
+    canaries = {name: version for name in names if (version := heads.canary(name, job)) is not None}
+    if not canaries:
+        return call(job)
+    failure: Exception | None = None
+    try:
+        result = call(job)
+    except Exception as error:
+        if isinstance(error, NOT_ITS_FAULT):
+            raise
+        result = _run_stable(call, error)
+        # Counted only now: if the stable versions fail as well, the canaries are not to blame.
+        _log.warning("run without canaries of %s: %s", sorted(canaries), type(error).__name__)
+        failure = error
+    for name, version in canaries.items():
+        heads.tried(name, version, failure)
+    return result
 
 
 def _run_stable(call: Callable[[str | None], T], error: Exception) -> T:

@@ -20,10 +20,9 @@ from verso_core import heads, registry
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, HeadInvalid, HeadUnknown
 from verso_core.heads import CARD, SIGNALS, Head, Task
 from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, channel_of
-from verso_worker.models.canary import HeadCanary, verdict
+from verso_worker.models import canary as trials
 from verso_worker.records.confidence import Statistics
-from verso_worker.rules.head_ports import ServedHead
-from verso_worker.rules.ports import Models
+from verso_worker.rules.ports import Models, ServedHead
 
 T = TypeVar("T")
 _EVERY_S = 1.0
@@ -41,7 +40,7 @@ class _Checked:
 
 
 class HeadStore:
-    """Holds a worker's heads; implements :class:`verso_worker.rules.head_ports.Heads`.
+    """Holds a worker's heads; implements :class:`verso_worker.rules.ports.Heads`.
 
     Args:
         folder: the models folder, which holds the registry and the heads' folders.
@@ -109,15 +108,8 @@ class HeadStore:
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
 
     def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
-        """Run a job with the heads that its id chooses, and again if a canary fails it.
-
-        Args:
-            names: the heads that the slice names.
-            call: runs the job with the channels of the job id it is given; given None, with stable
-                versions only.
-            job: the job's id.
-        """
-        return HeadCanary(self).run(names, call, job=job)
+        """Run a job with the heads that its id chooses; if a canary fails it, without canaries."""
+        return trials.run_job(self, names, call, job=job)
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the canary's version if the job is of its share, else None."""
@@ -137,7 +129,7 @@ class HeadStore:
             counts = self._trials.setdefault((name, version), Counter())
             counts[error is None] += 1
             passed, failed = counts[True], counts[False]
-        if error is not None and (reason := verdict(passed, failed, error)) is not None:
+        if error is not None and (reason := trials.verdict(passed, failed, error)) is not None:
             self._blame(name, version, reason)
 
     def rival(self, canary: ServedHead) -> ServedHead | None:

@@ -157,3 +157,20 @@ class Settings:
 
     space: Space
     terms: bool = False
+
+
+def read_unit(data: bytes, *, dim: int) -> Vector:
+    """Read a vector from float32 little-endian bytes and scale it to unit length.
+
+    Raises:
+        VectorInvalid: another dimension, a value that is not finite, or zero length.
+    """
+    if len(data) != 4 * dim:
+        raise VectorInvalid(f"expected dim {dim}, got {len(data) / 4:g}")
+    vector = np.frombuffer(data, dtype="<f4").astype(np.float32)
+    if not np.isfinite(vector).all():
+        raise VectorInvalid("expected finite values, got NaN or infinity")
+    length = float(np.linalg.norm(vector.astype(np.float64)))
+    if length == 0.0:
+        raise VectorInvalid("expected a vector with a direction, got zeros")
+    return (vector / length).astype(np.float32)

@@ -1,14 +1,14 @@
 """Answer a question from given texts, or from a collection: search, rebuild, read.
 
-    1. Contexts are the texts of the request, or the rebuilt texts of the records nearest to the
-       question.
-    2. The head reads every context in windows and gives its best spans and its null score, which
-       is the score of "there is no answer here".
-    3. Spans of all contexts are ordered by score - null score; the best is the answer if it passes
-       the head's threshold, else "no answer" is.
+    1. Contexts are the texts of the request, or the reconstructed texts of the records nearest to
+       the question.
+    2. The head reads every context in windows. For each context it returns the best spans, and the
+       null score: the score of "there is no answer here".
+    3. Spans of all contexts are ordered by score - null score. The best one is the answer if the
+       difference is above the head's threshold; otherwise there is no answer.
 
-Offsets index the original text, in bytes and, where it is UTF-8, in characters (code points). An
-answer comes with the sentence it stands in, as its evidence.
+Offsets index the original text, in bytes and, if it is UTF-8, in characters (code points). The
+evidence of an answer is the sentence that contains it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from verso_core.jobs.models import record_name, text_field
 from verso_core.texts import SENTENCE_END
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
-from verso_worker.rules.head_ports import Heads, ServedHead
-from verso_worker.rules.items import answered
+from verso_worker.rules.ports import Heads, ServedHead
 from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 
@@ -43,12 +42,13 @@ _EVIDENCE_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A text that is read.
+    """A text in which an answer is searched.
 
     text: its bytes.
-    read: as the head sees it, one character for each byte that is not UTF-8.
+    read: the text as the head reads it, with one U+FFFD for each byte that is not UTF-8.
+    exact: whether ``text`` is UTF-8.
     about: the fields that name it in a result.
-    chunk: the record that it is; None for a text of the request.
+    chunk: its record; None for a text of the request.
     """
 
     text: bytes
@@ -96,7 +96,7 @@ class Answer:
 
         Args:
             work: the slice.
-            collection: where contexts are found; None where they are in the item.
+            collection: where contexts are searched; None if the item has them.
             job: chooses the channel of the head; None for the stable version.
             timings: added to.
 
@@ -108,7 +108,7 @@ class Answer:
             index: self._answered(item, work.params, collection, job=job, timings=timings)
             for index, item in work.accepted.items()
         }
-        return Result(answered(work, found))
+        return Result(work.answered(found))
 
     def _answered(
         self,
@@ -192,7 +192,7 @@ class Answer:
         )
 
     def _start(self, collection: Collection | None, chunk: Chunk | None) -> int | None:
-        """Return where a record begins in its document, bytes; None where that is not known."""
+        """Return the offset of a record in its document, bytes; None if it is not known."""
         if collection is None or chunk is None:
             return None
         before = [Chunk(chunk.document, chunk.entry, n) for n in range(chunk.index)]
@@ -205,7 +205,7 @@ def _read(
     head: ServedHead, question: bytes, contexts: Sequence[Context], *, count: int
 ) -> list[Found]:
     texts = [context.read for context in contexts]
-    # Called without contexts too: a question that is too long is an error even then.
+    # Also called without contexts: a question that is too long is an error then, too.
     return head.run(
         lambda e, name, version: e.answer(
             name, version, question=question, contexts=texts or [" "], count=count
@@ -214,10 +214,7 @@ def _read(
 
 
 def _ranked(read: Sequence[Found], *, count: int) -> list[tuple[int, Span]]:
-    """Return the best spans with the index of their context.
-
-    They are ordered by how far they are above their context's null score.
-    """
+    """Return the best spans with the index of their context, by score - null score."""
     spans: list[tuple[float, int, Span]] = [
         (span.score - found.null_score, n, span)
         for n, found in enumerate(read)
@@ -228,7 +225,7 @@ def _ranked(read: Sequence[Found], *, count: int) -> list[tuple[int, Span]]:
 
 
 def _sentence(text: str, span: Span) -> tuple[int, int]:
-    """Return the sentence or line around a span, at most so many characters to either side."""
+    """Return the sentence or line around a span, at most 300 characters to either side."""
     start = max(0, span.start - _EVIDENCE_CHARACTERS)
     end = min(len(text), span.end + _EVIDENCE_CHARACTERS)
     before = list(SENTENCE_END.finditer(text, start, span.start))

@@ -1,12 +1,13 @@
-"""Classify texts and stored records, with a confidence that means something.
+"""Classify texts and stored records, with a calibrated confidence.
 
 A head that reads vectors classifies stored records from their vectors alone: nothing is decoded.
 
-The **portion** of a request, else of the head, says which chunks of a text speak for it: the first,
-the last, or all by the mean of their logits. A text is cut as it would be stored, so that it is
-classified as its stored document is; a record that is named speaks for itself. Where neither says,
-a text is read from its beginning as far as the encoder sees, and a document of several records has
-the mean of their logits, or before a head that reads tokens its own beginning.
+The **portion** of the request, or else of the head, says which chunks of a text are classified: the
+first, the last, or all of them, whose logits are averaged. A text is cut as it would be stored, so
+that it gets the labels of its stored document. A record that the request names is classified alone.
+Without a portion a text is read from its start up to the encoder's limit. The labels of a document
+of several records are then those of their mean logits, or for a head that reads tokens those of its
+start.
 """
 
 from __future__ import annotations
@@ -39,10 +40,7 @@ from verso_worker.records import confidence
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Timings
 from verso_worker.records.space import Space
-from verso_worker.rules.decoder_signals import probe
-from verso_worker.rules.head_ports import Heads, ServedHead
-from verso_worker.rules.items import answered
-from verso_worker.rules.ports import Vectors
+from verso_worker.rules.ports import Heads, Model, ServedHead, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 _log = logging.getLogger(__name__)
@@ -50,11 +48,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Subject:
-    """Something to classify; ``index`` is that of its item.
+    """Something to classify.
 
-    vectors: of its records, or of its parts. Shape: (records, D); None until one is needed.
-    parts: the bytes that are read, a text each; None until they are needed.
-    records: the chunks it is stored as; empty for a text.
+    index: the index of its item.
+    vectors: of its records, or of its parts. Shape: (records, D); None until they are needed.
+    parts: the texts that are read; None until they are needed.
+    records: its stored chunks; empty for a text.
     """
 
     index: int
@@ -92,7 +91,7 @@ class Classify:
 
         Args:
             work: the slice; its items are texts, or name documents and records.
-            collection: where those are; None for texts.
+            collection: the collection of the named documents; None for texts.
             job: chooses the channel of each head; None for the stable version.
             timings: added to.
 
@@ -122,7 +121,7 @@ class Classify:
                 with timings.phase("infer"):
                     self._compare(head, rival, ready, found)
         results = {index: _result(item, labels, faults, index) for index, item in items.items()}
-        labelled: list[Classified | Failed] = answered(work, results)
+        labelled: list[Classified | Failed] = work.answered(results)
         return Result(labelled)
 
     def _compare(
@@ -132,7 +131,10 @@ class Classify:
         subjects: Sequence[_Subject],
         found: Sequence[Classification],
     ) -> None:
-        """Count where a canary's best label is that of the stable version; faults only log."""
+        """Count how often a canary and the stable version agree on the best label.
+
+        An error of the stable version is logged only.
+        """
         try:
             logits, _ = _outputs(rival, subjects)
         except VersoError as error:
@@ -148,7 +150,7 @@ class Classify:
         collection: Collection | None,
         faults: Faults,
     ) -> list[_Subject]:
-        """Find what the items name; one that is not there is a fault."""
+        """Return the subjects of the items; a document that does not exist is a fault."""
         if collection is None:
             return [_Subject(index, parts=(item.text or b"",)) for index, item in items.items()]
         live = self.reader.live(collection, [item.id for item in items.values()])
@@ -176,7 +178,7 @@ class Classify:
         faults: Faults,
         timings: Timings,
     ) -> list[_Subject]:
-        """Return the subjects that have what the head reads; the others are faults."""
+        """Load what the head reads; return the subjects that have it, the others are faults."""
         decoder = confidence.needs_decoder(head.head.calibration, all_signals=asked.signals)
         by_vector = head.head.reads is Reads.VECTOR
         ready = list(subjects)
@@ -246,7 +248,7 @@ class Classify:
 
 
 def _narrowed(head: ServedHead, subject: _Subject, portion: Portion | None) -> _Subject:
-    """Return a subject with the chunks that speak for it, and a text cut into them."""
+    """Return a subject with the chunks that the portion selects."""
     if portion is None:
         return _Subject(subject.index, parts=subject.parts, records=subject.records)
     if subject.records:
@@ -265,7 +267,7 @@ def _classified(
     if confidence.needs_decoder(calibration, all_signals=asked.signals):
         texts = [subject.text for subject in subjects]
         vectors = np.stack([_first(subject) for subject in subjects])
-        extra = probe(head.model, texts, vectors)
+        extra = decoder_signals(head.model, texts, vectors)
     signals = confidence.measure(
         logits, features, calibration=calibration, statistics=head.statistics, extra=extra
     )
@@ -314,7 +316,7 @@ def _outputs(
         features = vectors if found.features is None else found.features
     starts = np.cumsum([0, *counts[:-1]])
     sizes = np.array(counts, np.float32)[:, None]
-    # The mean over the chunks that speak for a subject; most have one.
+    # The mean over the chunks of each subject; most subjects have one.
     logits, features = (
         (np.add.reduceat(rows, starts, axis=0) / sizes).astype(np.float32)
         for rows in (found.logits, features)
@@ -334,7 +336,7 @@ def _values(signals: confidence.Signals, row: int) -> dict[str, float | None]:
 
 
 def _has(entry: Entry, chunk: int | None) -> bool:
-    """Whether a document has the record; a document of none has nothing to classify."""
+    """Whether a document has the record, or any record if none is named."""
     return bool(entry.records) if chunk is None else chunk < len(entry.records)
 
 
@@ -347,6 +349,46 @@ def _result(
     named: dict[str, Any] = {"id": item.id} if item.id else {}
     if item.chunk is not None:
         named["chunk"] = item.chunk
-    if index in faults:  # an item that names nothing stored has no name in its error
+    if index in faults:  # the error of an item whose document does not exist has no id
         return Failed.of(faults[index], **(named if index in labels else {}))
     return Classified(**named, heads=tuple(labels[index]))
+
+
+def decoder_signals(
+    model: Model, texts: Sequence[bytes], vectors: Vector
+) -> dict[SignalName, NDArray[np.float32]]:
+    """Compute the decoder's signals of ``verso_core.heads``; NaN for one that cannot be computed.
+
+    They say how typical a text is of its vector. Of each text the first chunk is used, cut into the
+    decoder's segments, all of them with the text's one vector, as in the stored patch.
+
+    Args:
+        model: the artifact whose decoder is run.
+        texts: any bytes.
+        vectors: of the texts, as stored or as encoded. Shape: (texts, D).
+    """
+    firsts = [(model.cutter.cut(text) or [b""])[0] for text in texts]
+    pieces = [model.recorder.segmenter.segments(first) if first else [] for first in firsts]
+    sizes = [len(own) for own in pieces]
+    flat = [piece for own in pieces for piece in own]
+    rows = np.repeat(vectors, sizes, axis=0)
+    engine = model.recorder.engine
+    probed = model.heads.probe(flat, rows) if flat else []
+    given = engine.code(flat, rows) if flat else []
+    bare = engine.code(flat, np.zeros_like(rows)) if flat else []
+    right, tokens, with_vector, without = (np.zeros(len(texts), np.float64) for _ in range(4))
+    owners = np.repeat(np.arange(len(texts)), sizes).tolist()
+    for owner, (hits, count), one, other in zip(owners, probed, given, bare, strict=True):
+        whole = one is not None and other is not None and count > 0
+        right[owner] += hits
+        tokens[owner] += count if whole else np.nan
+        with_vector[owner] += 8 * len(one or b"")
+        without[owner] += 8 * len(other or b"")
+    lengths = np.array([len(first) or np.nan for first in firsts])
+    tokens[tokens == 0] = np.nan
+    known = np.where(np.isnan(tokens), np.nan, 1.0)
+    return {
+        SignalName.SELF_GENERATION: (right / tokens).astype(np.float32),
+        SignalName.BITS_GIVEN_VECTOR: (-with_vector / lengths * known).astype(np.float32),
+        SignalName.BITS_SAVED: ((without - with_vector) / lengths * known).astype(np.float32),
+    }

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from verso_worker.rules.grouping.neighbours import Ask
 
 PAIRS = 10_000
-"""Most records of which every pair is compared; of more a graph of near ones is made."""
+"""Most records whose pairs are all compared; for more a graph of near records is made."""
 
 _PAGE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A live record, and its document's time where it has one."""
+    """A live record, and its document's time; None for a document without a time."""
 
     chunk: Chunk
     time: float | None
@@ -80,7 +80,7 @@ class Cluster:
     ) -> Result[Clustered]:
         """Group the records of a collection, and describe the largest groups.
 
-        ``on_progress`` receives how far the grouping of a large collection is.
+        ``on_progress`` receives the progress with a large collection.
 
         Raises:
             RequestInvalid: the collection has more records than MAX_RECORDS.
@@ -146,22 +146,25 @@ class Cluster:
 
             labels = _of_graph(space, stored, ask, asked=asked, on_progress=on_progress)
         own: dict[int, list[int]] = defaultdict(list)
-        for place, label in enumerate(labels.tolist()):
-            own[label].append(place)
+        for row, label in enumerate(labels.tolist()):
+            own[label].append(row)
         alone = len(own.pop(ALONE, []))
         groups = [
             _Group(
-                [members[n] for n in places],
-                central(space.widen(stored[places]), count=asked.representatives),
+                [members[n] for n in rows],
+                central(space.widen(stored[rows]), count=asked.representatives),
             )
-            for places in own.values()
+            for rows in own.values()
         ]
         return groups, alone, len(chunks) - len(members)
 
     def _stored(
         self, collection: Collection, chunks: Sequence[Chunk], space: Space
     ) -> tuple[list[_Member], list[UUID], Stored]:
-        """Return the records whose vectors are there, with their points. Shape: (records, dim)."""
+        """Return the records whose vectors are stored, their points and vectors.
+
+        Shape of the vectors: (records, dim).
+        """
         members: list[_Member] = []
         points: list[UUID] = []
         pages = [np.empty((0, space.dim), space.dtype)]
@@ -235,7 +238,7 @@ def _of_pairs(vectors: Vector, asked: ClusterParams) -> Labels:
 def _of_graph(
     space: Space, stored: Stored, ask: Ask, *, asked: ClusterParams, on_progress: OnProgress
 ) -> Labels:
-    # Imported here: scipy takes a while, and few workers are ever asked for this.
+    # Imported here: scipy takes long to import, and few workers ever need it.
     from verso_worker.rules.grouping.by_graph import by_density, by_stability
     from verso_worker.rules.grouping.neighbours import NEAREST, Nodes, graph_of
 

@@ -35,7 +35,7 @@ class Collections:
     buckets: int
 
     def create(self, request: CollectionParams) -> CollectionInfo:
-        """Make a collection in the current artifact's space, or find the same one made before.
+        """Create a collection in the current artifact's space, or return an equal one that exists.
 
         Raises:
             CollectionExists: there is one of this name with other settings.
@@ -60,12 +60,12 @@ class Collections:
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
     def delete(self, name: str, *, by: int) -> CollectionDeleted:
-        """Delete a collection with all its documents and vectors, and what its migration left.
+        """Delete a collection with its documents and vectors, and with the rest of a migration.
 
         Args:
             name: the collection, as users know it.
-            by: number of the slice that asks for it. What a worker that died had done of the same
-                slice is done: it deletes no later collection of this name.
+            by: sequence number of the slice. If an earlier attempt of the slice has deleted the
+                collection, a later collection of this name is not deleted.
 
         Raises:
             CollectionUnknown: there is none of this name, or it is younger than the slice.
@@ -76,14 +76,14 @@ class Collections:
         collection = self.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
-        # Pointers first: a crash in between leaves vectors, which the ledger knows for garbage, and
-        # never pointers to nothing.
+        # Entries first: a crash in between leaves vectors, which the ledger has listed for removal,
+        # and never entries without vectors.
         for own in self.documents.collection_delete(collection.name, by=by):
             self.vectors.drop(own)
         return CollectionDeleted(name=name)
 
     def clear(self, name: str) -> None:
-        """Drop the vectors of an own name that stands for no collection any more."""
+        """Drop the vectors under an own name that no collection has any more."""
         try:
             self.documents.collection(name)
         except CollectionUnknown:
@@ -99,7 +99,7 @@ class Collections:
         )
 
     def stats(self, collection: Collection, *, name: str) -> Statistics:
-        """Count what a collection, known to users as ``name``, holds in its stores."""
+        """Return the counts and sizes of a collection that users know as ``name``."""
         held = self.documents.holdings(collection.name)
         sizes = self.vectors.sizes(collection.name)
         return Statistics(

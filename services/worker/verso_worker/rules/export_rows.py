@@ -1,9 +1,8 @@
-"""Return stored records with a label from their metadata: what a head is trained on.
+"""Return stored records with a label from their metadata: the rows that a head is trained on.
 
-For a head that reads vectors nothing is decoded: the rows are the vectors it will read, as stored
-and widened. A document of several chunks gives a row for each that speaks for it; ``mean`` and
-nothing said are all. For a head that reads tokens a row is a document's text, rebuilt as far as
-such a head reads.
+For a head that reads vectors nothing is decoded: the rows are the stored vectors, widened. The
+portion says which chunks of a document become rows; ``mean`` and no portion mean all of them. For a
+head that reads tokens a row is the text of a document, reconstructed as far as such a head reads.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from verso_core.jobs import Collection, Result, Slice, train
 from verso_core.jobs.admin import Rows, RowsItem, RowsParams
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.records.space import Space
-from verso_worker.rules.items import answered
 from verso_worker.rules.ports import Documents, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 _PAGE = 256
 _CHUNKS = 16
-"""Of a text that is rebuilt: far more than the 512 tokens that a head reads at most."""
+"""Most chunks of a text that are reconstructed: far more than the 512 tokens that a head reads."""
+
 Page = Mapping[str, Entry]
 
 
@@ -53,7 +52,7 @@ class ExportRows:
             index: self._rows(work.params, item, collection)
             for index, item in work.accepted.items()
         }
-        return Result(answered(work, found))
+        return Result(work.answered(found))
 
     def _rows(self, asked: RowsParams, item: RowsItem, collection: Collection) -> Rows:
         portion = asked.chunk or Portion.MEAN
@@ -76,7 +75,7 @@ class ExportRows:
         )
 
     def _pages(self, collection: Collection, item: RowsItem) -> Iterator[Page]:
-        """Yield the live documents of the item's buckets, some at a time."""
+        """Yield the live documents of the item's buckets in pages."""
         page: dict[str, Entry] = {}
         entries = self.documents.entries(collection.name, first=item.first, count=item.count)
         for document, data in entries:
@@ -95,7 +94,7 @@ class ExportRows:
     def _marked(
         self, collection: Collection, page: Page, *, key: str, portion: Portion
     ) -> dict[UUID, tuple[str, str]]:
-        """Return document and label by point, of the points that carry a label."""
+        """Return the document and label of each point that has a label."""
         points = {
             point: document
             for document, entry in page.items()
@@ -146,5 +145,5 @@ def _read(entry: Entry) -> int:
 
 
 def _label(value: object) -> str:
-    """Return a metadata value as a label: the way JSON writes it, a string as it is."""
+    """Return a metadata value as a label: a string as it is, other values as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -212,7 +212,7 @@ class Ingest:
         One that does not read back is coded again with the codecs that need no model.
         """
         given = {item.id: item for item in work.accepted.values()}
-        texts = self.reader.texts(collection, list(given), mend=False)
+        texts = self.reader.texts(collection, list(given), use_kept=False)
         live = self.reader.live(collection, given)
         sound, broken = [], []
         for document, item in given.items():

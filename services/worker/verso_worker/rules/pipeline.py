@@ -1,11 +1,11 @@
-"""What the worker does for each kind of job: the rules, and nothing of where they run.
+"""What the worker does for each kind of job, independent of queue, stores and runtime.
 
 The pipeline turns a slice into an outcome: a result with one object for each item, and the writes
-that the ledger commits together with it. It knows no queue, no store and no runtime; they stand
-behind the protocols of :mod:`verso_worker.rules.ports` and :mod:`verso_worker.records.recorder`.
+that the ledger commits together with it. It reaches stores and models through the protocols of
+:mod:`verso_worker.rules.ports` and :mod:`verso_worker.records.recorder`.
 
-An error of one item stands in that item's place and its neighbours go on. An error raised here
-concerns the slice as a whole: the slice is tried again if the error says that this can help.
+The error of one item is the result of that item, and the other items are worked on. An error that
+is raised here concerns the whole slice, which is tried again if the error is retryable.
 """
 
 from __future__ import annotations
@@ -65,14 +65,13 @@ from verso_worker.rules.classify import Classify
 from verso_worker.rules.cluster import Cluster
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
-from verso_worker.rules.head_ports import Heads, NoHeads
 from verso_worker.rules.ingest import Ingest
-from verso_worker.rules.items import answered
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
     Documents,
+    Heads,
     Lexicon,
     Models,
     OnProgress,
@@ -96,11 +95,11 @@ class Call:
 
     seq: the job's sequence number: of two writes of a document the later one wins.
     on_progress: receives the progress of work that takes minutes, and may end it.
-    timings: added to.
+    timings: what the slice spent in each phase.
     """
 
     seq: int
-    on_progress: OnProgress = no_progress
+    on_progress: OnProgress
     timings: Timings = field(default_factory=Timings)
 
 
@@ -117,10 +116,10 @@ class Pipeline:
         documents: entries and collections.
         migrations: moves of collections to another artifact.
         lexicon: finds words, for collections that are searched by them as well.
+        registry: shows and changes which models are served.
+        heads: the served heads.
         buckets: number of buckets of a new collection.
-        releases: changes which models are served; None where that cannot be asked for.
-        heads: what classifies, answers and scores; without them such jobs fail as head_unknown.
-        hot: cache of texts; without it every read goes to the stores.
+        cache: texts that were read lately; without it every read goes to the stores.
     """
 
     def __init__(
@@ -131,25 +130,25 @@ class Pipeline:
         *,
         migrations: Migrations,
         lexicon: Lexicon,
+        registry: ModelOperations,
+        heads: Heads,
         buckets: int = 4096,
-        releases: ModelOperations | None = None,
-        heads: Heads | None = None,
-        hot: TextCache | None = None,
+        cache: TextCache | None = None,
     ) -> None:
         self._models = models
         self._vectors = vectors
         self._documents = documents
-        self._releases = releases
+        self._registry = registry
         self._reader = Reader(models, vectors, documents)
         self._rows = ExportRows(vectors, documents, self._reader)
-        cached = replace(self._reader, hot=hot)
+        cached = replace(self._reader, cache=cache)
         self._collections = Collections(models, vectors, documents, buckets)
         self._cluster = Cluster(vectors, documents, cached)
-        self._heads = heads or NoHeads()
-        self._score = Score(self._heads)
+        self._heads = heads
+        self._score = Score(heads)
         self._search = Search(models, vectors, cached, lexicon, self._score)
-        self._classify = Classify(vectors, cached, self._heads)
-        self._answer = Answer(cached, self._search, self._heads)
+        self._classify = Classify(vectors, cached, heads)
+        self._answer = Answer(cached, self._search, heads)
         self._reconstruct = Reconstruct(models, vectors, cached)
         self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
         self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
@@ -178,30 +177,25 @@ class Pipeline:
         }
 
     def run(
-        self, work: Slice[Any, Any], *, seq: int, tell: OnProgress = no_progress
+        self, work: Slice[Any, Any], *, seq: int, on_progress: OnProgress = no_progress
     ) -> SliceOutcome:
-        """Run a slice by the rule of its kind.
-
-        Args:
-            work: the slice.
-            seq: its job's sequence number: of two writes of a document the later one wins.
-            tell: receives the progress of work that takes minutes, and may end it.
+        """Run a slice by the rule of its kind; see :class:`Call` for the arguments.
 
         Raises:
-            VersoError: the slice as a whole could not be done.
+            VersoError: the slice failed as a whole.
         """
         rule = self._rules.get(work.kind)
         if rule is None:
             raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
-        call = Call(seq, tell)
+        call = Call(seq, on_progress)
         outcome = rule(work, call)
         outcome.result.timings_ms.update(call.timings.spent)
         return outcome
 
     def verify(self, work: Slice[IngestParams, IngestItem], *, seq: int) -> Verdict:
-        """Judge from the stores alone whether the texts of an ingested slice can be returned.
+        """Check from the stores alone whether the texts of an ingested slice can be read back.
 
-        A collection that is gone has nothing left to verify.
+        A deleted collection has nothing left to verify.
         """
         try:
             collection = self._collection(work.params.collection)
@@ -212,7 +206,7 @@ class Pipeline:
     def collect(self, collection: str, document: str, entry: bytes) -> None:
         """Remove the points of an entry that was replaced or deleted, except those still in use.
 
-        Without a document: all that is left of a collection that was deleted.
+        Without a document, remove the vectors of a deleted collection.
         """
         if not document:
             self._collections.clear(collection)
@@ -225,7 +219,7 @@ class Pipeline:
         kept = set(point_ids(collection, document, live)) if isinstance(live, Entry) else set()
         try:
             old = set(point_ids(collection, document, Entry.unpack(entry)))
-        except PatchCorrupt:  # it no longer says which points were its own: they stay, unseen
+        except PatchCorrupt:  # its points are not known any more: no search shows them
             return
         self._vectors.remove(collection, sorted(old - kept))
 
@@ -249,7 +243,7 @@ class Pipeline:
         rest = iter(found)
         return [
             Result(
-                answered(work, {index: next(rest) for index in work.accepted}),
+                work.answered({index: next(rest) for index in work.accepted}),
                 dict(timings.spent),
             )
             for work in works
@@ -287,7 +281,7 @@ class Pipeline:
         # A document that is not there yet may be on its way in: the tombstone is left anyway.
         deletes = list(dict.fromkeys(ids))
         return SliceOutcome(
-            Result(answered(work, found)), deletes=deletes, collection=collection.name
+            Result(work.answered(found)), deletes=deletes, collection=collection.name
         )
 
     def _run_search(self, work: Slice[SearchParams, SearchItem], call: Call) -> SliceOutcome:
@@ -325,7 +319,7 @@ class Pipeline:
     def _by_heads(
         self, names: Sequence[str], do: Callable[[str | None], Result[Any]], call: Call
     ) -> SliceOutcome:
-        """Run what only reads and may need heads; the job chooses each head's channel."""
+        """Run a slice that only reads and may need heads; the job chooses each head's channel."""
         return SliceOutcome(self._heads.run_job(names, do, job=str(call.seq)))
 
     def _run_heads(self, work: Slice[HeadsParams, NoItem], _: Call) -> SliceOutcome:
@@ -362,9 +356,7 @@ class Pipeline:
         return SliceOutcome(Result([self._collections.stats(self._collection(name), name=name)]))
 
     def _run_models(self, work: Slice[ModelsParams, NoItem], _: Call) -> SliceOutcome:
-        if self._releases is None:
-            raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
-        return SliceOutcome(self._releases.run(work))
+        return SliceOutcome(self._registry.run(work))
 
     def _run_migrate(self, work: Slice[MigrateParams, MigrateItem], _: Call) -> SliceOutcome:
         """Begin a migration, do a step of it, or remove what it left."""
@@ -382,12 +374,12 @@ class Pipeline:
         return SliceOutcome(Result([found]))
 
     def _run_scrub(self, work: Slice[ScrubParams, BucketRange], _: Call) -> SliceOutcome:
-        """Scrub a range of buckets; in a collection that is gone there is nothing to scrub."""
+        """Scrub a range of buckets; a deleted collection has none."""
         name, item = work.params.collection, work.only
         try:
             found = self._scrub.run(self._collection(name), item)
         except CollectionUnknown:
             if name in self._documents.collections():
-                raise  # the vector store has lost it, which is not the same
+                raise  # it was not deleted: the vector store has lost it
             found = Scrubbed.of(item.count, {})
         return SliceOutcome(Result([found]))

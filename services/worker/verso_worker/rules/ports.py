@@ -1,4 +1,4 @@
-"""What the pipeline needs of the world: the model, the vector store, the ledger's documents.
+"""What the pipeline needs from outside: models, heads, the vector store, the ledger's documents.
 
 The pipeline owns these protocols; the adapters implement them and never import one another. Each
 adapter repeats the signatures, so that the type checker compares them.
@@ -9,18 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from verso_core.errors import HeadUnknown
+from verso_core.heads import Head, Task
 from verso_core.jobs import AnyResult, Collection, Filter, Precision
 from verso_core.record import Holdings
+from verso_core.registry import Channel
+from verso_worker.records.confidence import Statistics
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Classified, Found
 from verso_worker.records.points import Hit, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder, Stored
 
+T = TypeVar("T")
+
 OnProgress = Callable[[str, int, int], None]
-"""Receives of a stage how much is done, and of how much; raises Cancelled to end the work."""
+"""Receives the name of a stage, how much of it is done, and how much there is to do.
+
+It raises Cancelled to end the work.
+"""
 
 
 def no_progress(stage: str, done: int, of: int) -> None:
@@ -79,6 +88,78 @@ class Model:
     heads: HeadEngine
 
 
+@dataclass(frozen=True, slots=True)
+class ServedHead:
+    """The version of a head that a job uses.
+
+    model: the artifact whose encoder it reads.
+    statistics: of its signals; None for a head without them.
+    """
+
+    head: Head
+    folder: Path
+    channel: Channel
+    model: Model
+    statistics: Statistics | None
+
+    def run(self, call: Callable[[HeadEngine, str, str], T]) -> T:
+        """Call the engine with the head's name and version.
+
+        A restarted engine has no heads, so a head that it does not know is loaded first.
+        """
+        engine = self.model.heads
+        name, version = self.head.name, self.head.version
+        try:
+            return call(engine, name, version)
+        except HeadUnknown:
+            engine.head_load(self.folder)
+            return call(engine, name, version)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Return the fields that name the head in a result."""
+        return {"head": self.head.name, "version": self.head.version, "channel": self.channel.value}
+
+
+class Heads(Protocol):
+    """The heads this platform serves."""
+
+    def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
+        """Return the version of a head that a job uses; for None the stable one.
+
+        Raises:
+            HeadUnknown: there is no head of this name, or it does another task.
+            HeadInvalid: its folder is invalid, and no earlier version was served.
+        """
+
+    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
+        """Run a job with the heads that its id chooses; if a canary fails it, without canaries.
+
+        Args:
+            names: the heads that the slice names.
+            call: runs the job with the channels of the job id it is given; given None, with stable
+                versions only.
+            job: the job's id.
+        """
+
+    def rival(self, canary: ServedHead) -> ServedHead | None:
+        """Return the stable version to compare a canary with; None if they cannot be compared."""
+
+    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
+        """Report on how many subjects a canary and its rival agreed and differed."""
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe all heads, by name."""
+
+    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
+        """Return the version of a channel and its card: Markdown, UTF-8.
+
+        Raises:
+            HeadUnknown: the channel serves no head of this name.
+            HeadInvalid: its folder is invalid.
+        """
+
+
 class Models(Protocol):
     """The artifacts this worker can serve; older ones stay loadable while records need them."""
 
@@ -93,18 +174,35 @@ class Models(Protocol):
 
 
 class Vectors(Protocol):
-    """A vector store. A put is durable, and a get gives the very bytes that were put."""
+    """A vector store. A put is durable, and a get returns the same bytes that were put.
+
+    Raises in every method that names a collection, but create and drop:
+        CollectionUnknown: there is no such collection.
+    """
 
     def create(
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
-        """Make a collection; one that exists with the same settings is left as it is."""
+        """Make a collection; one that exists with the same settings is left as it is.
+
+        With ``terms`` it keeps the terms of its points as well.
+
+        Raises:
+            CollectionExists: one exists with other settings.
+            IdInvalid: the name breaks the naming rules.
+        """
 
     def drop(self, name: str) -> None:
-        """Remove a collection and its points."""
+        """Remove a collection and its points; one that does not exist is no error."""
 
     def put(self, name: str, points: Sequence[Point]) -> None:
-        """Store points; when this returns a power cut does not lose them."""
+        """Store points, all or none; they are safe from a power cut when this returns.
+
+        Raises:
+            VectorInvalid: a vector is not one of the collection's space.
+            MetadataInvalid: a payload holds a value that the store would change.
+            DiskFull: free space would fall below the floor.
+        """
 
     def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
         """Return the stored vectors of the points that exist. Shape of each: (dim,)."""
@@ -113,7 +211,7 @@ class Vectors(Protocol):
         """Return the payloads of the points that exist."""
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; nothing where the collection keeps none."""
+        """Return the terms of the points that exist; empty for a collection without terms."""
 
     def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
         """Return points with their payloads, by ascending id from ``start`` on."""
@@ -130,16 +228,28 @@ class Vectors(Protocol):
         where: Filter | None,
         terms: Terms | None = None,
     ) -> list[Hit]:
-        """Return the best points by vector, terms or both. Shape of ``query``: (dim,)."""
+        """Return the best points, best first: by vector, by terms, or by both where both are given.
+
+        Shape of ``query``: (dim,). Terms are for collections that keep them.
+
+        Raises:
+            VectorInvalid: the query has another dimension, is not finite or has no direction.
+        """
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
-        """Return the points nearest to each stored vector, itself included. Shape: (n, dim)."""
+        """Return the points nearest to each stored vector, itself included, in the store's order.
+
+        Shape of ``rows``: (n, dim).
+
+        Raises:
+            VectorInvalid: the rows are not of the collection's space.
+        """
 
     def count(self, name: str) -> int:
         """Count a collection's points."""
 
     def sizes(self, name: str) -> Sizes:
-        """Return what a collection has in this store."""
+        """Return how many points a collection has, and the size of their vectors and terms."""
 
 
 class Lexicon(Protocol):
@@ -159,27 +269,27 @@ class Documents(Protocol):
         """Return all collections by name."""
 
     def collection(self, name: str) -> Collection:
-        """Return one collection by its own name; raises CollectionUnknown where there is none."""
+        """Return a collection by its own name; raises CollectionUnknown if there is none."""
 
     def collection_put(
         self, collection: Collection, *, prepare: Callable[[Collection], None] | None = None
     ) -> Collection:
-        """Make a collection and give what is now stored under its name: maybe an earlier one.
+        """Make a collection; return the one that has its name now, which may be an earlier one.
 
-        ``prepare`` makes room for the vectors of one that is new, which it gets by its own name.
+        ``prepare`` is called with a new collection, by its own name, to create its vectors.
         """
 
     def collection_room(self, own: str) -> str:
-        """Announce room that will be made for vectors: garbage, if its token is not used."""
+        """Announce a collection of vectors; it is removed unless the returned token is used."""
 
     def collection_artifact(self, name: str, codec: str) -> int:
-        """Return the artifact slot of a codec in a collection, appending it where it is new."""
+        """Return the artifact slot of a codec in a collection; a new codec is appended."""
 
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
-        """Remove a collection and its documents; give the own names whose vectors may go."""
+        """Remove a collection and its documents; return the own names whose vectors can go."""
 
     def collection_deleted(self, name: str, *, by: int) -> bool:
-        """Whether the last collection that users knew by a name was deleted by this slice."""
+        """Whether slice number ``by`` deleted the last collection that users knew by a name."""
 
     def entry(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the entries of the documents that exist, long ones resolved."""
@@ -187,32 +297,32 @@ class Documents(Protocol):
     def entries(
         self, collection: str, *, first: int = 0, count: int | None = None
     ) -> Iterable[tuple[str, bytes]]:
-        """Go through the entries in ``count`` buckets (all) of a collection from ``first`` on."""
+        """Yield the entries in ``count`` buckets from ``first`` on; None: in all that follow."""
 
     def holdings(self, collection: str) -> Holdings:
-        """Return what a collection's entries say in sum."""
+        """Return the totals of a collection's entries."""
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the texts that a collection with text policy ``both`` keeps."""
 
     def orphans(self, collection: str, points: Sequence[UUID], *, age_s: float) -> list[UUID]:
-        """Note points that no entry names, and give those among them that may be removed."""
+        """Record points that no entry names; return those among them that may be removed."""
 
     def orphans_forget(self, collection: str, points: Sequence[UUID]) -> None:
-        """Forget that points were noted as no_progress's."""
+        """Delete points from the records of points that no entry names."""
 
     def repair(
         self, collection: str, document: str, *, old: bytes, entry: bytes, text: bytes | None
     ) -> bool:
-        """Put an entry in the place of ``old``; False where ``old`` is not stored any more."""
+        """Replace the entry ``old``; return False if another one is stored by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A document to be committed; ``text`` only where the collection keeps texts as well.
+    """A document to be committed; ``text`` only for a collection that keeps texts as well.
 
-    ``over`` is a damaged entry that a verify has proved to be an earlier attempt's of the same
-    slice, though its number says otherwise.
+    ``over`` is a damaged entry that this write may replace: a verify has proved that an earlier
+    attempt of the same slice wrote it, though its sequence number is another.
     """
 
     document: str
@@ -223,13 +333,13 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class SliceOutcome:
-    """What a slice came to: its result, and what the ledger commits with it."""
+    """The result of a slice, and the writes and deletes that the ledger commits with it."""
 
     result: AnyResult
     writes: list[Write] = field(default_factory=list)
     deletes: list[str] = field(default_factory=list)
     collection: str = ""
-    """Own name of the collection that writes and deletes are for."""
+    """Own name of the collection of the writes and deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +349,4 @@ class Verdict:
     sound: list[str]
     rewritten: list[Write]
     collection: str = ""
-    """Own name of the collection they lie in."""
+    """Own name of the documents' collection."""

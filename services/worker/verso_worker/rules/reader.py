@@ -15,37 +15,36 @@ from verso_worker.records.space import Space
 from verso_worker.rules.ports import Documents, Models, Vectors
 
 ENTRY_BYTES = 200
-"""What a kept text takes besides its bytes: its name, and its position in the order."""
+"""Memory of a cached text besides its bytes: its key, and its position in the order of use."""
 
-Told = Callable[[int, int, int], None]
-"""Receives hits, misses, and the bytes that are kept now."""
+OnLookup = Callable[[int, int, int], None]
+"""Receives the hits and misses of a lookup, and the size of the cache in bytes."""
 
 
 class TextCache:
     """The texts that were read last, up to a number of bytes; any number of threads may share it.
 
-    A text's name is a hash of everything that its bytes follow from: the collection's own key, the
-    codec that wrote the record, and the record itself, which holds the hash of the vector. So a
-    name never stands for another text, and nothing is removed when a document is replaced or
-    deleted: a read begins with the ledger's live entry, and an entry that is gone names no record.
+    A text's key is a hash of everything that determines the text: the collection's own key, the
+    codec that wrote the record, and the record itself, which holds the hash of the vector. So a key
+    never stands for another text, and no text has to be removed when a document is replaced or
+    deleted: a read starts from the ledger's live entry, which does not name the old record.
 
-    Only reads for callers look here. Verify, scrub and migration check what the stores return, so
-    they read the stores.
+    Only reads for callers use the cache. Verify, scrub and migration check what the stores return.
 
     Args:
-        limit_bytes: most that is kept, names included; 0 keeps nothing.
-        tell: counts.
+        limit_bytes: largest size of the cache, keys included; 0 keeps nothing.
+        on_lookup: called after each lookup, for the metrics.
     """
 
-    def __init__(self, limit_bytes: int, *, tell: Told = lambda *_: None) -> None:
+    def __init__(self, limit_bytes: int, *, on_lookup: OnLookup = lambda *_: None) -> None:
         self._limit = limit_bytes
-        self._tell = tell
+        self._on_lookup = on_lookup
         self._lock = threading.Lock()
         self._texts: OrderedDict[bytes, bytes] = OrderedDict()
         self._size = 0
 
     def find(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the texts that are kept."""
+        """Return those of the named texts that are cached."""
         with self._lock:
             found = {name: self._texts[name] for name in names if name in self._texts}
             for name in found:
@@ -53,11 +52,11 @@ class TextCache:
             size = self._size
         if names:
             hits = sum(name in found for name in names)
-            self._tell(hits, len(names) - hits, size)
+            self._on_lookup(hits, len(names) - hits, size)
         return found
 
     def keep(self, texts: Mapping[bytes, bytes]) -> None:
-        """Keep texts, and let those go that were not read for longest."""
+        """Add texts, and remove the least recently used ones beyond the limit."""
         with self._lock:
             for name, text in texts.items():
                 if name in self._texts or len(text) + ENTRY_BYTES > self._limit:
@@ -70,7 +69,7 @@ class TextCache:
 
 
 def name_of(collection: Collection, record: Record) -> bytes | None:
-    """Name a record's text; None where the record is the text and nothing would be saved."""
+    """Return the key of a record's text; None for a raw record, which holds the text itself."""
     if record.codec is Codec.RAW or record.slot >= len(collection.artifacts):
         return None
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(collection.checksum_key))
@@ -81,9 +80,9 @@ def name_of(collection: Collection, record: Record) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk that is to be read: its document, the document's live entry, its index there.
+    """A chunk to read: its document, the document's live entry, and its index in the entry.
 
-    Of a damaged entry ``fault`` says what is wrong, which is then what reading the chunk gives.
+    fault: the error of a damaged entry, which reading the chunk returns; else None.
     """
 
     document: str
@@ -93,20 +92,20 @@ class Chunk:
 
 
 NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
-"""Stands for an entry that is damaged."""
+"""Takes the place of a damaged entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Gives the exact bytes of stored documents and chunks, or the error that prevents it.
+    """Reads the exact bytes of stored documents and chunks, or says which error prevents it.
 
-    ``hot`` may have texts that were read lately; without it every read is of the stores.
+    cache: texts that were read lately; without it every read goes to the stores.
     """
 
     models: Models
     vectors: Vectors
     documents: Documents
-    hot: TextCache | None = None
+    cache: TextCache | None = None
 
     def live(self, collection: Collection, ids: Iterable[str]) -> dict[str, Entry | VersoError]:
         """Return the entries of the documents that exist and are not deleted."""
@@ -123,8 +122,8 @@ class Reader:
         return found
 
     def chunks(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
-        """Read chunks, in one batch for each artifact that wrote them, and give them in order."""
-        if self.hot is None:
+        """Return chunks or their errors in order; those of one artifact are read in one batch."""
+        if self.cache is None:
             return self._read(collection, wanted)
         names = [
             None
@@ -132,11 +131,11 @@ class Reader:
             else name_of(collection, chunk.entry.records[chunk.index])
             for chunk in wanted
         ]
-        found = self.hot.find([name for name in names if name is not None])
+        found = self.cache.find([name for name in names if name is not None])
         cold = [row for row, name in enumerate(names) if name is None or name not in found]
         read = dict(zip(cold, self._read(collection, [wanted[row] for row in cold]), strict=True))
         fresh = ((names[row], text) for row, text in read.items())
-        self.hot.keep(
+        self.cache.keep(
             {name: text for name, text in fresh if name is not None and isinstance(text, bytes)}
         )
         return [read[row] if row in read else found[name or b""] for row, name in enumerate(names)]
@@ -158,7 +157,7 @@ class Reader:
     def _written_by(
         self, collection: Collection, slot: int, wanted: Sequence[Chunk]
     ) -> list[bytes | VersoError]:
-        """Read chunks that were written by the artifact in one slot of the collection."""
+        """Read chunks that the artifact in one slot of the collection wrote."""
         if slot >= len(collection.artifacts):
             fault = f"expected an artifact slot < {len(collection.artifacts)}, got {slot}"
             return [RecordCorrupt(fault)] * len(wanted)
@@ -179,12 +178,12 @@ class Reader:
         )
 
     def texts(
-        self, collection: Collection, ids: Sequence[str], *, mend: bool = True
+        self, collection: Collection, ids: Sequence[str], *, use_kept: bool = True
     ) -> dict[str, tuple[Entry, bytes] | VersoError]:
         """Read whole documents.
 
-        A collection that keeps texts as well gives a kept one where its records fail, unless
-        ``mend`` is false: a verify must judge the records alone.
+        If a record is corrupt and the collection keeps texts as well, the kept text is returned,
+        unless ``use_kept`` is false: a verify must check the records alone.
         """
         live = self.live(collection, ids)
         wanted = [
@@ -206,16 +205,17 @@ class Reader:
             else:
                 text = join(entry, parts.get(document, []))
                 found[document] = text if isinstance(text, VersoError) else (entry, text)
-        if mend and collection.text_policy is TextPolicy.BOTH:
-            self._mend(collection, found, live)
+        if use_kept and collection.text_policy is TextPolicy.BOTH:
+            self._add_kept(collection, found, live)
         return found
 
-    def _mend(
+    def _add_kept(
         self,
         collection: Collection,
         found: dict[str, tuple[Entry, bytes] | VersoError],
         live: dict[str, Entry | VersoError],
     ) -> None:
+        """Replace the errors of corrupt documents by their kept texts."""
         broken = [document for document, text in found.items() if isinstance(text, RecordCorrupt)]
         if not broken:
             return
@@ -226,7 +226,7 @@ class Reader:
 
 
 def join(entry: Entry, parts: Sequence[bytes | VersoError]) -> bytes | VersoError:
-    """Return an entry's whole text from its chunks, or what is wrong with it."""
+    """Join the chunks of an entry; return its text, or the first error."""
     texts = []
     for part in parts:
         if isinstance(part, VersoError):

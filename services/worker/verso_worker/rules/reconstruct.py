@@ -18,7 +18,7 @@ from verso_core.jobs.reconstruct import (
 )
 from verso_core.record import Entry, point_ids
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.items import answered, read_vector
+from verso_worker.records.space import read_unit
 from verso_worker.rules.ports import Models, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
@@ -53,7 +53,7 @@ class Reconstruct:
             for index, item in work.accepted.items():
                 if item.vector:
                     found[index] = self._guess(item)
-        items: list[StoredText | Guess | Failed] = answered(work, found)
+        items: list[StoredText | Guess | Failed] = work.answered(found)
         return Result(items)
 
     def _stored(
@@ -112,7 +112,7 @@ class Reconstruct:
     def _guess(self, item: ReconstructItem) -> Guess | Failed:
         model = self.models.current()
         try:
-            vector = read_vector(item.data or b"", dim=model.dim)
+            vector = read_unit(item.data or b"", dim=model.dim)
         except VectorInvalid as error:
             return Failed.of(error)
         [guess] = model.recorder.engine.guess(

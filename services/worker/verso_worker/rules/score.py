@@ -18,8 +18,7 @@ from verso_core.jobs import Result, Slice
 from verso_core.jobs.heads import PairScore, ScoreItem, ScoreParams
 from verso_core.texts import sentences
 from verso_worker.records.outputs import Timings
-from verso_worker.rules.head_ports import Heads, ServedHead
-from verso_worker.rules.items import answered
+from verso_worker.rules.ports import Heads, ServedHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Score:
             index: PairScore(score=score, **head.about)
             for index, score in zip(work.accepted, scores.tolist(), strict=True)
         }
-        return Result(answered(work, found))
+        return Result(work.answered(found))
 
     def best(
         self, head: str, query: bytes, texts: Sequence[bytes], *, job: str | None

@@ -1,29 +1,29 @@
-"""Read stored documents again, from the stores alone, and mend what can be proved right.
+"""Check stored documents against the stores, and repair those whose text can be proved.
 
 For each document of a range of buckets:
 
-1. Its entry is parsed and its CRC compared, every record is decoded, checksums and the text's size
-   are compared.
-2. Every point that a record names is read: its vector must have the record's hash, its payload must
-   name the document and the chunk and carry the metadata and time whose hash the entry holds, its
-   terms, where they are kept, must be those of the chunk's text. Otherwise a search would miss the
-   chunk, rank it wrongly or say something untrue of it.
-3. A collection with text policy ``both`` must hold the text that the records say.
+1. Its entry is parsed and its CRC compared, every record is decoded, and the checksums and the
+   text's size are compared.
+2. Every point that a record names is read. Its vector must have the record's hash. Its payload must
+   name the document and the chunk, and carry the metadata and time whose hash the entry holds. Its
+   terms, in a collection that keeps them, must be those of the chunk's text. Otherwise a search
+   would miss the chunk, rank it wrongly or return wrong metadata.
+3. A collection with text policy ``both`` must hold the same text as the records.
 
-A document in which something is wrong is looked up once more: one that was written again meanwhile
-is no longer what was judged, and its own verify looks after it. Then:
+A document with an error is read once more from the ledger. If it was written again meanwhile, it is
+skipped: the verify of that write checks it. Otherwise it becomes
 
-- **repaired** where the text is known. It is known when the records say it, or when the kept text
-  has the entry's size and cuts into chunks with just the records' checksums. Lost and altered
-  points are put again if encoding gives the bytes that the record's hash names; otherwise the
-  document is written again by a codec that asks no model, decoded once from the stores, and swapped
-  in under the sequence number it had.
-- **damaged** otherwise. Nothing of it is changed: reading it says ``record_corrupt``.
+- **repaired** if its text is known: the records decode to it, or the kept text has the entry's size
+  and cuts into chunks with exactly the records' checksums. Missing and altered points are put again
+  if encoding gives vectors with the records' hashes. Otherwise the document is written again by a
+  codec that needs no model, read back from the stores once, and swapped in under its sequence
+  number.
+- **damaged** otherwise. It is not changed; reading it fails with ``record_corrupt``.
 
-Metadata and time lie only in the payloads of a document's points. One payload that agrees with the
-entry's hash mends the others; where none does the document is damaged. When all points are gone
-they are put again, so that searches find the text; unless the entry says that there was no metadata
-they carry the mark that it is lost, and the document counts as damaged until it is written again.
+Metadata and time are stored only in the payloads of a document's points. One payload that agrees
+with the entry is enough to restore the others. If none is left, the points are put again without
+metadata, so that searches find the text. Unless the entry says that there was no metadata, they are
+marked as having lost it, and the document counts as damaged until it is written again.
 """
 
 from __future__ import annotations
@@ -60,10 +60,13 @@ Discard = Callable[[str, str, bytes], None]
 class _Finding:
     """What the stores hold of one document.
 
-    ``chunks`` are what its records say, ``text`` all of it where they say all; ``bad`` the indices
-    of points that are missing or wrong; ``payload`` what one of its points rightly carries, None
-    where none does; ``altered`` whether points are there but none is right; ``kept`` the text kept
-    beside, ``keeps`` whether there should be one.
+    chunks: its decoded records, an error for each that does not decode.
+    text: the whole text; None unless all records decode.
+    bad: indices of the points that are missing or wrong.
+    payload: a payload that agrees with the entry; None if no point has one.
+    altered: whether it has points, but none whose payload agrees with the entry.
+    kept: the text that the collection keeps beside the records.
+    keeps: whether the collection keeps texts.
     """
 
     document: str
@@ -79,7 +82,7 @@ class _Finding:
 
     @property
     def lost(self) -> bool:
-        """Whether the document's metadata and time are nowhere any more."""
+        """Whether the document's metadata and time are lost."""
         if self.payload is None:
             return bool(self.chunks) and not self.bare
         return LOST in self.payload
@@ -100,7 +103,7 @@ class _Finding:
     def hopeless(self) -> bool:
         """Whether nothing proves what the document was.
 
-        A damaged entry's sequence number is proved by any good point, whose name is made of it.
+        Any good point proves a damaged entry's sequence number: its id is made from the number.
         """
         if self.entry is None or self.altered:
             return True
@@ -110,7 +113,10 @@ class _Finding:
 
 @dataclass(frozen=True, slots=True)
 class Scrub:
-    """Judges and mends the documents of a collection."""
+    """Checks and repairs the documents of a collection.
+
+    discard: removes the points of an entry of a document: ``(collection, document, entry)``.
+    """
 
     models: Models
     vectors: Vectors
@@ -118,18 +124,18 @@ class Scrub:
     reader: Reader
     ingest: Ingest
     discard: Discard
-    sweep: OrphanCollector
+    orphans: OrphanCollector
 
     def run(self, collection: Collection, asked: BucketRange) -> Scrubbed:
-        """Scrub a range of buckets, and return what was found.
+        """Scrub a range of buckets and return the counts.
 
-        With ``since`` only documents of a greater sequence number are looked at, and no orphans.
+        With ``since`` only documents with a greater sequence number are checked, and no orphans.
 
-        Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent or at a bucket
-        that cannot be judged now; ``buckets`` of the result counts those done, at least one.
+        It ends after ``count`` buckets, or sooner after ``spend_s`` seconds or at a bucket that
+        cannot be checked now. ``buckets`` of the result counts the checked ones, at least one.
 
         Raises:
-            VersoError: the first bucket cannot be judged now.
+            VersoError: the first bucket cannot be checked now.
         """
         found: Counter[str] = Counter()
         names: list[str] = []
@@ -142,42 +148,43 @@ class Scrub:
             try:
                 entries = self.documents.entries(collection.name, first=at, count=width)
                 if since is None:
-                    seen = self._judge(collection, entries, names=names)
-                    seen["orphans"] = self.sweep.run(collection, first=at, count=width)
+                    seen = self._check(collection, entries, names=names)
+                    seen["orphans"] = self.orphans.run(collection, first=at, count=width)
                 else:
                     recent = (row for row in entries if seq_of(row[1]) > since)
-                    seen = self._judge(collection, recent, names=names)
+                    seen = self._check(collection, recent, names=names)
             except VersoError:
                 if at == first:
                     raise
-                break  # the next job begins here, and fails for these buckets alone
+                break  # the next job starts with these buckets, and may fail at them
             page = next_page(page, width=width, documents=seen["documents"])
             found += seen
             at += width
         return Scrubbed.of(max(1, at - first), found, names)
 
-    def _judge(
+    def _check(
         self, collection: Collection, entries: Iterable[Stored], *, names: list[str]
     ) -> Counter[str]:
+        """Check documents and repair what can be; return the counts, and add the damaged names."""
         found: Counter[str] = Counter()
         damaged: list[str] = []
         for batch in _batches(entries):
-            findings = self._look(collection, batch)
-            troubled = [one.document for one in findings if not one.sound]
-            now = self.documents.entry(collection.name, troubled) if troubled else {}
+            findings = self._read(collection, batch)
+            unsound = [one.document for one in findings if not one.sound]
+            now = self.documents.entry(collection.name, unsound) if unsound else {}
             for one in findings:
                 status = "sound"
                 if not one.sound:
                     if now.get(one.document) != one.data:
-                        continue  # written again or deleted since: not what was judged
-                    status = self._mend(collection, one)
+                        continue  # written again or deleted since it was read
+                    status = self._repair(collection, one)
                 found.update({"documents": 1, status: 1, "bytes": len(one.text or b"")})
                 if status == "damaged":
                     damaged.append(one.document)
         names += damaged[: LISTED - len(names)]
         return found
 
-    def _look(self, collection: Collection, batch: Sequence[Stored]) -> list[_Finding]:
+    def _read(self, collection: Collection, batch: Sequence[Stored]) -> list[_Finding]:
         """Read everything that the stores hold of some documents."""
         entries = [_parsed(data) for _, data in batch]
         chunks = [
@@ -192,7 +199,7 @@ class Scrub:
             for (document, _), entry in zip(batch, entries, strict=True)
         ]
         every = [point for own in points for point in own]
-        self.sweep.strike(collection, every)
+        self.documents.orphans_forget(collection.name, every)
         vectors = self.vectors.get(collection.name, every) if every else {}
         payloads = self.vectors.payloads(collection.name, every) if every else {}
         terms = self.vectors.terms(collection.name, every) if every else {}
@@ -205,17 +212,17 @@ class Scrub:
         findings = []
         for (document, data), entry, own in zip(batch, entries, points, strict=True):
             records = () if entry is None else entry.records
-            said = [_judged(next(texts)) for _ in records]
-            words = self._terms(collection, said)
-            told = [payloads[point] for point in own if point in payloads]
-            right = [payload for payload in told if agrees(payload, entry, key=key)]
+            decoded = [_unless_retryable(next(texts)) for _ in records]
+            words = self._terms(collection, decoded)
+            carried = [payloads[point] for point in own if point in payloads]
+            right = [payload for payload in carried if agrees(payload, entry, key=key)]
             findings.append(
                 _Finding(
                     document=document,
                     data=data,
                     entry=entry,
-                    chunks=said,
-                    text=_text(entry, said),
+                    chunks=decoded,
+                    text=_text(entry, decoded),
                     bad=[
                         n
                         for n, point in enumerate(own)
@@ -225,7 +232,7 @@ class Scrub:
                         or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
                     ],
                     payload=min(right, key=lambda payload: LOST in payload, default=None),
-                    altered=bool(told) and not right,
+                    altered=bool(carried) and not right,
                     kept=kept.get(document),
                     keeps=keeps,
                 )
@@ -233,17 +240,17 @@ class Scrub:
         return findings
 
     def _terms(
-        self, collection: Collection, said: Sequence[bytes | VersoError]
+        self, collection: Collection, chunks: Sequence[bytes | VersoError]
     ) -> list[Terms | None]:
-        """Return the terms that chunks should have, None for those that do not read."""
-        known = [chunk for chunk in said if isinstance(chunk, bytes)]
+        """Return the terms that chunks should have; None for a chunk that was not decoded."""
+        known = [chunk for chunk in chunks if isinstance(chunk, bytes)]
         found = iter(self.ingest.terms(collection, known))
-        return [next(found) if isinstance(chunk, bytes) else None for chunk in said]
+        return [next(found) if isinstance(chunk, bytes) else None for chunk in chunks]
 
-    def _mend(self, collection: Collection, one: _Finding) -> str:
-        """Repair a document if its text is known, and say what it is then."""
+    def _repair(self, collection: Collection, one: _Finding) -> str:
+        """Repair a document if its text is known; return ``repaired`` or ``damaged``."""
         entry, text = one.entry, one.text
-        # A document that is not verified yet still has its raw text, and a verify that will use it.
+        # A document that is not verified yet still has its raw text, which its verify will use.
         if entry is None or one.hopeless or not entry.flags & Flag.VERIFIED:
             return "damaged"
         if text is None:
@@ -259,7 +266,7 @@ class Scrub:
         return "damaged" if one.lost else "repaired"
 
     def _proved(self, collection: Collection, entry: Entry, kept: bytes | None) -> bytes | None:
-        """Return a kept text back if the entry's size and all its checksums are this text's."""
+        """Return a kept text if it has the entry's size and all its records' checksums."""
         slots = Counter(record.slot for record in entry.records)
         if kept is None or len(kept) != entry.size_bytes or not slots:
             return None
@@ -272,7 +279,7 @@ class Scrub:
         return kept if sums == [record.checksum for record in entry.records] else None
 
     def _restore(self, collection: Collection, one: _Finding, entry: Entry) -> bool:
-        """Put bad points again, if encoding gives the very bytes that their records name."""
+        """Put bad points again, if encoding gives vectors with their records' hashes."""
         texts = [chunk for n in one.bad if isinstance(chunk := one.chunks[n], bytes)]
         engine = self.models.writing(collection).recorder.engine
         space = Space.of(collection)
@@ -286,16 +293,13 @@ class Scrub:
             payload = _payload(one) | {"d": one.document, "n": n}
             points.append(Point(ids[n], row, payload, words))
         self.vectors.put(collection.name, points)
-        return self._stand(collection, points)
-
-    def _stand(self, collection: Collection, points: Sequence[Point]) -> bool:
         found = self.vectors.get(collection.name, [point.id for point in points])
         return all(
             point.id in found and np.array_equal(found[point.id], point.stored) for point in points
         )
 
     def _rewrite(self, collection: Collection, one: _Finding, entry: Entry, text: bytes) -> bool:
-        """Write a document again, and swap it in once the stores have given its text back."""
+        """Write a document again, and swap it in if the stores return its text."""
         source = Source.stored(one.document, _payload(one), text)
         write = self.ingest.rewrite(source, collection, seq=entry.seq)
         new = Entry.unpack(write.entry)
@@ -315,21 +319,22 @@ class Scrub:
         swapped = self.documents.repair(
             collection.name, one.document, old=one.data, entry=entry, text=text
         )
-        if not swapped:  # written again at this very moment: what was put here is nobody's
+        if not swapped:  # it was written again meanwhile: no entry names these points
             self.discard(collection.name, one.document, entry)
 
 
 def next_page(page: int, *, width: int, documents: int) -> int:
-    """Return how many buckets to read next, after so many held so many documents.
+    """Return how many buckets to read next, after ``width`` buckets held so many documents.
 
-    About one batch of documents: more would not keep to the time, fewer ask the stores too often.
+    They hold about one batch of documents: with more a step could exceed its time, with fewer there
+    would be too many calls of the stores.
     """
     fit = width * SLICE_ITEMS // max(1, documents)
     return max(1, min(fit, 2 * page, _PAGE_BUCKETS))
 
 
 def _batches(entries: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """Cut entries into batches of which the vectors fit easily into one answer of the store."""
+    """Cut entries into batches whose vectors fit into one reply of the store."""
     batch: list[Stored] = []
     size = 0
     for row in entries:
@@ -349,11 +354,11 @@ def _parsed(data: bytes) -> Entry | None:
         return None
 
 
-def _judged(text: bytes | VersoError) -> bytes | VersoError:
-    """Return a chunk back, or what is wrong with it.
+def _unless_retryable(text: bytes | VersoError) -> bytes | VersoError:
+    """Return a chunk or its error.
 
     Raises:
-        VersoError: the record could not be judged now; trying again may help.
+        VersoError: the error, if trying again may help: the record cannot be checked now.
     """
     if isinstance(text, VersoError) and text.retryable:
         raise text
@@ -361,7 +366,7 @@ def _judged(text: bytes | VersoError) -> bytes | VersoError:
 
 
 def _text(entry: Entry | None, chunks: Sequence[bytes | VersoError]) -> bytes | None:
-    """Return the text that an entry says, if it says all of it."""
+    """Return a document's text; None if a chunk has an error or the size is another."""
     if entry is None or entry.flags & Flag.DELETED:  # a deleted document leaves no entry
         return None
     text = join(entry, chunks)

@@ -25,8 +25,7 @@ from verso_worker.records import fusion
 from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
-from verso_worker.records.space import Space
-from verso_worker.rules.items import answered, read_vector
+from verso_worker.records.space import Space, read_unit
 from verso_worker.rules.ports import Lexicon, Models, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.rules.score import Score
@@ -50,10 +49,10 @@ class Search:
         job: str | None,
         timings: Timings,
     ) -> Result[Hits]:
-        """Answer the queries of a slice; an error of one stands in its place.
+        """Answer the queries of a slice; the error of a query is its result.
 
         Raises:
-            HeadUnknown, HeadInvalid: the head that the hits are to be re-scored with.
+            HeadUnknown, HeadInvalid: the head that reranks the hits cannot be served.
         """
         asked = work.params
         found: dict[int, Hits | Failed] = {}
@@ -88,13 +87,13 @@ class Search:
                 for one in ranked:
                     one.text = None
             found[index] = Hits(hits=tuple(_described(one, asked) for one in ranked[: asked.limit]))
-        items: list[Hits | Failed] = answered(work, found)
+        items: list[Hits | Failed] = work.answered(found)
         return Result(items)
 
     def _asked(
         self, collection: Collection, item: SearchItem, mode: SearchMode
     ) -> tuple[Vector | None, Terms | None]:
-        """Return what an item is searched by: its vector, its words, or both."""
+        """Return the vector of a query, its terms, or both, as the mode of the search needs."""
         query = None if mode is SearchMode.SPARSE else self.query(collection, item)
         terms = None if mode is SearchMode.DENSE else self.lexicon.query(item.data or b"")
         return query, terms
@@ -107,7 +106,7 @@ class Search:
     def _rerank(
         self, asked: SearchParams, query: bytes, ranked: list[Ranked], *, job: str | None
     ) -> list[Ranked]:
-        """Order hits by the search's score and a head's; what cannot be read comes last."""
+        """Order hits by the search's score and a head's; hits that cannot be read come last."""
         texts = {n: one.text for n, one in enumerate(ranked) if isinstance(one.text, bytes)}
         readable = [ranked[n] for n in texts]
         read = self.score.best(asked.rerank or "", query, list(texts.values()), job=job)
@@ -123,7 +122,7 @@ class Search:
         if item.id is not None:
             return self._stored_vector(collection, item.id, item.chunk or 0)
         if item.vector:
-            return read_vector(item.data or b"", dim=collection.dim)
+            return read_unit(item.data or b"", dim=collection.dim)
         engine = self.models.writing(collection).recorder.engine
         vector: Vector = engine.encode([item.data or b""]).vectors[0]
         return vector
@@ -152,9 +151,9 @@ class Search:
     ) -> list[tuple[Hit, Chunk]]:
         """Search by a vector, by terms or both, and keep the hits whose point a live entry names.
 
-        Points of replaced or deleted documents, and of attempts that never committed, may still lie
-        in the store. A fifth more than was asked for is fetched, then twice as many, until enough
-        hits are live or the store has no more. Of a document whose entry is damaged every hit is
+        The store may still hold points of replaced or deleted documents, and of attempts that never
+        committed. So a fifth more hits than ``limit`` are requested, then twice as many, until
+        enough are live or the store has no more. All hits of a document with a damaged entry are
         kept, with that error.
         """
         fetch = limit + limit // 5 + 2
@@ -168,7 +167,7 @@ class Search:
                 document, chunk = str(hit.payload.get("d")), hit.payload.get("n")
                 entry = live.get(document)
                 if entry is None or not isinstance(chunk, int):
-                    continue  # nothing live, or a payload that the scrub has to set right
+                    continue  # no live document, or a payload that the scrub has to repair
                 if isinstance(entry, VersoError):
                     kept.append((hit, Chunk(document, NO_ENTRY, chunk, entry)))
                 elif (
@@ -183,7 +182,7 @@ class Search:
 
 @dataclass(slots=True)
 class Ranked:
-    """A hit with what was found out about it."""
+    """A hit, the chunk it names, and once they are known its text and the score of a head."""
 
     hit: Hit
     chunk: Chunk

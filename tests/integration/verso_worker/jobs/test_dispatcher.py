@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 import redis
-from tests.integration.verso_worker.worker_parts import TEXTS, Bench
+from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipeline
 from tests.wire import Item, cut
 
 from verso_core.errors import (
@@ -32,9 +32,7 @@ from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_ledger.connection import connect
 from verso_worker.jobs.leases import ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports import OnProgress, SliceOutcome
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -43,9 +41,7 @@ def bench(
     shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, request: pytest.FixtureRequest
 ) -> Iterator[Bench]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(
-            shelf, vectors, ledger.documents, migrations=ledger.migrations, lexicon=Bm25()
-        )
+        pipeline = make_pipeline(shelf, vectors, ledger)
         pipeline.create_collection(CollectionParams(name="default", precision=request.param))
         yield Bench(ledger, pipeline, vectors)
 
@@ -290,10 +286,10 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
     """The pipeline stands behind the dispatcher as in life, but one text breaks it."""
     whole = bench.pipeline.run
 
-    def breaks(work: AnySlice, *, seq: int, tell: OnProgress) -> SliceOutcome:
+    def breaks(work: AnySlice, *, seq: int, on_progress: OnProgress) -> SliceOutcome:
         if any(getattr(item, "text", b"") == b"poison" for item in work.items):
             raise ZeroDivisionError
-        return whole(work, seq=seq, tell=tell)
+        return whole(work, seq=seq, on_progress=on_progress)
 
     monkeypatch.setattr(bench.pipeline, "run", breaks)
     items = [Item({"id": f"n{n}", "metadata": {}}, b"text %d" % n) for n in range(9)]

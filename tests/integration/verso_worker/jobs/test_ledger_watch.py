@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 from tests.conftest import ValkeyServer
-from tests.integration.verso_worker.worker_parts import Bench
+from tests.integration.verso_worker.worker_parts import Bench, make_pipeline
 from tests.wire import Item, cut
 
 from verso_core.errors import LedgerBehind
@@ -26,8 +26,6 @@ from verso_ledger.connection import connect
 from verso_ledger.epoch import Epoch, EpochState
 from verso_worker.jobs.ledger_watch import HighWaterMark, describe, follows
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -42,14 +40,7 @@ class Machine:
         self.guard = Epoch.from_url(server.url)
         self.folder = folder
         self.mark = HighWaterMark(folder, self.guard)
-        self.pipeline = Pipeline(
-            shelf,
-            vectors,
-            self.ledger.documents,
-            migrations=self.ledger.migrations,
-            lexicon=Bm25(),
-            buckets=16,
-        )
+        self.pipeline = make_pipeline(shelf, vectors, self.ledger, buckets=16)
         self.bench = Bench(self.ledger, self.pipeline, vectors)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.worker_parts import TEXTS, Bench
+from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipeline
 from tests.wire import Item, cut
 
 from verso_core.errors import CollectionUnknown
@@ -20,7 +20,6 @@ from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -49,14 +48,7 @@ class Made(Bench):
 @pytest.fixture
 def made(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Made]:
     with closing(Ledger(connect(valkey_url), policy=Policy(gc_delay_ms=0))) as ledger:
-        pipeline = Pipeline(
-            shelf,
-            vectors,
-            ledger.documents,
-            migrations=ledger.migrations,
-            lexicon=Bm25(),
-            buckets=4,
-        )
+        pipeline = make_pipeline(shelf, vectors, ledger, buckets=4)
         pipeline.create_collection(CollectionParams(name="default"))
         made = Made(ledger, pipeline, vectors)
         assert made.ingest(TEXTS) is Status.SUCCEEDED

@@ -8,7 +8,7 @@ from tests.integration.verso_worker.worker_parts import ARTIFACT
 from verso_core.heads import SignalName
 from verso_training.heads import signals
 from verso_worker.models.artifacts import ArtifactStore
-from verso_worker.rules.decoder_signals import probe
+from verso_worker.rules.classify import decoder_signals
 
 TEXTS = (
     "2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
@@ -23,7 +23,7 @@ def test_what_is_served_is_what_was_fitted(shelf: ArtifactStore) -> None:
     model = shelf.current()
     encoded = [text.encode() for text in TEXTS]
     vectors = model.recorder.engine.encode(encoded).vectors
-    served = probe(model, encoded, vectors)
+    served = decoder_signals(model, encoded, vectors)
     fitted = signals.decoder_signals(TEXTS, vectors, artifact=ARTIFACT, coder=True)
     assert served.keys() == fitted.keys()
     for name, values in served.items():
@@ -34,5 +34,5 @@ def test_what_is_served_is_what_was_fitted(shelf: ArtifactStore) -> None:
 
 def test_a_text_that_holds_nothing_has_no_such_signal(shelf: ArtifactStore) -> None:
     model = shelf.current()
-    found = probe(model, [b""], np.zeros((1, 384), np.float32))
+    found = decoder_signals(model, [b""], np.zeros((1, 384), np.float32))
     assert all(np.isnan(values).all() for values in found.values())

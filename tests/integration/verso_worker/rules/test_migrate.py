@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, TEXTS, Stores, garble
+from tests.integration.verso_worker.worker_parts import (
+    ARTIFACT,
+    BUCKETS,
+    TEXTS,
+    Stores,
+    garble,
+    make_pipeline,
+)
 from tests.wire import Item, cut
 
 from verso_core import manifest
@@ -30,7 +37,6 @@ from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 
@@ -152,14 +158,7 @@ def others(shelf: ArtifactStore) -> dict[str, str]:
 @pytest.fixture
 def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        pipeline = Pipeline(
-            shelf,
-            vectors,
-            ledger.documents,
-            migrations=ledger.migrations,
-            lexicon=Bm25(),
-            buckets=BUCKETS,
-        )
+        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS)
         pipeline.create_collection(CollectionParams(name="coded", precision=Precision.INT8))
         yield Moving(ledger, pipeline, vectors)
 

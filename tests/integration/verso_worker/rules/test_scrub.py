@@ -22,6 +22,7 @@ from tests.integration.verso_worker.worker_parts import (
     counts,
     flip,
     garble,
+    make_pipeline,
 )
 from tests.wire import Item
 
@@ -42,9 +43,7 @@ from verso_worker.engine.operations import EngineClient
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import NO_TERMS, Point
 from verso_worker.records.space import Space
-from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.scrub import Scrub
-from verso_worker.stores.bm25 import Bm25
 
 LONG = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root\n" * 40
 
@@ -290,14 +289,7 @@ def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_
         engine = shelf.open(ARTIFACT).recorder.engine
         assert isinstance(engine, EngineClient)
         assert engine.info()["encoder_precision"] == "float16"
-        pipeline = Pipeline(
-            shelf,
-            stores.vectors,
-            stores.ledger.documents,
-            migrations=stores.ledger.migrations,
-            lexicon=Bm25(),
-            buckets=BUCKETS,
-        )
+        pipeline = make_pipeline(shelf, stores.vectors, stores.ledger, buckets=BUCKETS)
         other = Stores(stores.ledger, pipeline, stores.vectors)
         assert other.read(*texts) == list(texts.values())
         assert other.hits(LONG)[0]["id"] == "long"

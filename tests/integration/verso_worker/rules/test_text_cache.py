@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts
+from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts, make_pipeline
 from tests.wire import Item
 
 from verso_core.errors import DocumentUnknown
@@ -19,9 +19,7 @@ from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.records.points import Point
-from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.reader import TextCache
-from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors
 
 TEXT = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root"
@@ -45,16 +43,8 @@ def stores(
     shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
 ) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        hot = TextCache(1 << 20, tell=told)
-        pipeline = Pipeline(
-            shelf,
-            vectors,
-            ledger.documents,
-            migrations=ledger.migrations,
-            lexicon=Bm25(),
-            buckets=BUCKETS,
-            hot=hot,
-        )
+        cache = TextCache(1 << 20, on_lookup=told)
+        pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS, cache=cache)
         pipeline.create_collection(CollectionParams(name="default"))
         yield Stores(ledger, pipeline, vectors)
 

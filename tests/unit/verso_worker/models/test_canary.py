@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from verso_core.errors import EngineUnavailable, HeadUnknown, QuestionTooLong
-from verso_worker.models.canary import HeadCanary, verdict
+from verso_worker.models.canary import run_job, verdict
 
 BROKEN = EngineUnavailable("head kinds failed on an input")
 
@@ -39,13 +39,13 @@ def failing(error: Exception, *, stable: Exception | None = None) -> Callable[[s
 @pytest.mark.parametrize("names", [["other", "kinds"], ["kinds"]])
 def test_what_a_canary_fails_is_done_again_and_noted(names: list[str]) -> None:
     heads = Noted()
-    assert HeadCanary(heads).run(names, failing(BROKEN), job="7") == "stable"
+    assert run_job(heads, names, failing(BROKEN), job="7") == "stable"
     assert heads.notes == [("kinds", "v2", BROKEN)]
 
 
 def test_what_it_does_well_is_noted_too() -> None:
     heads = Noted()
-    assert HeadCanary(heads).run(["kinds"], lambda job: f"job {job}", job="7") == "job 7"
+    assert run_job(heads, ["kinds"], lambda job: f"job {job}", job="7") == "job 7"
     assert heads.notes == [("kinds", "v2", None)]
 
 
@@ -62,14 +62,14 @@ def test_a_canary_is_blamed_only_for_what_is_its_own(
 ) -> None:
     heads = Noted()
     with pytest.raises(raised):
-        HeadCanary(heads).run(["kinds"], failing(error, stable=stable), job="7")
+        run_job(heads, ["kinds"], failing(error, stable=stable), job="7")
     assert heads.notes == []
 
 
 def test_without_a_canary_nothing_is_done_twice() -> None:
     heads = Noted()
     with pytest.raises(EngineUnavailable):
-        HeadCanary(heads).run(["other"], failing(BROKEN), job="7")
+        run_job(heads, ["other"], failing(BROKEN), job="7")
     assert heads.notes == []
 
 

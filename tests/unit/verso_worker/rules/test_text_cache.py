@@ -30,29 +30,29 @@ RECORD = Record(Codec.NEURAL, 0, b"8 bytes.", b"sum.", b"a payload")
 
 def test_what_was_kept_is_found_and_the_rest_is_missed() -> None:
     told: list[tuple[int, int, int]] = []
-    hot = TextCache(10_000, tell=lambda *row: told.append(row))
-    assert hot.find([b"a"]) == {}
-    hot.keep({b"a": b"text"})
-    assert hot.find([b"a", b"b", b"a"]) == {b"a": b"text"}
+    cache = TextCache(10_000, on_lookup=lambda *row: told.append(row))
+    assert cache.find([b"a"]) == {}
+    cache.keep({b"a": b"text"})
+    assert cache.find([b"a", b"b", b"a"]) == {b"a": b"text"}
     assert told == [(0, 1, 0), (2, 1, ENTRY_BYTES + 4)]
 
 
 def test_what_was_not_read_for_longest_goes_first() -> None:
-    hot = TextCache(2 * (ENTRY_BYTES + 1))
-    hot.keep({b"a": b"1", b"b": b"2"})
-    hot.find([b"a"])
-    hot.keep({b"c": b"3"})
-    assert hot.find([b"a", b"b", b"c"]) == {b"a": b"1", b"c": b"3"}
+    cache = TextCache(2 * (ENTRY_BYTES + 1))
+    cache.keep({b"a": b"1", b"b": b"2"})
+    cache.find([b"a"])
+    cache.keep({b"c": b"3"})
+    assert cache.find([b"a", b"b", b"c"]) == {b"a": b"1", b"c": b"3"}
 
 
 @given(sizes=st.lists(st.integers(0, 900), max_size=60), limit=st.integers(0, 2000))
 def test_never_more_is_kept_than_the_bound(sizes: list[int], limit: int) -> None:
     told: list[int] = []
-    hot = TextCache(limit, tell=lambda _, __, size: told.append(size))
+    cache = TextCache(limit, on_lookup=lambda _, __, size: told.append(size))
     for number, size in enumerate(sizes):
         name = bytes([number % 7])
-        hot.keep({name: bytes(size)})
-        found = hot.find([bytes([n]) for n in range(7)])
+        cache.keep({name: bytes(size)})
+        found = cache.find([bytes([n]) for n in range(7)])
         assert sum(len(text) + ENTRY_BYTES for text in found.values()) == told[-1] <= limit
 
 

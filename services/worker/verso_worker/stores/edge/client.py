@@ -1,8 +1,7 @@
 """The embedded vector store as the worker sees it: calls to the store's own process.
 
-Implements :class:`verso_worker.rules.ports.Vectors`. The process is
-:mod:`verso_worker.stores.edge.process`; :mod:`verso_worker.stores.qdrant.store` is the same store
-on a Qdrant server.
+The process is :mod:`verso_worker.stores.edge.process`; :mod:`verso_worker.stores.qdrant.store` is
+the same store on a Qdrant server.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def shard_child(
 class EdgeVectors:
     """A client of the store's process; any number of threads may share it.
 
-    Its signatures repeat those of the protocol that it implements.
+    Implements :class:`verso_worker.rules.ports.Vectors`, which says what each method raises.
 
     Args:
         socket_path: where the process listens.
@@ -86,14 +85,7 @@ class EdgeVectors:
     def create(
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
-        """Create a collection; one that exists with the same settings is left as it is.
-
-        With ``terms`` it stores the terms of its points as well.
-
-        Raises:
-            CollectionExists: one exists with other settings.
-            IdInvalid: the name breaks the naming rules.
-        """
+        """Create a collection; one that exists with the same settings is left as it is."""
         settings = {
             "name": check_name(name),
             "dim": dim,
@@ -113,16 +105,7 @@ class EdgeVectors:
         return list(header["names"])
 
     def put(self, name: str, points: Sequence[Point]) -> None:
-        """Store points; they are on the disk when this returns.
-
-        Either all points are stored or, if one is invalid, none.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: a vector is not one of the collection's space.
-            MetadataInvalid: a payload holds a value that the engine would change.
-            DiskFull: free space would fall below the floor.
-        """
+        """Store points, all or none; they are on the disk when this returns."""
         if not points:
             return
         rows = stacked(points)
@@ -139,11 +122,7 @@ class EdgeVectors:
         self._client.call("put", header, [little.tobytes(), *blobs])
 
     def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
-        """Return the stored vectors of the points that exist. Shape of each: (dim,).
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the stored vectors of the points that exist. Shape of each: (dim,)."""
         header, blobs = self._client.call("get", _named(name, ids))
         # The scale plays no part in reading raw bytes.
         space = Space(Precision(header["precision"]), header["dim"], 1.0)
@@ -151,39 +130,23 @@ class EdgeVectors:
         return {UUID(hex=point): row for point, row in zip(header["ids"], rows, strict=True)}
 
     def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-        """Return the payloads of the points that exist.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the payloads of the points that exist."""
         header, _ = self._client.call("payloads", _named(name, ids))
         return {UUID(hex=point): payload for point, payload in header["payloads"].items()}
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; empty for a collection without terms.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the terms of the points that exist; empty for a collection without terms."""
         header, blobs = self._client.call("terms", _named(name, ids))
         found = unpack_terms(header["terms"], blobs)
         return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
 
     def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Return points with their payloads, by ascending id from ``start`` on.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return points with their payloads, by ascending id from ``start`` on."""
         header, _ = self._client.call("page", {"name": name, "start": start.hex, "limit": limit})
         return [(UUID(hex=point), payload) for point, payload in header["points"]]
 
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
-        """Remove points, durably; ids that do not exist are ignored.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Remove points, durably; ids that do not exist are ignored."""
         if ids:
             self._client.call("remove", _named(name, ids))
 
@@ -196,14 +159,7 @@ class EdgeVectors:
         where: Filter | None,
         terms: Terms | None = None,
     ) -> list[Hit]:
-        """Return the best points, best first: by vector, by terms, or by both where both are given.
-
-        Shape of ``query``: (dim,). Terms are for collections that keep them.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: the query has another dimension, is not finite or has no direction.
-        """
+        """Return the best points, best first, by vector, by terms, or by both if both are given."""
         conditions = None if where is None else where.model_dump(mode="json")
         sizes, blobs = pack_terms([] if terms is None else [terms])
         header = {
@@ -217,14 +173,7 @@ class EdgeVectors:
         return [Hit(UUID(hex=point), *others) for point, *others in reply["hits"]]
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
-        """Return the points nearest to each stored vector, itself included, in the engine's order.
-
-        Shape of ``rows``: (n, dim).
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: the rows are not of the collection's space.
-        """
+        """Return the points nearest to each stored vector, itself included. Shape: (n, dim)."""
         little = np.ascontiguousarray(rows, rows.dtype.newbyteorder("<"))
         header = {
             "name": name,
@@ -238,11 +187,7 @@ class EdgeVectors:
         return [ids[start:end] for start, end in pairwise(ends)]
 
     def count(self, name: str) -> int:
-        """Count a collection's points.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Count a collection's points."""
         header, _ = self._client.call("count", {"name": name})
         return int(header["count"])
 
@@ -252,7 +197,6 @@ class EdgeVectors:
         Writes to it wait meanwhile, reads and searches continue.
 
         Raises:
-            CollectionUnknown: there is no such collection.
             DiskFull: a copy would leave less free space than the floor.
             VectorsUnavailable: the copy failed.
         """
@@ -260,11 +204,7 @@ class EdgeVectors:
         return int(header["count"])
 
     def sizes(self, name: str) -> Sizes:
-        """Return what a collection has in this store.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return what a collection has in this store."""
         header, _ = self._client.call("sizes", {"name": name})
         return Sizes(header["points"], header["vectors"], header["terms"])
 

@@ -1,14 +1,13 @@
 """The vector store on a Qdrant server, or in the client library's own local mode.
 
-Implements :class:`verso_worker.rules.ports.Vectors`. Both forms give back what they were given: a
-server
-keeps the space's datatype, local mode keeps float32, of which every float16 number and every 8-bit
-code is one.
+Both return the vectors that were put: a server keeps the space's datatype, local mode keeps
+float32, which holds every float16 number and every 8-bit code exactly.
 
-What a put promises here is what the store behind it promises. A server acknowledges once the write
-is in its log and applied: a killed server loses nothing, a power cut may, unless it replicates.
-Of the payload only the time is indexed; which metadata is, its operator decides (``m."key"``).
-Local mode commits each point to SQLite; it is for tests and small trials, and searches one by one.
+A put is as durable as the store. A server acknowledges a write that is in its log and applied: it
+survives the end of the server's process, but without replication maybe not a power cut. Only the
+time in the payload is indexed; the server's operator may index metadata as well (``m."key"``).
+Local mode commits each point to SQLite and compares every point in a search; it is for tests and
+small trials.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ _CONFLICT = 409
 class QdrantVectors:
     """A client of a Qdrant server; any number of threads may share it.
 
-    Its signatures repeat those of the protocol that it implements.
+    Implements :class:`verso_worker.rules.ports.Vectors`, which says what each method raises.
 
     Args:
         client: the library's client, closed by :meth:`close`.
@@ -122,14 +121,7 @@ class QdrantVectors:
     def create(
         self, name: str, *, dim: int, precision: Precision, int8_scale: float, terms: bool = False
     ) -> None:
-        """Make a collection; one that exists with the same settings is left as it is.
-
-        With ``terms`` it keeps those of its points as well.
-
-        Raises:
-            CollectionExists: one exists with other settings.
-            IdInvalid: the name breaks the naming rules.
-        """
+        """Create a collection; one that exists with the same settings is left as it is."""
         wanted = Settings(Space(precision, dim, int8_scale), terms)
         with self._calling(check_name(name)):
             if not self._client.collection_exists(self._prefix + name):
@@ -158,7 +150,7 @@ class QdrantVectors:
                 self._client.delete_collection(self._prefix + name)
 
     def names(self) -> list[str]:
-        """Name the collections."""
+        """Return the names of the collections."""
         with self._calling("*"):
             found = self._client.get_collections().collections
         return sorted(
@@ -168,13 +160,7 @@ class QdrantVectors:
         )
 
     def put(self, name: str, points: Sequence[Point]) -> None:
-        """Store points; the store has acknowledged them when this returns.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: a vector is not one of the collection's space; nothing was stored.
-            MetadataInvalid: a payload holds what the store would change; nothing was stored.
-        """
+        """Store points; the server has acknowledged them when this returns."""
         if not points:
             return
         with self._calling(name):
@@ -193,11 +179,7 @@ class QdrantVectors:
                 self._client.upsert(self._prefix + name, batch, wait=True)
 
     def get(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Stored]:
-        """Return the stored vectors of the points that exist. Shape of each: (dim,).
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the stored vectors of the points that exist. Shape of each: (dim,)."""
         with self._calling(name):
             space = self._space(name)
             records = self._client.retrieve(
@@ -211,22 +193,14 @@ class QdrantVectors:
         return {UUID(str(record.id)): row for record, row in zip(records, rows, strict=True)}
 
     def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:
-        """Return the payloads of the points that exist.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the payloads of the points that exist."""
         with self._calling(name):
             self._space(name)
             records = self._client.retrieve(self._prefix + name, [str(one) for one in ids])
         return {UUID(str(record.id)): unpacked(record.payload) for record in records}
 
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
-        """Return the terms of the points that exist; nothing where the collection keeps none.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return the terms of the points that exist; empty for a collection without terms."""
         with self._calling(name):
             if not self._settings(name).terms:
                 return {}
@@ -239,11 +213,7 @@ class QdrantVectors:
         return {UUID(str(record.id)): terms_of(record.vector) for record in records}
 
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
-        """Remove points; ids that do not exist are ignored.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Remove points; ids that do not exist are ignored."""
         with self._calling(name):
             self._space(name)
             for start in range(0, len(ids), BATCH):
@@ -261,14 +231,7 @@ class QdrantVectors:
         where: Filter | None,
         terms: Terms | None = None,
     ) -> list[Hit]:
-        """Return the best points, best first: by vector, by terms, or by both where both are given.
-
-        Shape of ``query``: (dim,). Terms are for collections that keep them.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: the query has another dimension, is not finite or has no direction.
-        """
+        """Return the best points, best first, by vector, by terms, or by both if both are given."""
         wanted = conditions(where)
         with self._calling(name):
             space = self._space(name)
@@ -295,14 +258,7 @@ class QdrantVectors:
         return fused(space, unit, found=found, weights=weights, limit=limit)
 
     def neighbours(self, name: str, rows: Stored, *, limit: int) -> list[list[UUID]]:
-        """Return the points nearest to each of some stored vectors, itself included.
-
-        As the store ranks them. Shape of ``rows``: (n, dim).
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-            VectorInvalid: the rows are not of the collection's space.
-        """
+        """Return the points nearest to each stored vector, itself included. Shape: (n, dim)."""
         with self._calling(name):
             space = self._space(name)
             values = space.values(space.check(rows))
@@ -311,34 +267,22 @@ class QdrantVectors:
         return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
 
     def count(self, name: str) -> int:
-        """Count a collection's points.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Count a collection's points."""
         with self._calling(name):
             self._space(name)
             return self._client.count(self._prefix + name, exact=True).count
 
     def copy(self, name: str, folder: Path) -> int:
-        """Write a collection's points into a new folder; give their number.
+        """Write a collection's points into a new folder and return their number.
 
-        Points are never changed, so all that were there at the beginning are in the copy, whatever
-        is written meanwhile.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        Points are never changed, so the copy has all points that existed at its start, whatever is
+        written meanwhile."""
         with self._calling(name):
             settings = self._settings(name)
         return points_file.write(folder, settings, self._pages(name))
 
     def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Return points with their payloads, by ascending id from ``start`` on.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return points with their payloads, by ascending id from ``start`` on."""
         with self._calling(name):
             self._space(name)
             records, _ = self._client.scroll(
@@ -371,11 +315,7 @@ class QdrantVectors:
                 return
 
     def sizes(self, name: str) -> Sizes:
-        """Return what a collection has in this store.
-
-        Raises:
-            CollectionUnknown: there is no such collection.
-        """
+        """Return what a collection has in this store."""
         records: Sequence[models.Record] = []
         with self._calling(name):
             settings, points = self._settings(name), self.count(name)
