@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from verso_core import files, telemetry
 from verso_core.errors import LedgerUnavailable, VersoError
@@ -44,16 +43,6 @@ RECENT_S = 3600.0
 _EVERY_S = 1.0
 _PAST_S = 300.0
 _log = logging.getLogger(__name__)
-
-
-class WatchedLedger(Protocol):
-    """What the mark needs of the ledger."""
-
-    def current(self) -> EpochState:
-        """Return its epoch and newest sequence number."""
-
-    def make_read_only(self, reached: EpochState) -> None:
-        """Stop all writes: it had reached more than it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +81,7 @@ class HighWaterMark:
     def __init__(
         self,
         folder: Path,
-        ledger: WatchedLedger,
+        ledger: Epoch,
         *,
         on_unclean_end: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.time,

@@ -1,11 +1,11 @@
-"""The artifacts of a worker: the served ones, and every older one that its records still need.
+"""The artifacts of a worker: the served ones, and the older ones that its records still need.
 
-Without the decoder that wrote it, a patch is noise. So a worker first copies an artifact into the
-data folder, under its id, where it stays until nothing refers to it. A new release of the default
-artifact then never makes an old record unreadable.
+A patch can be read only by the decoder that wrote it. So a worker first copies an artifact into the
+data folder, under its id, and serves the copy: an old record stays readable when the models folder
+has only a newer artifact.
 
 Each artifact runs in an engine process of its own. The served ones are started at once, the others
-when the first of their records is read. A swap has no gap:
+when the first of their records is read. A swap interrupts no call:
 
 1. :meth:`ArtifactStore.load` starts a new engine, which runs the golden samples and is warm then.
    Until it is ready, and if it never is, the served artifacts stay as they are.
@@ -42,7 +42,7 @@ from verso_worker.records.recorder import Recorder
 from verso_worker.rules.ports import Model, Models
 
 IDLE_S = 20.0
-"""An engine that is not served ends when nobody has called it, or asked for it, for so long."""
+"""An engine that is not served is stopped after so many seconds without a call or a request."""
 
 _READY_TIMEOUT_S = 120.0
 _HANG_S = 120.0
@@ -208,7 +208,7 @@ class ArtifactStore:
         return running.client.figures()
 
     def tidy(self) -> int:
-        """Stop the engines that are neither served nor used, and return how many."""
+        """Stop the engines that are neither served nor used, and return their number."""
         with self._lock:
             served = self._served
             kept = () if served is None else (served.stable, served.canary)
@@ -260,7 +260,7 @@ class ArtifactStore:
             except ArtifactInvalid as error:
                 _log.error("damaged copy of an artifact is replaced: %s", error.detail)
             shutil.rmtree(draft, ignore_errors=True)
-            with contextlib.suppress(FileNotFoundError):  # another worker on the folder was first
+            with contextlib.suppress(FileNotFoundError):  # another worker has moved it
                 kept.rename(draft)
         shutil.rmtree(draft, ignore_errors=True)
         try:

@@ -22,13 +22,14 @@ from verso_core.errors import (
     VectorsUnavailable,
 )
 from verso_worker.metrics import Metrics
+from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.pipeline import Pipeline
 from verso_worker.rules.ports import Models
 
 MOST_FAILURES = 2
-"""Failures that may be chance."""
+"""Number of failures that may be chance."""
 MOST_FAILING = 0.02
-"""Share of the canary's slices that may fail."""
+"""Share of the canary's slices that may fail by chance."""
 
 NOT_ITS_FAULT = (
     CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid, VectorsUnavailable,
@@ -54,13 +55,6 @@ def verdict(passed: int, failed: int, error: BaseException) -> str | None:
     return f"{failed} of {runs} slices failed, the last with {name}"
 
 
-class ArtifactsWithCanary(Protocol):
-    """Artifacts of which one may be a canary."""
-
-    def canary(self, job_id: str) -> Models | None:
-        """Return the artifacts as a job of the canary's share sees them; None for other jobs."""
-
-
 class ArtifactCanary:
     """Counts the successes and failures of an artifact's canary.
 
@@ -73,7 +67,7 @@ class ArtifactCanary:
 
     def __init__(
         self,
-        models: ArtifactsWithCanary,
+        models: ArtifactStore,
         metrics: Metrics,
         *,
         make: Callable[[Models], Pipeline],

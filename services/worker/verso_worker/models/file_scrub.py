@@ -1,15 +1,14 @@
 """Hash the files of artifacts and heads again, slowly, for as long as the worker runs.
 
-A record's text is in its vector, its patch and the decoder's files together. A worker verifies
-every file when it loads it, and then perhaps never again: a bit that rots on the disk would show at
-the next start, when it may be in the last copy. So one thread goes through all folders with a
+A text can be read only with its vector, its patch and the decoder's files. A worker verifies the
+files when it loads them, which it may not do again for months: damage on the disk would be noticed
+at the next start, when no sound copy may be left. So one thread goes through all folders with a
 manifest, hashes their files at :data:`PACE_BYTES_S`, and compares:
 
 - **sound**: the file matches its manifest.
-- **mended**: it did not match, but another folder holds the same file; a sound copy replaced it.
-- **corrupt**: it does not match, and there is no other copy, or the worker does not write to its
-  folder. It is left as it is: the running engine was loaded from sound bytes and continues, but the
-  next start would be refused.
+- **mended**: it did not match, and a sound copy from another folder has replaced it.
+- **corrupt**: it does not match, and there is no sound copy, or its folder is only read. It is not
+  changed. The running engine was loaded from sound bytes and continues; the next start fails.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Counts(Protocol):
-    """Where files are counted."""
+    """Counts files, for the metrics."""
 
     def file_read(self, status: str) -> None:
         """Count a file: sound, mended or corrupt."""
@@ -46,9 +45,9 @@ class FileScrub:
     """Checks folders of artifacts and heads periodically.
 
     Args:
-        own: folders in which corrupt files are mended.
+        own: folders in which corrupt files are replaced.
         foreign: folders that are only read.
-        counts: where files are counted.
+        counts: counts the files.
         every_s: seconds from the start of one pass to the next; 0 disables the scrub.
         pace: bytes read in a second.
     """
@@ -134,8 +133,8 @@ class FileScrub:
             return "sound"  # the whole folder was removed meanwhile
         if any(path.is_relative_to(root) for root in self._own):
             for other in others:
-                if other != path and self._mend(path, other, file):
-                    _log.error("%s was corrupt and has been mended", path)
+                if other != path and self._replace(path, other, file):
+                    _log.error("%s was corrupt and has been replaced by a sound copy", path)
                     return "mended"
         _log.error("%s is corrupt", path)
         return "corrupt"
@@ -151,8 +150,8 @@ class FileScrub:
             return ""
         return digest.hexdigest()
 
-    def _mend(self, path: Path, other: Path, file: File) -> bool:
-        """Replace a file by another folder's copy if that is sound, and return whether it was."""
+    def _replace(self, path: Path, other: Path, file: File) -> bool:
+        """Replace a file by another folder's copy; return False if the copy is not sound."""
         try:
             data = other.read_bytes()
         except OSError:

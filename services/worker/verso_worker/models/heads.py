@@ -1,9 +1,8 @@
-"""Which version of each head serves: the registry's choice if it is valid, else the last good one.
+"""Which version of each head is served: the registry's if it is valid, else the last valid one.
 
 The registry is read again whenever its file changes. A version that was published, promoted or
 rolled back therefore serves from the next job on, without a restart. A version that cannot be
-served is reported in :meth:`HeadStore.states` and in the log, and the version before it goes on
-serving.
+served is reported in :meth:`HeadStore.states` and in the log, and the version before it is served.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from verso_worker.rules.ports import Models, ServedHead
 T = TypeVar("T")
 _EVERY_S = 1.0
 _FIRST_S = 30.0
+_DESCRIBED = {"version", "created", "task", "reads", "space", "labels", "none_label", "chunk"}
 _log = logging.getLogger(__name__)
 
 
@@ -122,8 +122,8 @@ class HeadStore:
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
         """Count a job that a canary ran; ``error`` is None if it succeeded.
 
-        A canary that fails too often is reported as one that cannot be served, and is then
-        withdrawn by the :class:`~verso_worker.models.rollout.RegistryWatcher`.
+        A canary that fails too often is reported as one that cannot be served; the
+        :class:`~verso_worker.models.rollout.RegistryWatcher` then withdraws it.
         """
         with self._lock:
             counts = self._trials.setdefault((name, version), Counter())
@@ -218,16 +218,7 @@ class HeadStore:
             return {"version": version, "error": {"code": error.code, "detail": error.detail}}
         about = head.model_dump(
             mode="json",
-            include={
-                "version",
-                "created",
-                "task",
-                "reads",
-                "space",
-                "labels",
-                "none_label",
-                "chunk",
-            },
+            include=_DESCRIBED,
         )
         calibration = head.calibration
         about["metrics"] = dict(head.metrics)
@@ -277,7 +268,7 @@ class HeadStore:
             return self._checked[key]
 
     def _load(self, checked: _Checked) -> None:
-        """Let the engine check a version that has never served, while another may still serve."""
+        """Let the engine check a version that has not been served yet."""
         head = checked.head
         if self._good.get(head.name) == head.version:
             return

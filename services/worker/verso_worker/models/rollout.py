@@ -3,7 +3,7 @@
 1. The registry file is checked once a second; nothing else happens until it changes.
 2. An artifact that a channel newly names is loaded in an engine of its own. It is served only if it
    passes its golden samples. A refused artifact is reported with the reason, and the artifact
-   before it goes on serving.
+   before it is still served.
 3. A canary that is refused, or that fails jobs (:mod:`verso_worker.models.canary`), is withdrawn
    from the registry, so that no other worker takes it up.
 4. Engines that nothing needs any more are stopped.
@@ -57,7 +57,7 @@ class RegistryWatcher:
     Args:
         models: folder with the registry.
         artifacts: the worker's artifacts.
-        metrics: what is counted.
+        metrics: the worker's counters.
         publish: called with :meth:`state` whenever it changes, and every few seconds.
         heads: heads whose canaries are withdrawn if they cannot be served; None without heads.
     """
@@ -151,7 +151,7 @@ class RegistryWatcher:
                 self.step()
             except VersoError as error:
                 _log.warning("registry not followed: %s", error.detail)
-            except Exception:  # noqa: BLE001 - served artifacts go on serving
+            except Exception:  # noqa: BLE001 - the artifacts are still served
                 _log.exception("registry not followed")
 
     def _follow(self) -> None:

@@ -1,8 +1,7 @@
 """The neural codec of whole chunks: one segment as it is, several behind their sizes.
 
 The engine codes and decodes segments (:mod:`verso_worker.records.chunking`); a chunk of several is
-coded
-segment by segment, all of them against the chunk's one vector.
+coded segment by segment, all of them against the chunk's one vector.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verso_core.errors import PatchCorrupt
 from verso_core.record import Codec, pack_parts, unpack_parts
+from verso_worker.records.space import Vector
 
-Vector = NDArray[np.float32]
 Offer = tuple[Codec, bytes]
 
 

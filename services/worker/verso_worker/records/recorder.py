@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verso_core.errors import PatchCorrupt, RecordCorrupt, VersoError
 from verso_core.record import Codec, Record, checksum, vector_hash
-from verso_worker.records.neural import Decoder, NeuralCodec, Segmenter, Vector
-
-Stored = NDArray[Any]
+from verso_worker.records.neural import Decoder, NeuralCodec, Segmenter
+from verso_worker.records.space import Space, Stored, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +67,6 @@ class ByteCodec(Protocol):
         """Return the coded bytes; raises PatchCorrupt for a payload that is not of this codec."""
 
 
-class Precision(Protocol):
-    """How the vectors of one space are rounded, stored and widened again."""
-
-    def round(self, vectors: Vector) -> Stored:
-        """Round unit vectors to what the store keeps. Shape: (texts, dim)."""
-
-    def widen(self, stored: Stored) -> Vector:
-        """Return the float32 vectors of stored ones. Shape: (texts, dim)."""
-
-    def raw(self, stored: Stored) -> bytes:
-        """Return one stored vector's bytes, little endian. Shape of ``stored``: (dim,)."""
-
-
 class _Raw:
     def encode(self, text: bytes) -> bytes:
         return text
@@ -114,7 +99,7 @@ class Recorder:
         chunks: Sequence[bytes],
         stored: Stored,
         *,
-        precision: Precision,
+        precision: Space,
         slot: int,
         key: bytes,
         plain: bool = False,
@@ -216,7 +201,7 @@ class Recorder:
         records: Sequence[Record],
         stored: Sequence[Stored | None],
         *,
-        precision: Precision,
+        precision: Space,
         key: bytes,
     ) -> list[bytes | VersoError]:
         """Return each record's chunk, or the error that keeps it from being read.

@@ -37,9 +37,8 @@ from verso_core.jobs.heads import (
 )
 from verso_core.record import Entry, point_ids
 from verso_worker.records import confidence
-from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Timings
-from verso_worker.records.space import Space
+from verso_worker.records.space import Space, Vector
 from verso_worker.rules.ports import Heads, Model, ServedHead, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 

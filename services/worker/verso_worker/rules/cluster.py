@@ -11,7 +11,7 @@ from uuid import UUID
 
 import numpy as np
 
-from verso_core.errors import PatchCorrupt, RequestInvalid, VersoError
+from verso_core.errors import RequestInvalid, VersoError
 from verso_core.jobs import Collection, NoItem, Result, Slice
 from verso_core.jobs.cluster import (
     MAX_RECORDS,
@@ -22,13 +22,13 @@ from verso_core.jobs.cluster import (
     Method,
 )
 from verso_core.jobs.models import text_field
-from verso_core.record import Entry, Flag, point_ids
+from verso_core.record import point_ids
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
 from verso_worker.rules.grouping.statements import joined
 from verso_worker.rules.grouping.templates import Miner
-from verso_worker.rules.ports import Documents, OnProgress, Vectors
+from verso_worker.rules.ports import OnProgress, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ class Cluster:
     """Groups records."""
 
     vectors: Vectors
-    documents: Documents
     reader: Reader
     pairs: int = PAIRS
 
@@ -104,13 +103,7 @@ class Cluster:
 
     def _live(self, collection: Collection) -> Iterator[Chunk]:
         seen = count(1)
-        for document, data in self.documents.entries(collection.name):
-            try:
-                entry = Entry.unpack(data)
-            except PatchCorrupt:
-                continue
-            if entry.flags & Flag.DELETED:
-                continue
+        for document, entry in self.reader.scan(collection):
             for index in range(len(entry.records)):
                 if next(seen) > MAX_RECORDS:
                     raise RequestInvalid(

@@ -13,13 +13,12 @@ from uuid import UUID
 
 import numpy as np
 
-from verso_core.errors import PatchCorrupt
 from verso_core.heads import Portion
 from verso_core.jobs import Collection, Result, Slice, train
 from verso_core.jobs.admin import Rows, RowsItem, RowsParams
-from verso_core.record import Entry, Flag, point_ids
+from verso_core.record import Entry, point_ids
 from verso_worker.records.space import Space
-from verso_worker.rules.ports import Documents, Vectors
+from verso_worker.rules.ports import Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
 _PAGE = 256
@@ -43,7 +42,6 @@ class ExportRows:
     """Reads rows of collections."""
 
     vectors: Vectors
-    documents: Documents
     reader: Reader
 
     def run(self, work: Slice[RowsParams, RowsItem], collection: Collection) -> Result[Rows]:
@@ -77,14 +75,8 @@ class ExportRows:
     def _pages(self, collection: Collection, item: RowsItem) -> Iterator[Page]:
         """Yield the live documents of the item's buckets in pages."""
         page: dict[str, Entry] = {}
-        entries = self.documents.entries(collection.name, first=item.first, count=item.count)
-        for document, data in entries:
-            try:
-                entry = Entry.unpack(data)
-            except PatchCorrupt:
-                continue
-            if not entry.flags & Flag.DELETED:
-                page[document] = entry
+        for document, entry in self.reader.scan(collection, first=item.first, count=item.count):
+            page[document] = entry
             if len(page) >= _PAGE:
                 yield page
                 page = {}

@@ -1,11 +1,11 @@
-"""Take documents in, and verify from the stores that they can be given back.
+"""Ingest documents, and verify from the stores that their texts can be read back.
 
-The order of an ingest is the order of its promises:
+The order of the steps makes sure that no text is dropped before it can be read back:
 
-1. Cut each text into chunks, encode them, round the vectors to what the store will give back.
-   Where the collection is searched by words as well, count them now: the text will be gone.
-2. Make a record of each chunk against *that* vector, and decode it
-(:mod:`verso_worker.records.recorder`).
+1. Cut each text into chunks, encode them, and round the vectors to what the store will return. For
+   a collection that is also searched by words, compute the terms now: the text will be dropped.
+2. Make a record of each chunk against the rounded vector, and decode it
+   (:mod:`verso_worker.records.recorder`).
 3. Put the vectors; the store has flushed them when it returns. Read them back, compare the bytes.
 4. Give the entries to the ledger, which commits them and the result in one step. The raw text stays
    in the slice.
@@ -48,8 +48,7 @@ from verso_core.record import (
 from verso_core.texts import Scalar
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
-from verso_worker.records.recorder import Stored
-from verso_worker.records.space import Space
+from verso_worker.records.space import Space, Stored
 from verso_worker.rules.ports import (
     Documents,
     Lexicon,
@@ -80,12 +79,12 @@ class Source:
 
     @classmethod
     def stored(cls, document: str, payload: Mapping[str, Any], text: bytes) -> Source:
-        """Return a stored document, from what one of its points carries and its text."""
+        """Return a stored document, from its text and the payload of one of its points."""
         return cls(document, text, payload.get("m") or {}, payload.get("t"), lost=LOST in payload)
 
     @property
     def payload(self) -> dict[str, Any]:
-        """Return what each of the document's points carries, without the chunk's index."""
+        """Return the payload of the document's points, without the chunk's index."""
         payload: dict[str, Any] = {"d": self.id}
         if self.time is not None:
             payload["t"] = self.time
@@ -96,7 +95,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """One document on its way in, with its chunks and its job's sequence number."""
+    """A document that is being written, with its chunks and its job's sequence number."""
 
     source: Source
     chunks: list[bytes]
@@ -121,10 +120,10 @@ class Ingest:
         seq: int,
         timings: Timings,
     ) -> SliceOutcome:
-        """Take the documents of a slice in, up to the point where the ledger can commit them.
+        """Write the documents of a slice to the vector store, ready to be committed.
 
         Raises:
-            VectorsUnavailable: the store did not give back what was put.
+            VectorsUnavailable: the store returned other vectors than were put.
         """
         model = self.models.writing(collection)
         slot = self.documents.collection_artifact(collection.name, model.codec)
@@ -198,7 +197,7 @@ class Ingest:
                 raise VectorsUnavailable("the vector store gave back other bytes than it was given")
 
     def terms(self, collection: Collection, chunks: Sequence[bytes]) -> list[Terms]:
-        """Return the terms that a collection keeps of chunks: of a dense one, none."""
+        """Return the terms that a collection keeps of chunks; a dense one keeps none."""
         if collection.search is SearchMode.DENSE:
             return [NO_TERMS] * len(chunks)
         return self.lexicon.documents(chunks)
@@ -206,10 +205,10 @@ class Ingest:
     def verify(
         self, work: Slice[IngestParams, IngestItem], collection: Collection, *, seq: int
     ) -> Verdict:
-        """Compare what the stores give back with the raw text of a slice, document by document.
+        """Compare the texts that the stores return with a slice's raw texts, document by document.
 
-        A document that was written again or deleted since is skipped: it is no longer this slice's.
-        One that does not read back is coded again with the codecs that need no model.
+        A document that was written again or deleted since is skipped. A document that does not read
+        back is coded again with the codecs that need no model.
         """
         given = {item.id: item for item in work.accepted.values()}
         texts = self.reader.texts(collection, list(given), use_kept=False)
@@ -235,14 +234,14 @@ class Ingest:
     def _own(
         self, broken: Sequence[Source], collection: Collection, *, seq: int
     ) -> dict[str, bytes]:
-        """Return the stored entries that are these documents' own but for a damaged number.
+        """Return stored entries that this slice wrote, though their sequence number is damaged.
 
-        Such an entry may seem to be of a later write, which must not be touched.
+        With the damaged number such an entry looks like a later write, which must not be replaced.
         """
         sizes = {source.id: len(source.text) for source in broken}
         found = {}
         for document, data in self.documents.entry(collection.name, list(sizes)).items():
-            # the mark of a long entry whose head is damaged; what it heads has its own CRC
+            # without the flag of a long entry, whose head is damaged; its body has a CRC of its own
             stored = bytes([data[0] & ~Flag.LONG]) + data[1:] if data else data
             entry = written_by(stored, seq)
             if entry is not None and entry.size_bytes == sizes[document]:
@@ -250,7 +249,7 @@ class Ingest:
         return found
 
     def rewrite(self, source: Source, collection: Collection, *, seq: int) -> Write:
-        """Store a document again by a codec that needs no model, under the number it had."""
+        """Store a document again with a codec that needs no model, under its sequence number."""
         model = self.models.writing(collection)
         [write] = self.store([(source, seq)], collection, model=model, plain=True)
         return write
@@ -263,12 +262,12 @@ class Ingest:
         model: Model,
         plain: bool = False,
     ) -> list[Write]:
-        """Store documents by a model under numbers of their own; the ledger knows nothing yet.
+        """Store documents in the vector store; the caller commits the returned writes.
 
         Args:
             sources: documents with their sequence numbers.
-            collection: where they go; in the model's space.
-            model: encodes and codes them.
+            collection: the collection, which is of the model's space.
+            model: encodes and codes the texts.
             plain: use a codec that needs no model.
         """
         slot = self.documents.collection_artifact(collection.name, model.codec)
@@ -299,14 +298,14 @@ def _by_draft(drafts: Sequence[_Draft], records: Sequence[Record]) -> list[Seque
 
 
 def _newer(entry: Entry, seq: int) -> bool:
-    """Whether a later write stands here; an earlier one never does, unless it is damaged."""
+    """Whether an entry is of a later write."""
     return entry.seq > seq and not entry.damaged
 
 
 def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bool:
-    """Whether a point carries the metadata and time that were stored, as far as is known.
+    """Whether a point's payload has the metadata and time whose hash its entry holds.
 
-    An entry of format 1 does not say, and of what was lost there is nothing to compare.
+    True if there is nothing to compare: an entry of format 1, or lost metadata.
     """
     if entry is None or entry.about is None or LOST in payload:
         return True

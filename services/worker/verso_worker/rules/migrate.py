@@ -1,15 +1,15 @@
 """Move a collection to another artifact, document by document, while it is searched and written to.
 
 In the **same space** only the codec changes: each document is coded again by the new one, read back
-from the stores, and swapped in under the sequence number it had, if nobody wrote it meanwhile.
+from the stores, and swapped in under its sequence number, unless it was written again meanwhile.
 
-Into **another space** a second collection is filled. A step compares a range of buckets of both:
-what the source has in another state than the target is read by the artifact that wrote it, encoded
-and coded by the new one, put, read back from the stores and compared; what the source has no more
-goes. A document keeps its sequence number, so writes that wait are ordered as they were. Passes
-repeat until the two agree; the keeper seals the source for the last one and switches the name.
+Into **another space** a second collection is filled. A step compares a range of buckets of both. A
+document that differs is read by the artifact that wrote it, encoded and coded by the new one, put,
+read back from the stores and compared; a document that the source no longer has is removed. A
+document keeps its sequence number, so that waiting writes keep their order. Passes are repeated
+until both agree; the keeper seals the source for the last one and switches the name.
 
-Whatever is killed, the next step compares again and goes on: a step has no state of its own.
+A step has no state of its own: after a crash the next step compares again and continues.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ from verso_core.errors import (
     PatchCorrupt,
     VersoError,
 )
-from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, Collection, SearchMode
+from verso_core.jobs import Collection, SearchMode
 from verso_core.jobs.admin import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
 from verso_worker.rules.reader import Chunk, Reader, join
-from verso_worker.rules.scrub import next_page
+from verso_worker.rules.scrub import Stored, batches, next_page
 
 CURRENT = "current"
 """Names the artifact that new collections use."""
 
 _PREFIX = "migrated-"
+_TEXT_RATIO = 4  # a text is about four times as long as its patch
 _COUNTED = ("documents", "copied", "removed", "failed")
 
 
 class Migrations(Protocol):
-    """The ledger's migrations: signatures of its own, since rules import no Redis."""
+    """The ledger's migrations; their signatures are repeated because rules import no Redis."""
 
     def get(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
@@ -60,13 +61,13 @@ class Migrations(Protocol):
         target: Collection | None,
         room: str = ...,
     ) -> bool:
-        """Begin one where the newest is still ``seen``; ``room`` is that of the target."""
+        """Start a migration if the newest one is still ``seen``; ``room`` is the target's token."""
 
     def move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
-        """Move one on from ``seen``, or forget it."""
+        """Replace the state ``seen``; None deletes it."""
 
     def drop(self, name: str, *, buckets: int) -> None:
-        """Remove one side of a migration by its own name."""
+        """Remove the source or the target of a migration by its own name."""
 
     def graft(
         self,
@@ -77,12 +78,12 @@ class Migrations(Protocol):
         entry: bytes | None,
         text: bytes | None,
     ) -> bool:
-        """Bring a document of the target to where its source is, if that has this number."""
+        """Write a document of the target, if the source's still has this sequence number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Begins migrations, does their steps, and removes what they left."""
+    """Starts migrations, runs their steps, and removes the collections that they leave."""
 
     models: Models
     vectors: Vectors
@@ -92,7 +93,7 @@ class Migrate:
     ingest: Ingest
 
     def begin(self, name: str, artifact: str) -> Migration:
-        """Begin a migration to an artifact, or find the one under way.
+        """Start a migration to an artifact, or return the running one.
 
         Args:
             name: the collection, as users know it.
@@ -100,7 +101,7 @@ class Migrate:
 
         Raises:
             ArtifactInvalid: no such artifact is served here.
-            MigrationRefused: another migration of it is under way, or it needs none.
+            MigrationRefused: another migration is running, or the collection needs none.
         """
         seen = self.migrations.get(name)
         source = self._named(name)
@@ -129,14 +130,14 @@ class Migrate:
         return state
 
     def step(self, name: str, *, first: int, count: int, spend_s: float) -> MigrationResult:
-        """Bring buckets from ``first`` on to where they should be, and return what was done.
+        """Migrate the buckets from ``first`` on, and return the counts.
 
-        Ends after ``count`` buckets, or sooner once ``spend_s`` seconds are spent; ``buckets`` says
-        how many it came through, at least one.
+        It ends after ``count`` buckets, or sooner after ``spend_s`` seconds; ``buckets`` of the
+        result counts the migrated ones, at least one.
 
         Raises:
-            MigrationRefused: no migration of this collection is under way.
-            VersoError: something that it needs is away; trying again may help.
+            MigrationRefused: no migration of this collection is running.
+            VersoError: a store or an engine is unavailable; trying again may help.
         """
         state = self.migrations.get(name)
         if state is None or not state.running:
@@ -164,7 +165,7 @@ class Migrate:
         )
 
     def remove(self, name: str) -> Migration | None:
-        """Remove what a migration left: the old side once it is done, the new one before.
+        """Remove the source of a migration that is done, or the target of one that is not.
 
         Raises:
             MigrationRefused: there is nothing to remove.
@@ -184,7 +185,7 @@ class Migrate:
         return after
 
     def _again(self, seen: Migration, model: Model) -> Migration:
-        """Let a migration that is under way, or blocked, go on."""
+        """Return a running migration, or start a blocked one again."""
         if seen.codec != model.codec:
             raise MigrationRefused(f"{seen.collection!r} is being migrated to codec {seen.codec}")
         if seen.running:
@@ -211,7 +212,7 @@ class Migrate:
             raise ArtifactInvalid(f"artifact {artifact!r} cannot be served: {exc.detail}") from exc
 
     def _target(self, source: Collection, model: Model) -> tuple[Collection, str]:
-        """Make room for the empty collection that a migration fills; give both."""
+        """Create the empty collection that a migration fills; return it and its token."""
         made = source.model_copy(
             update={
                 "name": _PREFIX + secrets.token_hex(8),
@@ -254,8 +255,8 @@ class Migrate:
             done["removed"] += self.migrations.graft(
                 state, document, seq=None, entry=None, text=None
             )
-        behind = [name for name in here if _seq(here[name]) != _seq(there.get(name))]
-        for batch in _batches(behind, here):
+        behind = [row for row in here.items() if _seq(row[1]) != _seq(there.get(row[0]))]
+        for batch in batches(behind, weight=_TEXT_RATIO):
             texts = self._texts(source, batch, done=done, unread=unread)
             for write, seq in self._coded(target, model, texts):
                 done["copied"] += self.migrations.graft(
@@ -275,8 +276,8 @@ class Migrate:
         source = self.documents.collection(source.name)
         here = dict(self.documents.entries(source.name, first=part.start, count=len(part)))
         done["documents"] += len(here)
-        behind = [name for name in here if _slots(here[name]) - {slot}]
-        for batch in _batches(behind, here):
+        behind = [row for row in here.items() if _slots(row[1]) - {slot}]
+        for batch in batches(behind, weight=_TEXT_RATIO):
             texts = self._texts(source, batch, done=done, unread=unread)
             for write, _ in self._coded(source, model, texts):
                 verified = Entry.unpack(here[write.document]).flags & Flag.VERIFIED
@@ -292,17 +293,17 @@ class Migrate:
     def _texts(
         self,
         source: Collection,
-        batch: Sequence[str],
+        batch: Sequence[Stored],
         *,
         done: Counter[str],
         unread: list[str],
     ) -> dict[str, tuple[Source, Entry]]:
-        """Read documents by the artifacts that wrote them; note those that cannot be read.
+        """Read documents by the artifacts that wrote them; count those that cannot be moved.
 
-        Nor can one be moved whose entry is damaged, or of which no point carries the metadata that
-        its entry tells of: under a new hash it would pass for what was stored.
+        Those are documents that cannot be read, that have a damaged entry, or whose points all lack
+        the metadata whose hash the entry holds: a new entry would hash the wrong metadata.
         """
-        texts = self.reader.texts(source, batch)
+        texts = self.reader.texts(source, [document for document, _ in batch])
         payloads = self._payloads(source, texts)
         found: dict[str, tuple[Source, Entry]] = {}
         for name, text in texts.items():
@@ -321,7 +322,7 @@ class Migrate:
     def _payloads(
         self, source: Collection, texts: Mapping[str, tuple[Entry, bytes] | VersoError]
     ) -> dict[str, dict[str, Any]]:
-        """Return a payload with each document's metadata and time, where one is known."""
+        """Return for each document a payload with its metadata and time, if there is one."""
         key = bytes.fromhex(source.checksum_key)
         entries = {name: text[0] for name, text in texts.items() if isinstance(text, tuple)}
         points = {name: point_ids(source.name, name, entry) for name, entry in entries.items()}
@@ -329,8 +330,8 @@ class Migrate:
         payloads = self.vectors.payloads(source.name, every) if every else {}
         found: dict[str, dict[str, Any]] = {}
         for name, entry in entries.items():
-            told = [payloads[point] for point in points[name] if point in payloads]
-            right = [payload for payload in told if agrees(payload, entry, key=key)]
+            carried = [payloads[point] for point in points[name] if point in payloads]
+            right = [payload for payload in carried if agrees(payload, entry, key=key)]
             if right or not entry.about:
                 found[name] = right[0] if right else {}
         return found
@@ -338,7 +339,7 @@ class Migrate:
     def _coded(
         self, target: Collection, model: Model, texts: dict[str, tuple[Source, Entry]]
     ) -> Iterator[tuple[Write, int]]:
-        """Store texts by a model, and yield each write whose text the stores have returned."""
+        """Store texts with a model, and yield each write once the stores have returned its text."""
         sources = {name: (source, entry.seq) for name, (source, entry) in texts.items()}
         for write in self.ingest.store(list(sources.values()), target, model=model):
             source, seq = sources[write.document]
@@ -351,7 +352,7 @@ class Migrate:
             yield proved, seq
 
     def _proved(self, target: Collection, write: Write, text: bytes) -> Write | None:
-        """Decode what was stored, from the stores; None where another text comes out."""
+        """Return a write, marked as verified, if the stores return its text; else None."""
         entry = Entry.unpack(write.entry)
         parts = self.reader.chunks(
             target, [Chunk(write.document, entry, n) for n in range(len(entry.records))]
@@ -377,16 +378,3 @@ def _slots(data: bytes) -> set[int]:
         return {record.slot for record in Entry.unpack(data).records}
     except VersoError:
         return {-1}
-
-
-def _batches(names: Sequence[str], entries: dict[str, bytes]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for name in names:
-        batch.append(name)
-        size += 4 * len(entries[name])  # a text is some four times its patch
-        if len(batch) >= SLICE_ITEMS or size >= SLICE_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -1,6 +1,6 @@
-"""Change which models the channels serve, as a job: promote a canary, roll back, show.
+"""Show or change which models the channels serve, as a job: promote a canary, or roll back.
 
-The change is one of the registry; every worker that follows it takes it up by itself
+The job changes the registry; each worker follows the registry by itself
 (:mod:`verso_worker.models.rollout`).
 """
 
@@ -21,12 +21,12 @@ class ModelOperations:
     models: Path
 
     def run(self, work: Slice[ModelsParams, NoItem]) -> Result[RegistryResult]:
-        """Do what a ``models`` slice asks for, and return what the registry says then.
+        """Run a ``models`` slice, and return the registry after it.
 
         Raises:
             HeadUnknown: there is no head of this name.
-            RequestInvalid: there is nothing to promote or to go back to.
-            DiskFull: the registry cannot be written; it stays as it was.
+            RequestInvalid: there is nothing to promote or to roll back to.
+            DiskFull: the registry cannot be written; it is not changed.
         """
         asked = work.params
         match asked.change:

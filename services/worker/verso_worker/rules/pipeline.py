@@ -140,10 +140,10 @@ class Pipeline:
         self._documents = documents
         self._registry = registry
         self._reader = Reader(models, vectors, documents)
-        self._rows = ExportRows(vectors, documents, self._reader)
+        self._rows = ExportRows(vectors, self._reader)
         cached = replace(self._reader, cache=cache)
         self._collections = Collections(models, vectors, documents, buckets)
-        self._cluster = Cluster(vectors, documents, cached)
+        self._cluster = Cluster(vectors, cached)
         self._heads = heads
         self._score = Score(heads)
         self._search = Search(models, vectors, cached, lexicon, self._score)

@@ -18,10 +18,10 @@ from verso_core.jobs import AnyResult, Collection, Filter, Precision
 from verso_core.record import Holdings
 from verso_core.registry import Channel
 from verso_worker.records.confidence import Statistics
-from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Classified, Found
 from verso_worker.records.points import Hit, Point, Sizes, Terms
-from verso_worker.records.recorder import Recorder, Stored
+from verso_worker.records.recorder import Recorder
+from verso_worker.records.space import Stored, Vector
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
+from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.space import Space
@@ -120,6 +120,18 @@ class Reader:
             if not entry.flags & Flag.DELETED:
                 found[document] = entry
         return found
+
+    def scan(
+        self, collection: Collection, *, first: int = 0, count: int | None = None
+    ) -> Iterator[tuple[str, Entry]]:
+        """Yield the live documents of some buckets, without those with damaged entries."""
+        for document, data in self.documents.entries(collection.name, first=first, count=count):
+            try:
+                entry = Entry.unpack(data)
+            except PatchCorrupt:
+                continue
+            if not entry.flags & Flag.DELETED:
+                yield document, entry
 
     def chunks(self, collection: Collection, wanted: Sequence[Chunk]) -> list[bytes | VersoError]:
         """Return chunks or their errors in order; those of one artifact are read in one batch."""

@@ -42,7 +42,7 @@ class Reconstruct:
 
         Args:
             work: the slice.
-            collection: where its documents are; None where it names none.
+            collection: the collection of its documents; None if it names no documents.
             timings: added to.
         """
         named = {index: item for index, item in work.accepted.items() if not item.vector}
@@ -101,7 +101,7 @@ class Reconstruct:
         items: Mapping[int, ReconstructItem],
         found: dict[int, tuple[Entry, bytes] | VersoError],
     ) -> dict[int, dict[str, Any]]:
-        """Return what was stored beside each found document: its metadata and time."""
+        """Return the payload of each found document's first point: its metadata and time."""
         points = {}
         for index, text in found.items():
             if not isinstance(text, VersoError) and text[0].records:

@@ -1,8 +1,8 @@
-"""Score pairs of texts, and texts by the sentence of theirs that fits a query best.
+"""Score pairs of texts, and texts by their best sentence for a query.
 
-A head that scores pairs has learnt how one sentence relates to another. It scores a whole passage,
-most of which is beside the question, badly (docs/research/search-quality.md has figures). So a
-text has the score of its best sentence.
+A head that scores pairs was trained on pairs of sentences. It scores a whole passage badly, since
+most of the passage does not answer the query (figures: docs/research/search-quality.md). So a text
+has the score of its best sentence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Score:
     def run(
         self, work: Slice[ScoreParams, ScoreItem], *, job: str | None, timings: Timings
     ) -> Result[PairScore]:
-        """Score a slice's pairs; with ``sentences`` the second text counts by its best one.
+        """Score a slice's pairs; with ``sentences`` by the best sentence of the second text.
 
         Raises:
             HeadUnknown, HeadInvalid: the head cannot be served.
@@ -71,7 +71,7 @@ class Score:
         first, second = [a for a, _ in pairs], [b for _, b in pairs]
         if head.head.reads is Reads.TOKEN_PAIR:
             return head.run(lambda e, n, v: e.score_texts(n, v, first=first, second=second))
-        # A text that stands in many pairs, such as a query, is encoded once.
+        # A text of many pairs, such as a query, is encoded once.
         texts = list(dict.fromkeys([*first, *second]))
         rows = {text: row for row, text in enumerate(texts)}
         vectors = head.model.recorder.engine.encode(texts).vectors

@@ -168,7 +168,7 @@ class Scrub:
         """Check documents and repair what can be; return the counts, and add the damaged names."""
         found: Counter[str] = Counter()
         damaged: list[str] = []
-        for batch in _batches(entries):
+        for batch in batches(entries):
             findings = self._read(collection, batch)
             unsound = [one.document for one in findings if not one.sound]
             now = self.documents.entry(collection.name, unsound) if unsound else {}
@@ -333,13 +333,18 @@ def next_page(page: int, *, width: int, documents: int) -> int:
     return max(1, min(fit, 2 * page, _PAGE_BUCKETS))
 
 
-def _batches(entries: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """Cut entries into batches whose vectors fit into one reply of the store."""
+def batches(entries: Iterable[Stored], *, weight: int = 1) -> Iterator[list[Stored]]:
+    """Cut entries into batches whose vectors fit into one reply of the store.
+
+    Args:
+        entries: what is cut.
+        weight: bytes that are counted for each byte of an entry.
+    """
     batch: list[Stored] = []
     size = 0
     for row in entries:
         batch.append(row)
-        size += len(row[1])
+        size += weight * len(row[1])
         if len(batch) >= SLICE_ITEMS or size >= SLICE_BYTES:
             yield batch
             batch, size = [], 0

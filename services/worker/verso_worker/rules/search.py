@@ -22,10 +22,9 @@ from verso_core.jobs.search import Explanation, Hits
 from verso_core.jobs.search import Hit as FoundHit
 from verso_core.record import point_ids
 from verso_worker.records import fusion
-from verso_worker.records.neural import Vector
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
-from verso_worker.records.space import Space, read_unit
+from verso_worker.records.space import Space, Vector, read_unit
 from verso_worker.rules.ports import Lexicon, Models, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.rules.score import Score

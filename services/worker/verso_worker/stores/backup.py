@@ -23,7 +23,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from verso_core import files, telemetry
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
@@ -39,20 +38,11 @@ FREEZE_S = 60.0
 COPY_TIMEOUT_S = 3600.0
 """Longest copy of one collection."""
 
+VectorStore = EdgeVectors | QdrantVectors
 _log = logging.getLogger(__name__)
 
 
-class Copyable(Protocol):
-    """A vector store that can write a collection into a folder."""
-
-    def names(self) -> list[str]:
-        """Return the names of the collections."""
-
-    def copy(self, name: str, folder: Path) -> int:
-        """Copy a collection into a folder that it creates, and return the number of points."""
-
-
-def take(target: Path, *, redis_url: str, vectors: Copyable, data: Path) -> Backup:
+def take(target: Path, *, redis_url: str, vectors: VectorStore, data: Path) -> Backup:
     """Take a backup.
 
     Args:
@@ -185,7 +175,7 @@ def _take(target: Path, settings: WorkerSettings) -> int:
     return len(made.files)
 
 
-def _store(settings: WorkerSettings) -> EdgeVectors | QdrantVectors:
+def _store(settings: WorkerSettings) -> VectorStore:
     if settings.qdrant_url is not None:
         return QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
     if settings.run is None:

@@ -15,9 +15,8 @@ from verso_codecs.zstd import ZstdCodec
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Precision
 from verso_core.record import Codec, Record, checksum, vector_hash
-from verso_worker.records.neural import Vector
-from verso_worker.records.recorder import Encoded, Guess, Recorder, Stored
-from verso_worker.records.space import Space
+from verso_worker.records.recorder import Encoded, Guess, Recorder
+from verso_worker.records.space import Space, Stored, Vector
 
 KEY = b"key of the collection"
 SPACE = Space(Precision.FLOAT16, 4, 100.0)

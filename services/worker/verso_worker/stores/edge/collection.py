@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 import qdrant_edge as qdrant
@@ -46,6 +46,7 @@ from verso_worker.records.points import (
     widened_limit,
 )
 from verso_worker.records.space import Settings, Stored, Vector
+from verso_worker.stores.edge.optimise import Runner
 from verso_worker.stores.edge.query import (
     candidates,
     filter_of,
@@ -71,16 +72,6 @@ _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
 _FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
-
-
-class Optimiser(Protocol):
-    """Optimises the files of a collection that no process has open."""
-
-    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
-        """Index payload fields and segments of more points than ``index_above``, win room back.
-
-        False where it failed; the files then hold what they held before.
-        """
 
 
 @dataclass(slots=True)
@@ -304,7 +295,7 @@ class EdgeCollection:
         slow = bool(self._wear.fields) and info.points_count > _FIELDS_ABOVE
         return plain > self._index_above or self._wear.removed > many or slow
 
-    def optimise(self, optimiser: Optimiser) -> bool:
+    def optimise(self, optimiser: Runner) -> bool:
         """Index and vacuum the files in a process of its own; calls wait until they are back.
 
         The engine holds the interpreter lock while it optimises (20,000 points: 7-14 s), which
