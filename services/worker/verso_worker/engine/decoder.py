@@ -3,7 +3,7 @@
 Both ways feed the same ``decoder.onnx``. Over whole records (:meth:`Decoder.score`) the past is the
 memory slots alone and attention inside the batch is causal. Token by token, :class:`Cache` holds
 the past of every row: the slots first, then the keys and values of the tokens decoded so far, which
-the graph gives back and the cache writes in place.
+the graph returns and the cache writes into its arrays.
 
 Letters in shapes: B rows, T tokens, P past entries, S memory slots, D vector dim, W width, G
 key/value heads, H head dim, V vocabulary, L layers.
@@ -36,8 +36,9 @@ _CACHE_LENGTHS = (32, 64, 96)
 class Memory:
     """The decoder's view of vectors.
 
-    bias: Shape: (B, W), float32 slots: keys and values of the memory slots; key of layer l at 2l,
-    value at 2l + 1. Shape: (2L, B, G, S, H), float32
+    bias: Shape: (B, W), float32
+    slots: keys and values of the memory slots; key of layer l at 2l, value at 2l + 1.
+        Shape: (2L, B, G, S, H), float32
     """
 
     bias: Floats
@@ -56,7 +57,8 @@ class Memory:
 class Scores:
     """The decoder's prediction of the next token.
 
-    logits: Shape: (..., V), float32 confidence: log-odds of the top token. Shape: (...,), float32
+    logits: Shape: (..., V), float32
+    confidence: log-odds of the top token. Shape: (...,), float32
     """
 
     logits: Floats

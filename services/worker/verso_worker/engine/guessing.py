@@ -99,7 +99,7 @@ class Guesser:
 def _grown(
     live: Sequence[_Prefix], logs: NDArray[np.float32], *, count: int
 ) -> list[tuple[int, int, _Prefix]]:
-    """Return the likeliest ways to go on, best first: from which row, with which token, to what."""
+    """Return the likeliest continuations, best first, each as (row, token, new prefix)."""
     total = logs + np.array([[sum(text.logs)] for text in live], np.float32)
     flat = total.reshape(-1)
     best = np.argpartition(flat, -count)[-count:]

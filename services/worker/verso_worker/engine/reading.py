@@ -71,10 +71,10 @@ class Reader:
     def read(
         self, payloads: Sequence[bytes], vectors: NDArray[np.float32], *, disturbed: bool
     ) -> list[bytes | None]:
-        """Decode payloads against stored, widened vectors; None where there is no text in one.
+        """Decode payloads against stored, widened vectors; None for a payload that is no text.
 
         Args:
-            payloads: of this artifact's neural codec, or bytes that only claim to be.
+            payloads: any bytes; those that this artifact's neural codec wrote have a text.
             vectors: Shape: (payloads, D), float32.
             disturbed: move every logit and confidence by up to half the margin the payloads were
                 coded with, as another machine might.
@@ -86,11 +86,11 @@ class Reader:
         return texts
 
     def figures(self) -> dict[str, float]:
-        """Return what was done so far, and how many records wait; a batch is one step."""
+        """Return the counts so far, and how many records wait; a batch is one step."""
         return {**self._tally.figures(), "waiting": self._pool.waiting}
 
     def close(self) -> None:
-        """Finish what waits and end the thread."""
+        """Finish the waiting records and end the thread."""
         self._pool.close()
         self._thread.join()
 
@@ -165,10 +165,10 @@ class Reader:
         return tokens
 
     def _end(self, row: int, length: int, *, ended: bool) -> None:
-        """Return the result of a row of `length` tokens and free its place."""
+        """Return the result of a row of `length` tokens and free the row."""
         item = self._items[row]
         text = None
-        # A payload that goes on behind its end token is none that the coder wrote.
+        # The coder wrote no payload that continues behind its end token.
         if ended and item.work.group.streams.unread(item.work.index) == 0:
             text = self._vocabulary.text(self._texts[row, :length].tolist())
         item.finish(text)
@@ -182,7 +182,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A payload with its stored vector, widened, and the tokens it is believed to give."""
+    """A payload with its stored vector, widened, and the tokens that it should decode to."""
 
     payload: bytes
     vector: NDArray[np.float32]
@@ -193,13 +193,13 @@ class Draft:
 class Checker:
     """Confirms drafts in batches, with one pass of the decoder; for one thread at a time.
 
-    After coding a text, the worker knows what its payload should give. The decoder scores the whole
-    draft at once, and the payload chooses token after token as it does when it is read. As long as
-    it chooses the draft's tokens, every score was made from exactly the tokens that reading would
-    have seen. So a confirmed draft *is* what the payload gives; any other payload must be read step
-    by step. This is block verification of speculative decoding (Stern et al. 2018), with a draft
-    that is nearly always right. Scores of a block and of a step differ by float noise, which is
-    what the payload's margins are for.
+    After coding a text, the worker knows what its payload should decode to. The decoder scores the
+    whole draft at once, and the payload chooses token after token as in a read. As long as it
+    chooses the draft's tokens, each score was computed from the same tokens as in a read. So a
+    confirmed draft *is* the text of the payload; any other payload must be read step by step. This
+    is block verification of speculative decoding (Stern et al. 2018), with a draft that is nearly
+    always right. Scores of a block and of a step differ by float noise, for which the payload has
+    its margins.
     """
 
     def __init__(self, decoder: Decoder, tables: RankTables, noise: Noise) -> None:
@@ -208,7 +208,7 @@ class Checker:
         self._noise = noise
 
     def run(self, batch: Sequence[Draft]) -> list[bool]:
-        """Return for each draft whether it is exactly what its payload gives."""
+        """Return for each draft whether its payload decodes to it."""
         memory = self._decoder.memory(np.stack([draft.vector for draft in batch]))
         scores = self._decoder.score([draft.tokens for draft in batch], memory)
         streams = Streams([draft.payload for draft in batch], self._tables)

@@ -1,13 +1,14 @@
-"""A slice that fails whole is halved, again and again, until the item to blame stands alone.
+"""Halve a slice that fails as a whole until the items at fault are alone.
 
-1. A slice of several items failed as a whole, so it is not known which item is to blame.
-2. Each half is run for itself; one that fails is halved again. A slice of 64 items with one bad one
-   costs at most 12 runs more.
-3. An item that fails alone, for a reason that trying again does not help, gets the error in its
-   place, and its neighbours their results.
-4. An item that fails alone for a passing reason may be innocent: the engine may just be away. It is
-   blamed only when it has had its tries (``condemn``) and a neighbour succeeded in this very run,
-   which an engine that is away would not have let happen. Otherwise the slice is tried again.
+1. A slice of several items failed as a whole, so it is not known which item is at fault.
+2. Each half is run alone, and a half that fails is halved again. A slice of 64 items with one bad
+   item costs at most 12 more runs.
+3. An item that fails alone with an error that is not retryable gets that error as its result, and
+   the other items get their results.
+4. An item that fails alone with a retryable error may not be at fault: the engine may be
+   unavailable. It gets the error only after :data:`CONDEMN_AFTER` attempts, and only if another
+   item succeeded in the same run, so that the engine is available. Otherwise the slice is tried
+   again.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from verso_core.jobs import AnySlice, Failed, Kind, Result
 from verso_worker.rules.ports import SliceOutcome
 
 KINDS = frozenset({Kind.EMBED, Kind.INGEST, Kind.RECONSTRUCT, Kind.DELETE})
-"""Kinds whose items have nothing to do with one another."""
+"""Kinds whose items are independent of one another."""
 SUSPECT_AFTER = 3
-"""Attempts after which an error that should have passed is looked into."""
+"""Attempts after which a slice with a retryable error is halved."""
 CONDEMN_AFTER = 5
-"""Attempts after which an item that fails alone for a passing reason is blamed."""
+"""Attempts after which an item that fails alone with a retryable error gets that error."""
 _OF_ALL = (CollectionUnknown, DiskFull, LedgerUnavailable, VectorsUnavailable)
-"""Errors that have nothing to do with any one text."""
+"""Errors that no single item causes."""
 _log = logging.getLogger(__name__)
 
 Run = Callable[[AnySlice], SliceOutcome]
@@ -54,10 +55,10 @@ def worth_bisecting(work: AnySlice, error: Exception, *, attempt: int) -> bool:
 
 
 def bisect_failures(run: Run, work: AnySlice, *, attempt: int) -> SliceOutcome:
-    """Run a slice in parts; return the outcomes of all of them as one, in order.
+    """Run a slice in parts; return their outcomes as one, in order.
 
     Raises:
-        VersoError: the slice should be tried again, or fails for a reason of no item's own.
+        VersoError: the slice should be tried again, or no single item causes the error.
     """
     found = _Parts(run)
     found.halve(work.items, work)
@@ -72,7 +73,7 @@ def bisect_failures(run: Run, work: AnySlice, *, attempt: int) -> SliceOutcome:
 
 @dataclass
 class _Parts:
-    """The outcomes of the parts, in order. ``suspects``: errors that should have passed."""
+    """The outcomes of the parts, in order. ``suspects``: retryable errors of single items."""
 
     run: Run
     outcomes: list[SliceOutcome] = field(default_factory=list)
@@ -105,7 +106,7 @@ class _Parts:
         self.outcomes.append(outcome)
 
     def joined(self) -> SliceOutcome:
-        """Put the outcomes together as if they had been one."""
+        """Return the outcomes as one."""
         # More than one name: the collection moved between two parts. The slice is tried again.
         [collection] = {
             part.collection for part in self.outcomes if part.writes or part.deletes
@@ -122,7 +123,7 @@ class _Parts:
 
 
 def _passing(error: Exception) -> bool:
-    """Whether trying again may help. What Verso did not foresee fails again, as a rule."""
+    """Whether trying again may help; an error that is not Verso's usually occurs again."""
     return isinstance(error, VersoError) and error.retryable
 
 

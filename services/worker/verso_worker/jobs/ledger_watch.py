@@ -1,9 +1,9 @@
 """The high-water mark: how far the ledger had come, kept beside the vectors.
 
-A ledger can come back older than it was: an old volume, a replica that lagged, a file without its
-tail. It would then give sequence numbers out again and know nothing of documents it has
-acknowledged, and nothing in it would say so. So every worker keeps a **mark** in its data folder:
-the epoch and the newest sequence number it has seen, written once a second where it has changed.
+A ledger can be older after a restart than before: an old volume, a replica that lagged, a file
+without its end. It would then assign sequence numbers a second time and lack documents that it has
+acknowledged, without any sign of it. So every worker keeps a **mark** in its data folder: the epoch
+and the newest sequence number it has seen, written once a second if they have changed.
 
     DIR/ledger-mark.json   {"epoch", "seq", "open", "past"}, replaced whole, synced
 
@@ -99,7 +99,7 @@ class HighWaterMark:
         """Compare the ledger with the mark and advance the mark.
 
         Returns:
-            False where the ledger was made read-only.
+            False if the ledger was made read-only.
 
         Raises:
             LedgerUnavailable: it does not answer.
@@ -119,7 +119,7 @@ class HighWaterMark:
         return True
 
     def read(self) -> Mark | None:
-        """Return the mark; None where there is none, or none that can be read."""
+        """Return the mark; None if there is none or it cannot be read."""
         try:
             row = json.loads(self._path.read_bytes())
             past = tuple((float(when), int(seq)) for when, seq in row["past"])
@@ -158,7 +158,7 @@ class HighWaterMark:
                 self.check()
             except LedgerUnavailable as error:
                 _log.debug("high-water mark not checked: %s", error.detail)
-            except OSError as error:  # the mark stays where it was, and is advanced later
+            except OSError as error:  # the mark stays as it is, and is advanced later
                 _log.warning("high-water mark not written: %s", error.strerror)
 
     def _write(self, mark: Mark) -> None:
@@ -190,7 +190,7 @@ def describe(epoch: Epoch, *, accept: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Log the state of the ledger of this worker's settings; return 1 where it is read-only."""
+    """Log the state of the ledger of this worker's settings; return 1 if it is read-only."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given not in ([], ["--trust"]):
         print("usage: python -m verso_worker.jobs.ledger_watch [--trust]", file=sys.stderr)  # noqa: T201

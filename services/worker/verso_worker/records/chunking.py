@@ -1,7 +1,7 @@
 """Cut a text into chunks that one vector stands for, and these into segments that one pass decodes.
 
-A **chunk** gets a vector of its own, the most expensive part of a record. So it is as long as the
-encoder's window allows: what lies beyond the window would not be in the vector, and not be found.
+A **chunk** has a vector of its own, the largest part of a record. So it is as long as the encoder's
+window allows: text beyond the window would not be in the vector, and no search would find it.
 A **segment** is what the decoder codes at once, within its shorter window. The segments of a chunk
 share its vector: against vectors of their own they would take 3 to 7 % less (ADR 10), but such a
 vector takes many times what it saves.
@@ -9,10 +9,10 @@ vector takes many times what it saves.
 Both end where a reader would end them: behind a paragraph, a line, a sentence or a word. Joined,
 they are the text, every byte in order.
 
-1. A text that is not UTF-8 is cut by size, behind line feeds where there are any: no tokenizer
-   reads it, and the byte codecs do not mind.
-2. Other texts are tokenised in blocks (a tokenizer's time and memory on hostile megabytes are
-   then bounded), and the tokens' offsets tell how far each window reaches.
+1. A text that is not UTF-8 is cut by size, behind line feeds if it has any: no tokenizer reads it,
+   and the byte codecs need none.
+2. Other texts are tokenised in blocks, which bounds a tokenizer's time and memory on hostile
+   megabytes. The offsets of the tokens show how far each window reaches.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Cutter:
 class _Windows:
     """How far the windows of both models reach in a block of text.
 
-    A block is tokenised only where its bytes do not tell already that all of it fits.
+    A block is tokenised only if its number of bytes does not show already that all of it fits.
     """
 
     def __init__(self, cutter: Cutter, block: str) -> None:
@@ -149,7 +149,7 @@ def _ends(encoding: Encoding) -> list[int]:
 
 
 def _reach(ends: list[int], at: int, *, budget: int, size: int) -> int:
-    """Return where the ``budget``-th token behind ``at`` ends, or the size where there are fewer.
+    """Return where the ``budget``-th token behind ``at`` ends, or the size if there are fewer.
 
     Args:
         ends: where each token ends, ascending.

@@ -1,4 +1,4 @@
-"""How sure a classifier is, by every signal that ``verso_core.heads`` defines, and what follows.
+"""The confidence of a classifier, by the signals that ``verso_core.heads`` defines.
 
 1. Signals are computed from logits, features and, where asked for, the decoder.
 2. The signal that the head accepts by becomes a probability of being right.
@@ -100,7 +100,7 @@ def measure(
         features: Shape: (n, F).
         calibration: the head's.
         statistics: of the head's training features; without them some signals are missing.
-        extra: signals of the decoder, NaN where one could not be had. Shape of each: (n,).
+        extra: signals of the decoder, NaN for one that could not be computed. Shape of each: (n,).
     """
     signals: Signals = {
         SignalName.SOFTMAX: softmax(logits).max(axis=1),
@@ -122,7 +122,7 @@ def measure(
 
 
 def probability(signals: Signals, calibration: Calibration) -> Floats:
-    """Return the probability of being right; of the calibrated softmax where nothing was fitted."""
+    """Return the probability of being right; the calibrated softmax if no signal was fitted."""
     name = calibration.accept_by
     fitted = calibration.signals.get(name)
     if name not in signals or fitted is None:
@@ -134,9 +134,9 @@ def probability(signals: Signals, calibration: Calibration) -> Floats:
 def accepted(
     signals: Signals, calibration: Calibration, *, error_rate: float | None
 ) -> NDArray[np.bool_]:
-    """Return which labels may be given with at most ``error_rate`` of those given being wrong.
+    """Return which labels to accept so that at most ``error_rate`` of the accepted are wrong.
 
-    A row whose signal could not be had is not accepted.
+    A row whose signal could not be computed is not accepted.
 
     Raises:
         RequestInvalid: the head has no threshold for an error rate as low as this.

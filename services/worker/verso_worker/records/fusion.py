@@ -57,8 +57,8 @@ def fused(
         space: the collection's.
         unit: the query. Shape: (dim,), of length 1.
         found: the candidates of both searches.
-        weights: BM25 weights of those that ``found`` gives none, by id; 0 where there is none.
-        limit: most hits to give.
+        weights: BM25 weights by id of the candidates without one in ``found``; 0 if missing.
+        limit: most hits to return.
     """
     if not found.ids:
         return []
@@ -79,15 +79,15 @@ def fused(
 
 
 def reranked(scores: Sequence[float], read: NDArray[np.float32], *, share: float) -> list[int]:
-    """Order a search's hits by what it scored them and what a head did that read them.
+    """Order a search's hits by the search's score and the score of a head that read them.
 
-    Both scores are spread over 0 to 1 first and mixed as above. Returns places, best first, equal
-    ones as they stood.
+    Both scores are spread over 0 to 1 first and mixed as above. Return the indices of the hits,
+    best first, equal ones in their order.
 
     Args:
         scores: the search's.
         read: the head's. Shape: (hits,).
-        share: what the head's count, in [0, 1]; the search's count the rest.
+        share: weight of the head's scores, in [0, 1]; the search's have the rest.
     """
     if not scores:
         return []

@@ -1,11 +1,11 @@
-"""What a vector store holds and gives: points, hits, and the conditions of a filter.
+"""What a vector store holds and returns: points, hits, and the conditions of a filter.
 
 A point's payload is kept small, for it counts as storage:
 
     d   document id           n   chunk, >= 0
     t   Unix seconds, absent where the document has no time
     m   metadata, a flat object of scalars, absent where it is empty
-    x   1 where the scrub put the point again and metadata and time were lost, else absent
+    x   1 if the scrub put the point again after its metadata and time were lost, else absent
 
 What users write into ``m`` must come back as it was and be found by filters, which takes two
 escapes (:func:`packed`, undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or
@@ -232,13 +232,13 @@ def widened_limit(limit: int) -> int:
 
 
 def ranked(space: Space, unit: Vector, *, found: Candidates, limit: int) -> list[Hit]:
-    """Score candidates exactly and give the best, nearest first, equal ones by id.
+    """Score candidates exactly and return the best, nearest first, equal ones by id.
 
     Args:
         space: the collection's.
         unit: the query. Shape: (dim,), of length 1.
         found: the engine's candidates.
-        limit: most hits to give.
+        limit: most hits to return.
     """
     if not found.ids:
         return []

@@ -1,14 +1,14 @@
 """Texts to records and back: the rules that make a stored chunk readable for ever.
 
-Writing a chunk, whose vector has been rounded to what the store will give back:
+Writing a chunk, whose vector has been rounded to what the store will return:
 
-1. Every codec that can, codes the chunk: against the *stored* vector, as reading will.
-2. The smallest payload is decoded: a neural one with its logits disturbed by as much as any other
-   machine may differ, in another batch. If one byte differs the next larger codec is tried. RAW is
-   always there, so a chunk is never refused because a model is poor at it.
+1. Every codec that can code the chunk does so, against the *stored* vector, which a read will use.
+2. The smallest payload is decoded; a neural one in another batch, with its logits disturbed by as
+   much as another machine may differ. If a byte differs, the next larger payload is tried. RAW is
+   always among them, so no chunk is refused because a model codes it badly.
 3. The record carries the hash of the stored vector and a keyed checksum of the chunk's bytes.
 
-Reading checks both, and raises RecordCorrupt rather than give a wrong text.
+A read checks both, and returns RecordCorrupt rather than a wrong text.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Recorder:
 
         Args:
             chunks: the chunks' bytes.
-            stored: their vectors as the store will give them back. Shape: (chunks, dim).
+            stored: their vectors as the store will return them. Shape: (chunks, dim).
             precision: how they are widened.
             slot: the artifact's slot in the collection.
             key: the collection's checksum key.
@@ -132,7 +132,7 @@ class Recorder:
     def _offers(
         self, chunks: Sequence[bytes], vectors: Vector, *, plain: bool
     ) -> list[list[tuple[Codec, bytes]]]:
-        """Code each chunk with every codec, smallest payload first."""
+        """Code each chunk with every codec; return the payloads, smallest first."""
         neural = [None] * len(chunks) if plain else self.neural.code(chunks, vectors)
         offers = []
         for chunk, offer in zip(chunks, neural, strict=True):
@@ -172,8 +172,8 @@ class Recorder:
         texts: list[bytes | None] = [None] * len(offers)
         neural = [row for row, (codec, _) in enumerate(offers) if codec.reads_vector]
         if neural:
-            # The chunk itself is the draft: what an ingest needs to know is whether the payload
-            # says it, token by token and under disturbance. The independent verify has no draft.
+            # The chunk itself is the draft: an ingest needs to know whether the payload decodes to
+            # it, token by token and under disturbance. The independent verify has no draft.
             found = self.neural.read(
                 [offers[row] for row in neural],
                 vectors[neural],
@@ -208,8 +208,8 @@ class Recorder:
 
         Args:
             records: records of this artifact.
-            stored: their vectors as the store gives them. Shape: (dim,). Only neural records need
-                one; None where the store has none.
+            stored: their vectors as the store returned them. Shape: (dim,). Only neural records
+                need one; None if the store has none.
             precision: how they are widened.
             key: the collection's checksum key.
         """

@@ -2,12 +2,12 @@
 
 Three forms of one vector:
 
-- *unit*: float32 of length 1, as the encoder gives it;
+- *unit*: float32 of length 1, the encoder's output;
 - *stored*: what the collection keeps and every patch is coded against, float16 values or int8
-  codes. Its bytes (:meth:`Space.raw`) are what records hash and backups copy;
-- *values*: the float32 numbers a Qdrant engine is handed and hands back. A float16 value is itself.
-  Qdrant's 8-bit type is unsigned, so an int8 code c is handed over as c + 128 under Euclidean
-  distance, which a shift of all vectors leaves as it is.
+  codes. Records hash its bytes (:meth:`Space.raw`), and backups copy them;
+- *values*: the float32 numbers that a Qdrant engine receives and returns. A float16 value stays as
+  it is. Qdrant's 8-bit type is unsigned, so an int8 code c becomes c + 128, under Euclidean
+  distance, which the same shift of all vectors does not change.
 
 Rounding is a fixed point: ``round(widen(stored)) == stored``. Without it a vector would change each
 time it is copied from store to store, and the patch coded against it would no longer read.
@@ -77,9 +77,7 @@ class Space:
         return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX), self.dtype)
 
     def widen(self, stored: Stored) -> Vector:
-        """Return the float32 vectors that stored ones stand for. Shape: (texts, dim), in and
-        out.
-        """
+        """Return stored vectors as float32. Shape: (texts, dim), in and out."""
         rows = stored.astype(np.float32)
         if self.precision is Precision.FLOAT16:
             return rows

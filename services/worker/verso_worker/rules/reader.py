@@ -92,7 +92,7 @@ class Chunk:
 
 
 NO_ENTRY = Entry(seq=0, size_bytes=0, records=())
-"""Takes the place of a damaged entry."""
+"""Replaces a damaged entry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Group vectors by the graph of their neighbours: the methods of ``grouping``, for larger sets.
 
-*DBSCAN* needs to know who is within ``eps``. A list of neighbours that ends within ``eps`` may miss
-some, but holds enough of them to make its node a core; so all that can be missed is that two such
-nodes of different groups are neighbours. They, and only they, are compared in pairs. If the store's
+*DBSCAN* needs the neighbours within ``eps``. A list of neighbours that ends within ``eps`` may miss
+some, but holds enough of them to make its node a core. So the graph can only miss that two such
+nodes of different groups are neighbours; these nodes alone are compared in pairs. If the store's
 answers are exact, the groups are those of all pairs.
 
 *HDBSCAN* is made of the shortest edges that join everything (a minimum spanning tree), and those
@@ -52,7 +52,7 @@ def by_density(graph: Graph, *, eps: float, min_samples: int, on_progress: OnPro
     missed = _missed(nodes.unit, cores[cut], part[cut], eps=eps, on_progress=on_progress)
     model = DBSCAN(eps=eps, min_samples=min_samples, metric="precomputed")
     labels = model.fit(near + missed, sample_weight=nodes.weight).labels_
-    return np.asarray(labels[nodes.place], np.int64)
+    return np.asarray(labels[nodes.node_of], np.int64)
 
 
 def by_stability(
@@ -75,22 +75,22 @@ def by_stability(
     from sklearn.cluster import HDBSCAN
 
     nodes = graph.nodes
-    if len(nodes.place) < max(min_size, min_samples):
-        return np.full(len(nodes.place), ALONE, np.int64)
+    if len(nodes.node_of) < max(min_size, min_samples):
+        return np.full(len(nodes.node_of), ALONE, np.int64)
     core = _core_distances(graph, min_samples=min_samples)
     joined = (graph.edges + _bridges(graph, on_progress=on_progress)).tocoo()
     far = np.maximum(joined.data, np.maximum(core[joined.row], core[joined.col]))
-    # Copies of a vector are as far from it as their density has it, and each hangs on the first.
-    _, first = np.unique(nodes.place, return_index=True)
-    copies = np.setdiff1d(np.arange(len(nodes.place)), first)
-    own = nodes.place[copies]
+    # Each copy of a vector is joined to the first one, at the core distance of their node.
+    _, first = np.unique(nodes.node_of, return_index=True)
+    copies = np.setdiff1d(np.arange(len(nodes.node_of)), first)
+    own = nodes.node_of[copies]
     one_way = joined.row < joined.col
     edges = symmetric(
         np.concatenate([first[joined.row[one_way]], first[own]]),
         np.concatenate([first[joined.col[one_way]], copies]),
         # As `grouping` does: |a - b| of unit vectors, for HDBSCAN's densities are of distances.
         np.sqrt(2 * np.maximum(np.concatenate([far[one_way], core[own]]), TINY)),
-        count=len(nodes.place),
+        count=len(nodes.node_of),
     )
     on_progress("tree", 0, 1)
     # The edges are distances of mutual reachability by now; with 1 they stay what they are.
@@ -101,8 +101,8 @@ def by_stability(
 def _at_most(edges: csr_array, eps: float) -> csr_array:
     all_of_them = edges.tocoo()
     near = all_of_them.data <= eps
-    places = all_of_them.row[near], all_of_them.col[near]
-    return csr_array((all_of_them.data[near], places), shape=edges.shape)
+    positions = all_of_them.row[near], all_of_them.col[near]
+    return csr_array((all_of_them.data[near], positions), shape=edges.shape)
 
 
 def _missed(
@@ -136,7 +136,7 @@ def _missed(
         for a, b in zip(here[apart].tolist(), there[apart].tolist(), strict=True):
             pairs.setdefault((part[block][a], part[rest][b]), (cut[block][a], cut[rest][b]))
     found = np.array(list(pairs.values()), np.int64).reshape(-1, 2)
-    # As near as is told apart: their distance decides nothing any more.
+    # That they are neighbours is enough: their exact distance does not change the groups.
     return symmetric(found[:, 0], found[:, 1], np.full(len(found), eps), count=len(unit))
 
 
@@ -154,7 +154,7 @@ def _core_distances(graph: Graph, *, min_samples: int) -> NDArray[np.float64]:
     hits = np.flatnonzero(enough)[::-1]
     core[rows[hits]] = far[hits]  # the nearest of them is written last
     core[weight >= min_samples] = 0.0
-    # Fewer records than that were found near it: as far as its list goes, at the least.
+    # A node with fewer records in its list: the distance at which the list ends, at least.
     farthest = graph.edges.max(axis=1).toarray().reshape(-1)
     return np.where(np.isnan(core), farthest, core)
 

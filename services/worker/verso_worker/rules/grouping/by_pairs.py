@@ -35,11 +35,11 @@ def by_density(vectors: Vector, *, eps: float, min_samples: int) -> Labels:
     if not len(vectors):
         return np.empty(0, np.int64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    distinct, place, count = np.unique(unit, axis=0, return_inverse=True, return_counts=True)
+    distinct, row_of, count = np.unique(unit, axis=0, return_inverse=True, return_counts=True)
     # For unit vectors |a - b|^2 = 2 (1 - a.b), so the Euclidean ball is the cosine's.
     model = DBSCAN(eps=math.sqrt(2 * eps), min_samples=min_samples, algorithm="brute")
     labels = model.fit(distinct, sample_weight=count).labels_
-    return np.asarray(labels[place.reshape(-1)], np.int64)
+    return np.asarray(labels[row_of.reshape(-1)], np.int64)
 
 
 def by_stability(vectors: Vector, *, min_size: int, min_samples: int) -> Labels:

@@ -4,12 +4,12 @@ For more vectors than can be compared in pairs.
 
 1. Equal vectors, of which logs are full, are one node, with their number as its weight.
 2. The store is asked for the points nearest to each node, a batch at a time, and left alone for a
-   while after each batch, so that searches beside it go on.
-3. A node is joined to all nodes among those points, and they to it. Distances are computed here,
-   from the vectors; what the store thinks of them plays no part.
+   while after each batch, so that searches are not delayed.
+3. A node is joined to all nodes among those points, and they to it. Distances are computed here
+   from the vectors; the store's distances are not used.
 
-A list of neighbours ends somewhere: of what is further off than its end (``reach``) the graph may
-know nothing. What groups by it must say what it does then.
+A list of neighbours ends at some distance (``reach``); neighbours that are further away may be
+missing in the graph. A method that groups by the graph must say what it does then.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TINY = 1e-9
 """Least distance of two nodes: a sparse matrix takes 0 for no edge."""
 
 _BATCH = 64
-_HEAP = 10_000  # most copies of one vector that are asked through to what lies behind them
+_HEAP = 10_000  # most copies of one vector that a request includes besides its neighbours
 
 Ask = Callable[[Stored, int], Sequence[Sequence[int]]]
-"""Gives for each row of stored vectors the numbers of so many records nearest to it.
+"""Returns for each row of stored vectors the numbers of the nearest records, so many.
 
-A point of no record is -1, so that a list that ends can be told from one that holds all.
+A point of no record is -1, so that a list that was cut differs in length from a complete one.
 """
 
 
@@ -51,20 +51,20 @@ class Nodes:
     Args:
         stored: Shape: (nodes, dim).
         unit: the same, widened, of length 1. Shape: (nodes, dim).
-        place: the node of each record. Shape: (records,).
+        node_of: the node of each record. Shape: (records,).
         weight: records of each node. Shape: (nodes,).
     """
 
     stored: Stored
     unit: Vector
-    place: NDArray[np.int64]
+    node_of: NDArray[np.int64]
     weight: NDArray[np.int64]
 
     @classmethod
     def of(cls, space: Space, stored: Stored) -> Nodes:
-        """Find the distinct ones among stored vectors. Shape: (records, dim)."""
-        rows, place, weight = np.unique(stored, axis=0, return_inverse=True, return_counts=True)
-        return cls(rows, unit_of(space.widen(rows)), place.reshape(-1), weight)
+        """Return the distinct ones of stored vectors. Shape: (records, dim)."""
+        rows, node_of, weight = np.unique(stored, axis=0, return_inverse=True, return_counts=True)
+        return cls(rows, unit_of(space.widen(rows)), node_of.reshape(-1), weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,7 @@ def graph_of(nodes: Nodes, ask: Ask, *, nearest: int, on_progress: OnProgress) -
         spent_s = time.monotonic() - began
         for node, records in zip(batch.tolist(), lists, strict=True):
             known = np.asarray(records, np.int64)
-            others = np.unique(nodes.place[known[known >= 0]])
+            others = np.unique(nodes.node_of[known[known >= 0]])
             others = others[others != node]
             far = _distances(nodes.unit, node, others)
             if len(records) >= nearest + own:

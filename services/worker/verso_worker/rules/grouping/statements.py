@@ -5,8 +5,8 @@ lines of equal length finds several templates. Two templates are one statement i
 
 1. nearly the same words stand in them, in the same order: the longest common subsequence of what
    is no parameter is at least ``ALIKE`` of both; and
-2. their vectors are near: a cosine of at least ``NEAR``. One word that tells two statements apart
-   moves the vector of a short template far, and that of a long one hardly.
+2. their vectors are near: a cosine of at least ``NEAR``. One word by which two statements differ
+   changes the vector of a short template much, and that of a long one little.
 
 Both were chosen on seven systems of loghub and measured on seven others (`bench_templates.py`).
 Only templates that pass the first are encoded, which are few.
@@ -28,63 +28,65 @@ NEAR = 0.97
 """Least cosine of two templates."""
 
 Encode = Callable[[Sequence[str]], Vector]
-"""Gives the unit vectors of texts. Shape: (texts, dim)."""
+"""Returns the unit vectors of texts. Shape: (texts, dim)."""
 
 _Words = list[str]
 _Tag = tuple[str, int]
 
 
 def joined(templates: Sequence[str], encode: Encode) -> dict[str, str]:
-    """Return for each template that of its statement, which may be itself.
+    """Return for each template the template of its statement, which may be itself.
 
     Args:
-        templates: distinct ones.
-        encode: called with those that another one resembles, if there are any.
+        templates: distinct templates.
+        encode: called with the templates that another one resembles, if there are any.
     """
     pairs = alike(templates)
     if not pairs:
         return {template: template for template in templates}
-    asked = sorted({place for pair in pairs for place in pair})
-    row = {place: number for number, place in enumerate(asked)}
-    vectors = encode([templates[place] for place in asked])
+    asked = sorted({number for pair in pairs for number in pair})
+    row = {number: index for index, number in enumerate(asked)}
+    vectors = encode([templates[number] for number in asked])
     parent = list(range(len(templates)))
 
-    def root(place: int) -> int:
-        while parent[place] != place:
-            place = parent[place]
-        return place
+    def root(number: int) -> int:
+        while parent[number] != number:
+            number = parent[number]
+        return number
 
     for one, other in pairs:
         if float(vectors[row[one]] @ vectors[row[other]]) >= NEAR:
             parent[max(root(one), root(other))] = min(root(one), root(other))
     statements: dict[int, _Words] = {}
-    for place, template in enumerate(templates):
+    for number, template in enumerate(templates):
         words = template.split()
-        known = statements.get(root(place))
-        statements[root(place)] = words if known is None else _merged(known, words)
-    return {template: " ".join(statements[root(place)]) for place, template in enumerate(templates)}
+        known = statements.get(root(number))
+        statements[root(number)] = words if known is None else _merged(known, words)
+    return {
+        template: " ".join(statements[root(number)]) for number, template in enumerate(templates)
+    }
 
 
 def alike(templates: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of templates that nearly the same words stand in, in the same order."""
+    """Return the pairs of templates with nearly the same words in the same order."""
     constants = [[w for w in one.split() if PARAMETER not in w] for one in templates]
     tagged = [_tagged(words) for words in constants]
     seen = Counter(tag for tags in tagged for tag in tags)
-    # Prefix filter (Chaudhuri et al. 2006): c of n words in common means one in common among the
-    # n - c + 1 rarest of each; from the share follows c, for the other has c words at least.
+    # Prefix filter (Chaudhuri et al. 2006): two lists with c of n words in common share a word
+    # among the n - c + 1 rarest of each. c follows from ALIKE: the other list has at least c words.
     holders: dict[_Tag, list[int]] = defaultdict(list)
     found = []
-    for place, words in enumerate(constants):
+    for number, words in enumerate(constants):
         least = math.ceil(ALIKE / (2 - ALIKE) * len(words))
-        rare = sorted(tagged[place], key=lambda tag: (seen[tag], tag))[: len(words) - least + 1]
+        rare = sorted(tagged[number], key=lambda tag: (seen[tag], tag))[: len(words) - least + 1]
         for other in sorted({other for tag in rare for other in holders[tag]}):
             wanted = ALIKE * (len(words) + len(constants[other])) / 2
-            if len(tagged[place] & tagged[other]) >= wanted and (
+            if len(tagged[number] & tagged[other]) >= wanted and (
                 _common(words, constants[other])[0][0] >= wanted
             ):
-                found.append((other, place))
+                found.append((other, number))
         for tag in rare:
-            holders[tag].append(place)
+            holders[tag].append(number)
     return found
 
 
@@ -99,9 +101,7 @@ def _tagged(words: _Words) -> set[_Tag]:
 
 
 def _common(one: _Words, other: _Words) -> list[list[int]]:
-    """Return the length of the longest common subsequence of what is left from each two places
-    on.
-    """
+    """Return the lengths of the longest common subsequences of all pairs of suffixes."""
     lengths = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
     for i in range(len(one) - 1, -1, -1):
         for j in range(len(other) - 1, -1, -1):
@@ -114,7 +114,7 @@ def _common(one: _Words, other: _Words) -> list[list[int]]:
 
 
 def _merged(one: _Words, other: _Words) -> _Words:
-    """Return what two templates have in common, a parameter where they differ."""
+    """Return the common words of two templates, with a parameter for each difference."""
     lengths = _common(one, other)
     made: _Words = []
     i = j = 0

@@ -1,8 +1,8 @@
 """Log lines by the statement that wrote them: a template for each, its parameters masked.
 
-1. What is a parameter whatever the program, is masked: numbers, addresses, identifiers, paths,
-   names of days and months, every word with a digit in it. Lines that then are the same are one,
-   which settles nearly all lines of a real log by a look-up.
+1. Parameters that do not depend on the program are masked: numbers, addresses, identifiers, paths,
+   names of days and months, every word with a digit in it. Lines that are equal then are counted as
+   one, so that nearly all lines of a real log need a look-up only.
 2. The rest is grouped as Drain does (He et al. 2017): a line belongs to the most similar template
    of as many tokens that begins with the same one, if enough tokens agree; where they differ the
    template gets a parameter.
@@ -30,7 +30,7 @@ SIMILAR = 0.6
 """Share of tokens that must agree for a line to join a template."""
 
 WORDS = 3
-"""Most different plain words at one place that are told apart; more are values of a parameter."""
+"""Most plain words at one position that make statements of their own; more are a parameter."""
 
 _MASK = re.compile(
     r"""
@@ -64,11 +64,11 @@ class _Shape:
 
 
 class Miner:
-    """Finds templates: lines are added one by one, then :meth:`templates` says what they were.
+    """Finds templates: lines are added one by one, then :meth:`templates` returns them.
 
     Args:
         similar: share of tokens that must agree, in [0, 1].
-        words: most different plain words at one place that are told apart.
+        words: most plain words at one position that make statements of their own.
     """
 
     def __init__(self, *, similar: float = SIMILAR, words: int = WORDS) -> None:
@@ -81,7 +81,7 @@ class Miner:
         self._leaves: dict[tuple[int, str], list[int]] = defaultdict(list)
 
     def add(self, line: str) -> int:
-        """Take a line and give the number of its shape, an index into what templates gives."""
+        """Add a line; return the number of its shape, an index into :meth:`templates`."""
         masked = _MASK.sub(PARAMETER, line)
         shape = self._known.get(masked)
         if shape is None:
@@ -130,22 +130,24 @@ class Miner:
         waiting = [list(group)]
         while waiting:
             part = waiting.pop()
-            place = self._telling(part)
-            if place is None:
+            position = self._splitting(part)
+            if position is None:
                 yield part
                 continue
             by_word: dict[str, list[int]] = defaultdict(list)
             for number in part:
-                by_word[self._shapes[number].tokens[place]].append(number)
+                by_word[self._shapes[number].tokens[position]].append(number)
             waiting += by_word.values()
 
-    def _telling(self, part: Sequence[int]) -> int | None:
-        """Return the place with the fewest different words, if they are few and plain."""
+    def _splitting(self, part: Sequence[int]) -> int | None:
+        """Return the position with the fewest different words, if they are few and plain."""
         best, fewest = None, self._words + 1
-        for place, column in enumerate(zip(*(self._shapes[n].tokens for n in part), strict=True)):
+        for position, column in enumerate(
+            zip(*(self._shapes[n].tokens for n in part), strict=True)
+        ):
             different = set(column)
             if 1 < len(different) < fewest and all(_PLAIN.fullmatch(w) for w in different):
-                best, fewest = place, len(different)
+                best, fewest = position, len(different)
         return best
 
 

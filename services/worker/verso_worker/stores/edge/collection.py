@@ -76,7 +76,7 @@ _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
 
 @dataclass(slots=True)
 class _Wear:
-    """What makes optimising worth while, since the last time it was tried."""
+    """What has changed since the last run of the optimiser."""
 
     removed: int = 0
     plain_after: int = 0
@@ -87,7 +87,7 @@ class EdgeCollection:
     """One collection.
 
     Args:
-        folder: where it lies, made by :meth:`create`.
+        folder: its folder, made by :meth:`create`.
         index_above: points searched one by one before an index is built over them.
 
     Raises:
@@ -246,9 +246,7 @@ class EdgeCollection:
         return found
 
     def count(self) -> int:
-        """Return the number of points, which the engine keeps; its own exact count looks at
-        each.
-        """
+        """Return the number of points, from the engine's statistics; its exact count reads each."""
         with self._using() as edge:
             return edge.info().points_count
 
@@ -264,10 +262,10 @@ class EdgeCollection:
         return Sizes.estimate(points, vector_bytes=self.space.size_bytes, sample=sample)
 
     def copy(self, folder: Path) -> int:
-        """Copy the files, and give the points in them.
+        """Copy the files and return the number of points in them.
 
-        To be called when no write is under way: the engine changes its files in place, and what was
-        acknowledged has been flushed.
+        Call it while no write is running: the engine changes its files in place, and all
+        acknowledged writes have been flushed.
 
         Raises:
             VectorsUnavailable: the copy failed; the folder is to be thrown away.
@@ -287,7 +285,7 @@ class EdgeCollection:
         self._take_away()
 
     def worn(self) -> bool:
-        """Whether an index, or a vacuum, is worth the time the collection is away for it."""
+        """Whether an index or a vacuum is worth the time for which the collection is closed."""
         with self._using() as edge:
             info = edge.info()
         plain = self._plain(info) - self._wear.plain_after
@@ -296,10 +294,10 @@ class EdgeCollection:
         return plain > self._index_above or self._wear.removed > many or slow
 
     def optimise(self, optimiser: Runner) -> bool:
-        """Index and vacuum the files in a process of its own; calls wait until they are back.
+        """Index and vacuum the files in a process of its own; calls wait meanwhile.
 
         The engine holds the interpreter lock while it optimises (20,000 points: 7-14 s), which
-        would stop the calls for every other collection as well. False where it failed.
+        would stop the calls for every other collection as well. Return False if it failed.
 
         Raises:
             VectorsUnavailable: the folder cannot be opened again.
@@ -328,7 +326,7 @@ class EdgeCollection:
         return {DENSE: values, TERMS: sparse(terms)}
 
     def _note_fields(self, wanted: Sequence[Condition]) -> None:
-        """Remember by which metadata a search filters, so that it is indexed in a quiet moment."""
+        """Record which metadata a search filters by, so that the optimiser indexes it."""
         room = _FIELDS_MAX - len(self._tried) - len(self._wear.fields)
         for condition in wanted:
             if isinstance(condition, OneOf) and condition.path not in self._tried and room > 0:
