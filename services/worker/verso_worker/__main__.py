@@ -1,8 +1,8 @@
 """``python -m verso_worker``: stores, engine and Celery consumer, started in that order.
 
-Nothing is consumed before the artifact has passed its golden samples and the ledger has shown that
-it keeps what it acknowledges. On SIGTERM the dispatcher claims no more slices and Celery finishes
-the running ones. Slices that are not finished after ``VERSO_DRAIN_S`` are released, and the process
+Nothing is consumed before the artifact has passed its golden samples and the ledger was found to be
+as new as the worker's mark. On SIGTERM the dispatcher claims no more slices and Celery finishes the
+running ones. Slices that are not finished after ``VERSO_DRAIN_S`` are released, and the process
 ends.
 """
 
@@ -152,7 +152,7 @@ def _artifacts(settings: WorkerSettings, run: Path, stack: ExitStack) -> Artifac
 
 
 def _ledger(settings: WorkerSettings, client: Redis, stack: ExitStack) -> Ledger:
-    """Connect to the ledger once it answers, and check that it has lost nothing."""
+    """Connect to the ledger once it answers, and check that it is not older than its mark."""
     ledger = Ledger(client)
     stack.callback(ledger.close)
     await_ledger(client, threading.Event())  # a signal ends the process before it has started
@@ -245,8 +245,8 @@ def main() -> int:
 def _exit(dispatcher: Dispatcher) -> None:
     """Release the unfinished slices and end the process at once.
 
-    A running thread cannot be stopped, so ``main`` cannot simply return. The kernel ends the child
-    processes with their parent, and they hold nothing acknowledged in memory only.
+    A running thread cannot be stopped, so ``main`` cannot return. The kernel ends the child
+    processes with their parent; all that they have acknowledged is on the disk.
     """
     try:
         count = dispatcher.release_all()

@@ -1,7 +1,7 @@
 """The Celery application: one task, a wake-up that names a queue.
 
 Celery is the transport and the executor; the ledger is the truth about jobs (ADR 0002). A message
-may be lost, doubled or late without any harm, so none of Celery's guarantees is asked for: no
+may be lost, repeated or late without harm, so none of Celery's guarantees is used: no
 acknowledgement after the work, no results, no retries, no prefetch.
 """
 
@@ -20,7 +20,7 @@ from verso_worker.jobs.dispatcher import Dispatcher
 _log = logging.getLogger(__name__)
 
 BROKER_OPTIONS: dict[str, Any] = {
-    # A peer that is silent behind an open socket stops a worker for good without these.
+    # Without these, a peer that keeps its socket open but does not answer blocks a worker for ever.
     "socket_timeout": 10,
     "socket_connect_timeout": 5,
     "socket_keepalive": True,

@@ -1,4 +1,4 @@
-"""Every kind of vector store, opened for tests: the shard process, local mode, a server."""
+"""Every kind of vector store, opened for tests: the shard process, and a Qdrant server."""
 
 from __future__ import annotations
 
@@ -61,22 +61,6 @@ class Edge:
         self._child.stop()
 
 
-class Local:
-    """The client library's local mode in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.vectors: Vectors
-        self.open()
-
-    def open(self) -> None:
-        self.vectors = QdrantVectors.local(self._folder / "qdrant")
-
-    def close(self) -> None:
-        assert isinstance(self.vectors, QdrantVectors)
-        self.vectors.close()
-
-
 class Server:
     """A Qdrant server; each test has its own prefix and leaves nothing behind."""
 
@@ -99,14 +83,12 @@ class Server:
             self.vectors.drop(name)
 
 
-Store = Edge | Local | Server
+Store = Edge | Server
 
 
 def make_store(kind: str, folder: Path) -> Store:
     if kind == "edge":
         return Edge(folder)
-    if kind == "local":
-        return Local(folder)
     return Server(os.environ.get("QDRANT_URL") or _stand_in())
 
 
@@ -118,7 +100,7 @@ def _stand_in() -> str:
     return f"http://127.0.0.1:{server.server_port}"
 
 
-@pytest.fixture(scope="module", params=["edge", "local", "server"])
+@pytest.fixture(scope="module", params=["edge", "server"])
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:

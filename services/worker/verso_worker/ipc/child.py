@@ -15,7 +15,7 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -38,7 +38,6 @@ def make_child(
     socket_path: Path,
     ready_timeout_s: float,
     hang_s: float | None = None,
-    environment: Mapping[str, str] | None = None,
     settled_s: float = SETTLED_S,
 ) -> Process:
     """Return a supervised process, not yet started, that serves on a socket.
@@ -50,11 +49,10 @@ def make_child(
         ready_timeout_s: seconds from start to the first answered ping.
         hang_s: restart a child that leaves a ping unanswered for so many seconds; None never does,
             right for a process whose libraries hold the interpreter lock for long.
-        environment: variables added to the worker's own.
         settled_s: seconds of work after which a death is not an early one.
     """
     health = SocketHealth(name, socket_path, ready_timeout_s=ready_timeout_s, hang_s=hang_s)
-    return Process(name, argv, health=health, environment=environment, settled_s=settled_s)
+    return Process(name, argv, health=health, settled_s=settled_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Try canaries on their share of the jobs, and withdraw those that fail too often.
+"""Run canaries on their share of the jobs, and withdraw those that fail too often.
 
-A job's share is decided by its id, so every attempt of a job uses the same versions. A job that
-fails with a canary runs again with the stable version at once: a bad canary costs time, never a
-request. :class:`ArtifactCanary` does so for artifacts, :func:`run_job` for heads.
+The id of a job decides whether it is of the canary's share, so every attempt of a job uses the same
+versions. A job that fails with a canary runs again with the stable version at once: a bad canary
+costs time, but fails no request. :class:`ArtifactCanary` does so for artifacts, :func:`run_job` for
+heads.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ from verso_worker.stores.edge.settings import (
     write_settings,
 )
 
-AWAY_S = 30.0
+WAIT_S = 30.0
 """Seconds a call waits for a collection that is being optimised."""
 
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
@@ -75,7 +75,7 @@ _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
 
 
 @dataclass(slots=True)
-class _Wear:
+class _Changes:
     """What has changed since the last run of the optimiser."""
 
     removed: int = 0
@@ -100,7 +100,7 @@ class EdgeCollection:
         self.space = self.settings.space
         self._folder = folder
         self._index_above = index_above
-        self._wear = _Wear()
+        self._changes = _Changes()
         self._tried: set[str] = set()
         self._gate = threading.Condition()
         self._users = 0
@@ -156,7 +156,7 @@ class EdgeCollection:
             for start in range(0, len(ids), BATCH):
                 batch: list[qdrant.PointId] = list(ids[start : start + BATCH])
                 edge.update(qdrant.UpdateOperation.delete_points(batch))
-        self._wear.removed += len(ids)
+        self._changes.removed += len(ids)
 
     def flush(self) -> None:
         """Bring all applied writes to the disk."""
@@ -282,16 +282,16 @@ class EdgeCollection:
         """Wait for the calls under way and release the files; later calls find no collection."""
         with self._gate:
             self._closed = True
-        self._take_away()
+        self._close_files()
 
-    def worn(self) -> bool:
+    def needs_optimising(self) -> bool:
         """Whether an index or a vacuum is worth the time for which the collection is closed."""
         with self._using() as edge:
             info = edge.info()
-        plain = self._plain(info) - self._wear.plain_after
+        plain = self._plain(info) - self._changes.plain_after
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
-        slow = bool(self._wear.fields) and info.points_count > _FIELDS_ABOVE
-        return plain > self._index_above or self._wear.removed > many or slow
+        slow = bool(self._changes.fields) and info.points_count > _FIELDS_ABOVE
+        return plain > self._index_above or self._changes.removed > many or slow
 
     def optimise(self, optimiser: Runner) -> bool:
         """Index and vacuum the files in a process of its own; calls wait meanwhile.
@@ -302,13 +302,13 @@ class EdgeCollection:
         Raises:
             VectorsUnavailable: the folder cannot be opened again.
         """
-        fields = dict(self._wear.fields)
-        self._take_away()
+        fields = dict(self._changes.fields)
+        self._close_files()
         done = optimiser.run(self._folder, index_above=self._index_above, fields=fields)
         edge = self._load()
         info = edge.info()
         self._tried |= fields.keys()
-        self._wear = _Wear(plain_after=self._plain(info))
+        self._changes = _Changes(plain_after=self._plain(info))
         with self._gate:
             self._edge = edge
             self._gate.notify_all()
@@ -327,11 +327,11 @@ class EdgeCollection:
 
     def _note_fields(self, wanted: Sequence[Condition]) -> None:
         """Record which metadata a search filters by, so that the optimiser indexes it."""
-        room = _FIELDS_MAX - len(self._tried) - len(self._wear.fields)
+        room = _FIELDS_MAX - len(self._tried) - len(self._changes.fields)
         for condition in wanted:
             if isinstance(condition, OneOf) and condition.path not in self._tried and room > 0:
                 kind = FieldKind.FLOAT if condition.numbers else FieldKind.KEYWORD
-                self._wear.fields.setdefault(condition.path, kind)
+                self._changes.fields.setdefault(condition.path, kind)
 
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
@@ -343,7 +343,7 @@ class EdgeCollection:
         except Exception as exc:
             raise VectorsUnavailable(f"collection {self.name!r} cannot be opened: {exc}") from exc
 
-    def _take_away(self) -> None:
+    def _close_files(self) -> None:
         with self._gate:
             edge, self._edge = self._edge, None
             self._gate.notify_all()
@@ -355,7 +355,7 @@ class EdgeCollection:
     @contextmanager
     def _using(self) -> Iterator[qdrant.EdgeShard]:
         with self._gate:
-            self._gate.wait_for(lambda: self._closed or self._edge is not None, AWAY_S)
+            self._gate.wait_for(lambda: self._closed or self._edge is not None, WAIT_S)
             if self._closed:
                 raise unknown(self.name)
             edge = self._edge

@@ -60,7 +60,7 @@ class Committer:
         free_bytes: returns the free space of the disk, bytes.
         floor_bytes: free space that writes must leave.
         idle_s: call ``idle`` after so many seconds without a write.
-        idle: work for a quiet moment.
+        idle: called when no write waits.
         fatal: ends the process; called with the reason.
     """
 

@@ -1,8 +1,8 @@
 """Optimise one collection in a process of its own: ``python -m verso_worker.stores.edge.optimise``.
 
 The store's process closes the folder, starts this one, waits, and opens the folder again. The
-folder stays safe if either is killed: the engine writes new segments beside the old ones and then
-swaps them, this process dies with its parent, and it inherits the parent's lock, so that no other
+folder stays intact if either is killed: the engine writes new segments beside the old ones and then
+swaps them. This process ends with its parent, and it inherits the parent's lock, so that no other
 process can open the files before it has ended.
 """
 

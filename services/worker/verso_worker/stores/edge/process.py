@@ -5,7 +5,7 @@ optimises, and dies by SIGBUS when the disk is full. It alone may open the files
 
     DIR/lock           held (flock) as long as the process lives
     DIR/<collection>   one folder for each collection (``edge.collection``)
-    DIR/.<anything>    a collection half made or half removed; cleared at the start
+    DIR/.<anything>    a collection that is being made or removed; deleted at the start
 
 The lock is taken before anything else is opened: a second process that merely *opens* the files
 breaks the first one's next flush.
@@ -136,7 +136,7 @@ class Shard:
             "sizes": self._sizes,
             "copy": self._copy,
         }
-        return {name: self._noting(handler) for name, handler in offered.items()}
+        return {name: self._recording_time(handler) for name, handler in offered.items()}
 
     def _create(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         name = check_name(header["name"])
@@ -261,22 +261,22 @@ class Shard:
             raise unknown(header["name"])
         return collection
 
-    def _noting(self, handler: Handler) -> Handler:
-        """Record the time of each call, for work that must wait for a quiet moment."""
+    def _recording_time(self, handler: Handler) -> Handler:
+        """Record the time of each call: optimising waits until there was none for a while."""
 
-        def noted(header: dict[str, Any], blobs: list[bytes]) -> Reply:
+        def recorded(header: dict[str, Any], blobs: list[bytes]) -> Reply:
             self._last_call = time.monotonic()
             return handler(header, blobs)
 
-        return noted
+        return recorded
 
     def _idle(self) -> None:
-        """Optimise one worn collection, in the committer's thread and so without writes."""
+        """Optimise one collection that needs it, in the committer's thread: no write is running."""
         if time.monotonic() - self._last_call < self._limits.quiet_s:
             return
         for collection in self._collections.values():
             room = _free_bytes(self._folder) - self._limits.floor_bytes
-            if collection.worn() and room > 2 * collection.used_bytes():
+            if collection.needs_optimising() and room > 2 * collection.used_bytes():
                 start = time.monotonic()
                 done = collection.optimise(self._runner)
                 took_s = time.monotonic() - start

@@ -38,7 +38,6 @@ class Question:
         collection: its name in the server.
         space: space of its vectors.
         where: filter that points must pass; None passes all.
-        local: the client's own mode, which has no index.
     """
 
     client: QdrantClient
@@ -46,7 +45,6 @@ class Question:
     _: KW_ONLY
     space: Space
     where: models.Filter | None
-    local: bool
 
     def nearest(self, unit: Vector, *, limit: int) -> Candidates:
         """Return the points nearest to a vector. Shape of ``unit``: (dim,), length 1."""
@@ -55,7 +53,7 @@ class Question:
             self.space.query_values(unit).tolist(),
             query_filter=self.where,
             limit=limit,
-            search_params=None if self.local else _breadth(limit),
+            search_params=_breadth(limit),
             with_vectors=[DENSE],
             with_payload=True,
         )
@@ -104,13 +102,13 @@ def translated(name: str) -> Iterator[None]:
         raise VectorsUnavailable(f"no Qdrant server: {type(exc).__name__}") from exc
 
 
-def alike(values: Vector, *, limit: int, local: bool) -> list[models.QueryRequest]:
+def alike(values: Vector, *, limit: int) -> list[models.QueryRequest]:
     """Return queries for the ids nearest to each vector. Shape of ``values``: (n, dim)."""
     return [
         models.QueryRequest(
             query=one.tolist(),
             limit=limit,
-            params=None if local else _breadth(limit),
+            params=_breadth(limit),
             with_vector=False,
             with_payload=False,
         )

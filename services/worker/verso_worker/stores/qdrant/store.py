@@ -1,19 +1,13 @@
-"""The vector store on a Qdrant server, or in the client library's own local mode.
+"""The vector store on a Qdrant server.
 
-Both return the vectors that were put: a server keeps the space's datatype, local mode keeps
-float32, which holds every float16 number and every 8-bit code exactly.
-
-A put is as durable as the store. A server acknowledges a write that is in its log and applied: it
-survives the end of the server's process, but without replication maybe not a power cut. Only the
-time in the payload is indexed; the server's operator may index metadata as well (``m."key"``).
-Local mode commits each point to SQLite and compares every point in a search; it is for tests and
-small trials.
+A put is as durable as the server makes it. A server acknowledges a write that is in its log and
+applied: it survives the end of the server's process, but without replication maybe not a power cut.
+Only the time in the payload is indexed; the operator may index metadata as well (``m."key"``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,17 +71,12 @@ class QdrantVectors:
 
     Args:
         client: the library's client, closed by :meth:`close`.
-        local: the client is in local mode, which supports one call at a time.
         prefix: prefix of every collection's name in the server.
     """
 
-    def __init__(self, client: QdrantClient, *, local: bool = False, prefix: str = PREFIX) -> None:
+    def __init__(self, client: QdrantClient, *, prefix: str = PREFIX) -> None:
         self._client = client
         self._prefix = prefix
-        self._local = local
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.RLock() if local else contextlib.nullcontext()
-        )
 
     @classmethod
     def server(cls, url: str, *, api_key: str | None = None, prefix: str = PREFIX) -> QdrantVectors:
@@ -97,25 +86,8 @@ class QdrantVectors:
         )
         return cls(client, prefix=prefix)
 
-    @classmethod
-    def local(cls, folder: Path | None, *, prefix: str = PREFIX) -> QdrantVectors:
-        """Use local mode, in a folder or (None) in memory only.
-
-        Raises:
-            VectorsUnavailable: another process has the folder open.
-        """
-        try:
-            client = (
-                QdrantClient(":memory:")
-                if folder is None
-                else QdrantClient(path=str(folder), force_disable_check_same_thread=True)
-            )
-        except RuntimeError as exc:
-            raise VectorsUnavailable(f"vector folder {folder} is held by another process") from exc
-        return cls(client, local=True, prefix=prefix)
-
     def close(self) -> None:
-        """Close the connections, or the folder."""
+        """Close the connections."""
         self._client.close()
 
     def create(
@@ -132,10 +104,9 @@ class QdrantVectors:
                         sparse_vectors_config=sparse_of(wanted),
                         metadata=metadata_of(wanted),
                     )
-                    if not self._local:
-                        self._client.create_payload_index(
-                            self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
-                        )
+                    self._client.create_payload_index(
+                        self._prefix + name, "t", models.PayloadSchemaType.FLOAT, wait=True
+                    )
                 except UnexpectedResponse as exc:
                     if exc.status_code != _CONFLICT:  # someone else has just made it
                         raise
@@ -243,7 +214,6 @@ class QdrantVectors:
                 self._prefix + name,
                 space=space,
                 where=filter_of(wanted),
-                local=self._local,
             )
             if unit is None:
                 found = ask.matching(terms, limit=limit)
@@ -262,7 +232,7 @@ class QdrantVectors:
         with self._calling(name):
             space = self._space(name)
             values = space.values(space.check(rows))
-            asked = alike(values, limit=limit, local=self._local)
+            asked = alike(values, limit=limit)
             answers = self._client.query_batch_points(self._prefix + name, asked)
         return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
 
@@ -342,5 +312,5 @@ class QdrantVectors:
     @contextlib.contextmanager
     def _calling(self, name: str) -> Iterator[None]:
         """Turn the library's errors into Verso's, and trace the call as one span."""
-        with tracing.inner("qdrant"), self._turn, translated(name):
+        with tracing.inner("qdrant"), translated(name):
             yield
