@@ -21,9 +21,10 @@ skipped: the verify of that write checks it. Otherwise it becomes
 - **damaged** otherwise. It is not changed; reading it fails with ``record_corrupt``.
 
 Metadata and time are stored only in the payloads of a document's points. One payload that agrees
-with the entry is enough to restore the others. If none is left, the points are put again without
-metadata, so that searches find the text. Unless the entry says that there was no metadata, they are
-marked as having lost it, and the document counts as damaged until it is written again.
+with the entry is enough to restore the others. If there are payloads but none agrees, the document
+is damaged. If all points are missing, they are put again without metadata, so that searches find
+the text. Unless the entry says that there was no metadata, they are marked as having lost it, and
+the document counts as damaged until it is written again.
 """
 
 from __future__ import annotations
