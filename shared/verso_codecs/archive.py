@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,21 @@ def read(path: Path, names: Sequence[str]) -> dict[str, NDArray[np.generic]]:
             return {name: np.ascontiguousarray(archive[name]) for name in names}
     except Exception as exc:  # numpy and zipfile raise a dozen unrelated classes here
         raise ArtifactInvalid(f"tables {path}: {exc}") from exc
+
+
+def check(
+    file: str, name: str, member: NDArray[Any], expected: tuple[type, tuple[int, ...]]
+) -> None:
+    """Check the type and the shape of a member.
+
+    Raises:
+        ArtifactInvalid: when it has others.
+    """
+    dtype, shape = expected
+    if member.dtype != dtype or member.shape != shape:
+        raise ArtifactInvalid(
+            f"{file}: {name}: expected {dtype.__name__} {shape}, got {member.dtype} {member.shape}"
+        )
 
 
 def number(member: NDArray[np.generic], name: str) -> float:

@@ -24,13 +24,7 @@ from numpy.typing import NDArray
 from verso_codecs import archive, coder, mixture_fit
 from verso_codecs import history as histories
 from verso_codecs.history import END_COUNT
-from verso_codecs.mixture_model import (
-    INPUT_COUNT,
-    SELECTOR_COUNT,
-    Mixing,
-    Tables,
-    read_text,
-)
+from verso_codecs.mixture_model import INPUT_COUNT, SELECTOR_COUNT, Mixing, Tables, read_text
 from verso_codecs.ngram import MAX_TEXT_BYTES, NgramTables
 from verso_core.errors import ArtifactInvalid
 
@@ -68,10 +62,11 @@ class MixtureTables:
             ArtifactInvalid: naming the member that does not fit.
         """
         mixing = self.tables.mixing
-        _check("stretches", mixing.stretches, (np.int16, (INPUT_COUNT, 256)))
-        _check("weights", mixing.weights, (np.int32, (SELECTOR_COUNT, 256, INPUT_COUNT + 1)))
-        _check("end_stretches", mixing.end_stretches, (np.int16, (END_COUNT, 256)))
-        _check("end_weights", mixing.end_weights, (np.int32, (END_COUNT + 1,)))
+        check = partial(archive.check, "mixture tables")
+        check("stretches", mixing.stretches, (np.int16, (INPUT_COUNT, 256)))
+        check("weights", mixing.weights, (np.int32, (SELECTOR_COUNT, 256, INPUT_COUNT + 1)))
+        check("end_stretches", mixing.end_stretches, (np.int16, (END_COUNT, 256)))
+        check("end_weights", mixing.end_weights, (np.int32, (END_COUNT + 1,)))
 
     def save(self, path: Path) -> None:
         """Write the tables as one compressed npz file without pickles; without the general ones."""
@@ -124,10 +119,7 @@ class MixtureTables:
         rate = _best_rate(chosen, general, clock_shift_s=shift, seed=seed)
         history = _empty(chosen, clock_shift_s=shift)
         seen = mixture_fit.trace(
-            general.model,
-            history,
-            chosen,
-            traced=mixture_fit.traced_count(chosen, TRACED_BYTES),
+            general.model, history, chosen, traced=mixture_fit.traced_count(chosen, TRACED_BYTES)
         )
         mixing = mixture_fit.mix(general.model, seen, rate=rate, seed=seed)
         return cls(tuple(chosen), Tables(general.model, history, mixing))
@@ -223,12 +215,3 @@ def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT
 def bits(text: bytes, tables: MixtureTables) -> float:
     """Return the ideal code length of a text in bits, for evaluation."""
     return coder.cost(*mixture_fit.decisions(text, tables.tables))
-
-
-def _check(name: str, member: NDArray[Any], expected: tuple[type, tuple[int, ...]]) -> None:
-    dtype, shape = expected
-    if member.dtype != dtype or member.shape != shape:
-        raise ArtifactInvalid(
-            f"mixture tables: {name}: expected {dtype.__name__} {shape}, "
-            f"got {member.dtype} {member.shape}"
-        )

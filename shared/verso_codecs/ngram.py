@@ -55,14 +55,15 @@ class NgramTables:
             ArtifactInvalid: naming the member that does not fit.
         """
         model = self.model
-        _check("stretches", model.stretches, (np.int16, (INPUT_COUNT, 256)))
-        _check("weights", model.weights, (np.int32, (SELECTOR_COUNT, 256, INPUT_COUNT + 1)))
-        _check("squash", model.squash, (np.uint16, (2 * LOGIT_LIMIT + 1,)))
-        _check("ends", model.ends, (np.uint16, (LENGTH_CLASSES, 256)))
+        check = partial(archive.check, "n-gram tables")
+        check("stretches", model.stretches, (np.int16, (INPUT_COUNT, 256)))
+        check("weights", model.weights, (np.int32, (SELECTOR_COUNT, 256, INPUT_COUNT + 1)))
+        check("squash", model.squash, (np.uint16, (2 * LOGIT_LIMIT + 1,)))
+        check("ends", model.ends, (np.uint16, (LENGTH_CLASSES, 256)))
         for name in ("squash", "ends"):
             if not (getattr(model, name) > 0).all():
                 raise ArtifactInvalid(f"n-gram tables: {name}: expected probabilities above 0")
-        _check("table", model.table, (np.uint8, ((1 << model.width) + 1, LINE_BYTES)))
+        check("table", model.table, (np.uint8, ((1 << model.width) + 1, LINE_BYTES)))
         if model.table[-1].any():
             raise ArtifactInvalid("n-gram tables: table: expected its last line to be zero")
 
@@ -151,12 +152,3 @@ def decisions(text: bytes, tables: NgramTables) -> tuple[coder.Bytes, NDArray[np
     decided, chances = np.empty(bound, np.uint8), np.empty(bound, np.uint16)
     write_text(tables.model, np.frombuffer(text, np.uint8), decided, chances)
     return decided, chances
-
-
-def _check(name: str, member: NDArray[Any], expected: tuple[type, tuple[int, ...]]) -> None:
-    dtype, shape = expected
-    if member.dtype != dtype or member.shape != shape:
-        raise ArtifactInvalid(
-            f"n-gram tables: {name}: expected {dtype.__name__} {shape}, "
-            f"got {member.dtype} {member.shape}"
-        )

@@ -1,16 +1,16 @@
-"""A backup's folder: what lies in it, and the manifest that says so.
+"""The folder of a backup and its manifest.
 
     DIR/backup.json      the manifest, written last
     DIR/ledger.rdb       the ledger's memory as of one moment
     DIR/vectors/         the vector store's collections, copied after that moment
-    DIR/artifacts/       every artifact that the vectors' store keeps, by id
+    DIR/artifacts/       every artifact in the data folder, by id
 
-The order makes the copy whole without stopping anything: points are never changed and, while the
-backup holds the ledger frozen, never removed, so what a ledger names is in every later copy of the
-vectors. Points that came in between are orphans in the copy, which no search shows.
+This order makes the copy consistent without stopping anything: points never change and, while the
+backup keeps the ledger frozen, are never removed, so every point that the ledger names is in a
+later copy of the vectors. Points written in between are orphans in the copy, which no search shows.
 
-:func:`seal` hashes every file, brings it to the disk and writes the manifest; :func:`check` reads
-every file again. A folder without a manifest is no backup: it was never finished.
+:func:`seal` hashes and syncs every file and writes the manifest; :func:`check` reads every file
+again. A folder without a manifest is an unfinished backup.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MANIFEST_NAME = "backup.json"
 LEDGER_NAME = "ledger.rdb"
 VECTORS_NAME = "vectors"
 KEPT_NAMES = ("artifacts", "heads")
-"""Folders of a data folder that records cannot be read without."""
+"""Folders of a data folder that are needed to decode records."""
 
 FORMAT = 1
 _PART = 1 << 20
@@ -50,9 +50,9 @@ class CopiedFile(_Model):
 class Backup(_Model):
     """The content of ``backup.json``.
 
-    ``epoch`` is the life of the ledger that was copied, ``seq`` a sequence number it had reached
-    before: every document acknowledged up to there is in the copy. ``collections`` gives the points
-    that the vector store had of each. ``digest`` is the SHA-256 of all the rest of the manifest.
+    ``epoch`` is that of the ledger that was copied, ``seq`` a sequence number it had reached before
+    the copy: every document acknowledged up to it is in the copy. ``collections`` has the number of
+    points of each collection. ``digest`` is the SHA-256 of the rest of the manifest.
     """
 
     format: int
@@ -65,12 +65,12 @@ class Backup(_Model):
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all files."""
+        """The size of all files together."""
         return sum(file.size_bytes for file in self.files.values())
 
 
 def seal(folder: Path, *, epoch: str, seq: int, collections: dict[str, int]) -> Backup:
-    """Finish a backup: hash what lies in the folder, bring it to the disk, write the manifest."""
+    """Finish a backup: hash and sync all files in the folder, and write the manifest."""
     copied = {
         path.relative_to(folder).as_posix(): CopiedFile(
             sha256=_hash(path, sync=True), size_bytes=path.stat().st_size
@@ -94,11 +94,11 @@ def seal(folder: Path, *, epoch: str, seq: int, collections: dict[str, int]) -> 
 
 
 def check(folder: Path) -> Backup:
-    """Read a backup whole, and give its manifest if every byte is as it was sealed.
+    """Verify every file of a backup and return its manifest.
 
     Raises:
-        BackupInvalid: it was never finished, is of another format, or a file is missing, altered or
-            not the manifest's.
+        BackupInvalid: the backup is unfinished or of another format, or a file is missing, altered
+            or not listed in the manifest.
     """
     try:
         data = (folder / MANIFEST_NAME).read_bytes()

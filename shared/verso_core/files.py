@@ -1,4 +1,4 @@
-"""Write files so that a power cut leaves a whole one: the new, or the one before."""
+"""Write files so that a power cut leaves a complete file: the new one or the one before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file and bring its bytes to the disk; a power cut may leave a part of it."""
+    """Write and sync a file; a power cut may leave a part of it."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -17,10 +17,10 @@ def write(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, and bring it to the disk with its name.
+    """Write and sync a file and its name; a power cut leaves the new file or the old one.
 
     Raises:
-        OSError: it could not be written; what was there before is unchanged.
+        OSError: the file could not be written; the old one is unchanged.
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
     try:
@@ -34,7 +34,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's bytes, or the names in a folder, to the disk (fsync(2))."""
+    """Sync a file's bytes, or the names in a folder, to the disk (fsync(2))."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

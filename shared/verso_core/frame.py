@@ -1,7 +1,7 @@
 """A frame: one JSON header and any number of raw byte blobs, in one byte string.
 
-Every wire inside Verso (slice payloads and results in the ledger, the sockets of the worker's child
-processes) carries frames, so texts and vectors travel as the bytes they are and JSON stays small.
+Slice payloads and results in the ledger, and messages to the worker's child processes, are frames:
+texts and vectors are sent as bytes, and the JSON stays small.
 
     offset  size  field
     0       1     0x56
@@ -31,8 +31,8 @@ Bytes = bytes | bytearray | memoryview
 def pack(header: Mapping[str, Any], blobs: Sequence[Bytes] = ()) -> bytes:
     """Join a header and its blobs.
 
-    The header is written in ASCII with escapes: a lone surrogate in a string then survives as what
-    it was, and whoever reads it decides what it means.
+    The header is ASCII with escapes, so that a lone surrogate in a string reaches the reader
+    unchanged.
     """
     head = json.dumps(header, separators=(",", ":"), allow_nan=False).encode("ascii")
     sizes = struct.pack(f"<{len(blobs)}I", *(memoryview(blob).nbytes for blob in blobs))

@@ -1,14 +1,14 @@
-"""A head: a small artifact of its own that classifies, answers or scores with a space's encoder.
+"""A head: a small artifact that classifies, answers or scores with the encoder of a space.
 
     models/heads/NAME/VERSION/
       head.json     what this module describes
       head.onnx     the graph: the head's layers and, where it reads tokens, its LoRA matrices
-      golden.jsonl  inputs and the outputs they must give on every machine
+      golden.jsonl  inputs, and the outputs that every machine must compute
       CARD.md       data and licence, figures, machine, command, date
       signals.npz   arrays of the confidence signals (optional)
 
-A head changes nothing that is stored. It names the space of the encoder it reads, and its version
-is the hash of its settings and files, so that a folder is never changed once it has a name.
+A head changes nothing that is stored. It names the space of its encoder. Its version is the hash of
+its settings and files, so the folder of a version never changes.
 
 **Graph.** float32 and int64, dynamic batch B; C labels, D the space's width, F any width:
 
@@ -22,8 +22,8 @@ is the hash of its settings and files, so that a folder is never changed once it
                  token_type_ids (B, T): [CLS] a [SEP] b [SEP]  start, end (B, T)
     ===========  ============================================  =================================
 
-A graph that reads tokens holds no weight of the encoder: :attr:`Head.base_weights` says which
-tensor of the artifact's ``encoder.onnx`` each missing initialiser is, so that any number of heads
+A graph that reads tokens holds no weight of the encoder: :attr:`Head.base_weights` maps each
+missing initialiser to a tensor of the artifact's ``encoder.onnx``, so that any number of heads
 share one encoder in memory. In the graph those initialisers are marked as external data at
 ``BASE_LOCATION``, a file that does not exist.
 
@@ -31,8 +31,8 @@ share one encoder in memory. In the graph those initialisers are marked as exter
 ``{"inputs": {NAME: [...]}, "outputs": {NAME: number or [...]}}``; outputs may differ by
 ``GOLDEN_TOLERANCE``.
 
-**Signals** are numbers that are larger where the head is surer. With z the logits, T the
-temperature and f the graph's ``feature`` (the vector itself, where it has none):
+**Signals** are measures of confidence: larger means surer. With z the logits, T the temperature and
+f the graph's ``feature`` (the vector itself if it has none):
 
     ==================  ========================================================================
     softmax             max softmax(z)
@@ -42,7 +42,7 @@ temperature and f the graph's ``feature`` (the vector itself, where it has none)
                         M(f; class_means[c], precision), M(f; m, P) = (f - m)' P (f - m)
                         (relative Mahalanobis distance, Ren et al. 2021, eq. 3, negated)
     knn                 cosine between f and the k-th nearest row of references (Sun et al. 2022)
-    self_generation     share of the text's tokens that are the decoder's first guess, given the
+    self_generation     share of the text's tokens that are the decoder's top token, given the
                         vector and the true tokens before
     bits_given_vector   -bits(x | v) / bytes(x): the text's neural payload, negated
     bits_saved          (bits(x | no vector) - bits(x | v)) / bytes(x)
@@ -82,7 +82,7 @@ BASE_LOCATION = "encoder.onnx"
 """Location of the external data that a graph names for the encoder's weights."""
 GOLDEN_TOLERANCE = 1e-3
 GOLDEN_LINES = 8
-"""Golden samples a head has at least."""
+"""Fewest golden samples of a head."""
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class _Model(BaseModel):
 
 
 class Task(StrEnum):
-    """What a head is asked."""
+    """What a head does."""
 
     CLASSIFY = "classify"
     ANSWER = "answer"
@@ -100,7 +100,7 @@ class Task(StrEnum):
 
 
 class Reads(StrEnum):
-    """What a head's graph is fed."""
+    """What a head's graph reads."""
 
     VECTOR = "vector"
     VECTOR_PAIR = "vector_pair"
@@ -114,20 +114,20 @@ class Reads(StrEnum):
 
 
 class Portion(StrEnum):
-    """Which of a text's chunks speak for it: one of them, or all by the mean of their logits."""
+    """Which chunks of a text are classified: one of them, or all by the mean of their logits."""
 
     FIRST = "first"
     LAST = "last"
     MEAN = "mean"
 
     def chosen(self, chunks: Sequence[T]) -> Sequence[T]:
-        """Return those of a text's chunks that speak for it."""
+        """Return those of a text's chunks that are classified."""
         parts = {Portion.FIRST: slice(1), Portion.LAST: slice(-1, None), Portion.MEAN: slice(None)}
         return chunks[parts[self]]
 
 
 class SignalName(StrEnum):
-    """A way to say how sure a head is; see the module's table."""
+    """A measure of a head's confidence; see the module's table."""
 
     SOFTMAX = "softmax"
     CALIBRATED = "calibrated"
@@ -149,7 +149,7 @@ READS: dict[Task, tuple[Reads, ...]] = {
 
 
 class Signal(_Model):
-    """How a signal's value becomes a probability of being right: sigmoid(scale * x + offset)."""
+    """Maps the value x of a signal to a probability of being right: sigmoid(scale * x + offset)."""
 
     scale: FiniteFloat
     offset: FiniteFloat
@@ -163,7 +163,7 @@ class Stack(_Model):
 
 
 class Calibration(_Model):
-    """What turns a head's outputs into decisions, fitted on data the head was not trained on."""
+    """How a head's outputs become decisions, fitted on data that the head was not trained on."""
 
     temperature: FiniteFloat = Field(default=1.0, gt=0)
     signals: dict[SignalName, Signal] = Field(default_factory=dict)
@@ -207,7 +207,7 @@ class PlainWeight(_Model):
 
 
 class Lineage(_Model):
-    """What a head was made of."""
+    """How a head was made."""
 
     data_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     data: tuple[str, ...] = Field(description="names of the data sets")
@@ -284,10 +284,10 @@ class LoadedHead:
 
 
 def load(folder: Path) -> LoadedHead:
-    """Read a head and verify that every file is the one that ``head.json`` names.
+    """Read a head and verify the hash of every file.
 
     Raises:
-        HeadInvalid: a file is missing or altered, or ``head.json`` is none (:func:`read`).
+        HeadInvalid: a file is missing or altered, or ``head.json`` is invalid (:func:`read`).
     """
     head = read(folder)
     data = {
@@ -328,18 +328,18 @@ def read(folder: Path) -> Head:
 
 
 def version_of(head: Head) -> str:
-    """Name a head by the hash of its settings and files. Shape: 16 hex digits.
+    """Return the version of a head: the hash of its settings and files. Shape: 16 hex digits.
 
-    All of ``head.json`` counts but the version itself, the digest and ``created``. A ``chunk`` that
-    is not set does not: heads made before there was one keep their names.
+    It covers all of ``head.json`` but the version itself, the digest and ``created``, and ``chunk``
+    only if it is set: heads made before that field existed keep their versions.
     """
-    silent = {"version", "digest", "created"} | ({"chunk"} if head.chunk is None else set())
-    known = head.model_dump(mode="json", exclude=silent)
+    left_out = {"version", "digest", "created"} | ({"chunk"} if head.chunk is None else set())
+    known = head.model_dump(mode="json", exclude=left_out)
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def named(head: Head) -> Head:
-    """Return the head, not sealed yet, with the version that its content has."""
+    """Return the head, not sealed yet, with the version of its content."""
     return head.model_copy(update={"version": version_of(head), "digest": None})
 
 

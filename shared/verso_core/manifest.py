@@ -1,13 +1,12 @@
-"""An artifact's manifest: what a folder of graphs and tables holds, and the hash of every file.
+"""An artifact's manifest: the settings of a folder of graphs and tables, and the hash of each file.
 
-Training and serving share by artifact, not by code: whatever training decides and serving must obey
-is in the folder, and this file names it. :func:`load` verifies every hash before anything is used,
-so a wrong file is a clear error at the start and never a wrong text later.
+Training and serving share an artifact and no code: all that training decides and serving must
+follow is in the folder. :func:`load` verifies every hash before anything is used, so a wrong file
+is a clear error at the start and never a wrong text later.
 
-A file that names the hashes of others must not be trusted blindly itself. Its ``digest`` is the
-SHA-256 of the file with :data:`UNSEALED` in the digest's place, so that a change of any byte shows,
-white space and the digest included. It tells damage from intact, not friend from foe: anyone who
-can write the file can seal it again.
+The manifest itself is checked by its ``digest``: the SHA-256 of the file with :data:`UNSEALED`
+instead of the digest, so that a change of any byte is detected. This protects from damage, not from
+an attacker: anyone who can write the file can seal it again.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ CODEC_FILES = (
     "zstd.dict",
 )
 OPTIONAL_CODEC_FILES = ("mixture.npz",)
-"""Files of a codec that was fitted to a collection; an artifact may come without them."""
+"""Files of a codec that was fitted to a collection; other artifacts lack them."""
 
 OTHER_FILES = ("golden.jsonl", "MODEL_CARD.md")
 UNSEALED = "5ea1" * 16
-"""What stands in the place of a digest until the text is sealed."""
+"""The digest of a file that is not sealed yet."""
 
 
 class _Model(BaseModel):
@@ -47,7 +46,7 @@ class _Model(BaseModel):
 
 
 class Space(_Model):
-    """Everything that makes two vectors comparable."""
+    """The settings that two vectors must share to be comparable."""
 
     id: str
     dim: int = Field(gt=0)
@@ -64,7 +63,7 @@ class Profile(_Model):
 
 
 class Codec(_Model):
-    """Everything that makes a patch readable."""
+    """The settings that a patch is decoded with."""
 
     id: str
     vocab: int = Field(gt=256)
@@ -82,7 +81,7 @@ class Codec(_Model):
 
 
 class Tolerance(_Model):
-    """How far this machine may be from the one that wrote the golden samples."""
+    """How far results may differ from those of the machine that wrote the golden samples."""
 
     vector_cosine: float = Field(gt=0, le=1)
 
@@ -95,7 +94,7 @@ class File(_Model):
 
 
 class Manifest(_Model):
-    """The content of ``manifest.json``; ``digest`` is its seal, which older ones have not."""
+    """The content of ``manifest.json``; older ones have no ``digest``."""
 
     format: int
     name: str
@@ -111,8 +110,8 @@ class Manifest(_Model):
 class Artifact:
     """A verified artifact in memory: its manifest and the bytes whose hashes were checked.
 
-    Graphs and tables are made from these bytes, not from the paths: a file that is changed after
-    the check is then not read.
+    Graphs and tables are made from these bytes, not from the files, which may change after the
+    check.
     """
 
     folder: Path
@@ -121,15 +120,15 @@ class Artifact:
 
     @property
     def id(self) -> str:
-        """Name the artifact: its space and its codec."""
+        """The artifact's id: that of its space and that of its codec."""
         return f"{self.manifest.space.id}-{self.manifest.codec.id}"
 
 
 def load(folder: Path) -> Artifact:
-    """Read an artifact and verify that every file is the one the manifest names.
+    """Read an artifact and verify the hash of every file.
 
     Raises:
-        ArtifactInvalid: a file is missing or altered, or the manifest is none (:func:`read`).
+        ArtifactInvalid: a file is missing or altered, or the manifest is invalid (:func:`read`).
     """
     manifest = read(folder)
     data = {
@@ -205,14 +204,14 @@ def describe(path: Path) -> File:
 
 
 def seal(text: str) -> str:
-    """Put the digest into a text in which :data:`UNSEALED` stands once."""
+    """Replace :data:`UNSEALED`, which must occur once in a text, by the digest."""
     if text.count(UNSEALED) != 1:
         raise ValueError("expected one place for a digest")
     return text.replace(UNSEALED, _digest(text.encode()))
 
 
 def intact(data: bytes, digest: str | None) -> bool:
-    """Whether a file is as it was sealed; one that has no digest never was."""
+    """Whether a file is as it was sealed; True if it has no digest."""
     return digest is None or _digest(data.replace(digest.encode(), UNSEALED.encode(), 1)) == digest
 
 
@@ -227,12 +226,12 @@ def _digest(data: bytes) -> str:
 
 
 def space_id(space: Space, files: Mapping[str, File]) -> str:
-    """Name a space by the hash of its files and settings. Shape: 16 hex digits."""
+    """Return the id of a space: the hash of its files and settings. Shape: 16 hex digits."""
     return _name(space, [files[name] for name in SPACE_FILES])
 
 
 def codec_id(codec: Codec, files: Mapping[str, File]) -> str:
-    """Name a codec by the hash of its files and settings. Shape: 16 hex digits."""
+    """Return the id of a codec: the hash of its files and settings. Shape: 16 hex digits."""
     listed = [*CODEC_FILES, *(name for name in OPTIONAL_CODEC_FILES if name in files)]
     return _name(codec, [files[name] for name in listed])
 

@@ -5,9 +5,10 @@
                                "qas": [{"id": I, "question": Q, "is_impossible": B,
                                         "answers": [{"text": A, "answer_start": N}]}]}]}]}
 
-As Rajpurkar et al. 2018 publish it (SQuAD 2.0; 1.1 lacks ``is_impossible``). No answers mean that
-the context holds none. ``title`` names the document that a paragraph is of: no document is trained
-on and measured on. ``split`` is ours and may be left out. Other keys are passed over.
+This is the layout of Rajpurkar et al. 2018 (SQuAD 2.0; 1.1 lacks ``is_impossible``). A question
+without answers is one that the context does not answer. ``title`` names the document of a
+paragraph: no document is both trained on and measured on. ``split`` is our addition and optional.
+Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from verso_core.errors import DuplicateId, TrainingDataInvalid
 from verso_core.jobs.train import MAX_CONTRADICTED, SPLITS
@@ -25,10 +26,12 @@ FEWEST_QUESTIONS = 12
 FEWEST_CONTEXTS = 3
 """One to train on, one to choose with, one to measure on."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question on a paragraph; no answers mean that the paragraph holds none."""
+    """A question on a paragraph; without answers if the paragraph does not answer it."""
 
     id: str
     question: str
@@ -40,8 +43,8 @@ class Paragraph:
     """A text with its questions.
 
     Attributes:
-        title: Of the document that it is of.
-        split: None lets the title's hash decide.
+        title: The document that it belongs to.
+        split: None to choose by the title's hash.
     """
 
     title: str
@@ -51,12 +54,12 @@ class Paragraph:
 
 
 def read(document: Any) -> list[Paragraph]:
-    """Check a file's content and give its paragraphs.
+    """Check the content of a file and return its paragraphs.
 
     Raises:
-        TrainingDataInvalid: it has another layout, an empty text, or an answer that its context
-            does not hold where it says so; the detail names the place.
-        DuplicateId: an id stands there twice.
+        TrainingDataInvalid: the file has another layout, an empty text, or an answer that is not in
+            its context at the stated position; the detail says where.
+        DuplicateId: an id occurs twice.
     """
     seen: set[str] = set()
     return [
@@ -67,11 +70,11 @@ def read(document: Any) -> list[Paragraph]:
 
 
 def check(paragraphs: Sequence[Paragraph]) -> None:
-    """Refuse questions that no reader can be trained on.
+    """Refuse questions that a head cannot be trained on.
 
     Raises:
-        TrainingDataInvalid: too few of them, none with an answer, or too many that are asked
-            twice, with an answer and without one.
+        TrainingDataInvalid: there are too few, none has an answer, or too many occur both with and
+            without an answer.
     """
     contexts = {paragraph.context for paragraph in paragraphs}
     questions = [asked for paragraph in paragraphs for asked in paragraph.questions]
@@ -91,7 +94,7 @@ def check(paragraphs: Sequence[Paragraph]) -> None:
 
 
 def contradicted(paragraphs: Iterable[Paragraph]) -> set[tuple[str, str]]:
-    """Return the contexts and questions that are asked with an answer and without one."""
+    """Return the contexts and questions that occur both with and without an answer."""
     has: dict[tuple[str, str], set[bool]] = defaultdict(set)
     for paragraph in paragraphs:
         for asked in paragraph.questions:
@@ -168,23 +171,22 @@ def _answer(answer: Any, context: str, *, place: str) -> str:
     return text
 
 
-def _list(value: Any, name: str, *, place: str) -> list[Any]:
+def _field(value: Any, name: str, *, kind: type[T], what: str, place: str) -> T:
     if not isinstance(value, dict):
         raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
     found = value.get(name)
-    if not isinstance(found, list):
+    if not isinstance(found, kind):
         got = "nothing" if found is None else type(found).__name__
-        raise TrainingDataInvalid(f"{place}: expected an array as {name!r}, got {got}")
+        raise TrainingDataInvalid(f"{place}: expected {what} as {name!r}, got {got}")
     return found
 
 
+def _list(value: Any, name: str, *, place: str) -> list[Any]:
+    return _field(value, name, kind=list, what="an array", place=place)
+
+
 def _text(value: Any, name: str, *, place: str) -> str:
-    if not isinstance(value, dict):
-        raise TrainingDataInvalid(f"{place}: expected an object, got {type(value).__name__}")
-    found = value.get(name)
-    if not isinstance(found, str):
-        got = "nothing" if found is None else type(found).__name__
-        raise TrainingDataInvalid(f"{place}: expected a string as {name!r}, got {got}")
+    found = _field(value, name, kind=str, what="a string", place=place)
     try:
         found.encode()
     except UnicodeEncodeError as exc:

@@ -1,19 +1,19 @@
-"""What is stored for a document: its entry, and in it one record for each chunk of its text.
+"""What is stored for a document: its entry, with one record for each chunk of its text.
 
-The vector of a chunk lies in the vector store; everything else that is needed to give the chunk's
-bytes back is its **record**:
+The vector of a chunk is in the vector store; everything else that is needed to decode the chunk's
+bytes is its **record**:
 
     offset  size  field
     0       1     codec in the low 3 bits, artifact slot in the high 5
-    1       8     hash of the stored vector's bytes (blake2b-8): names the point, shows a change
+    1       8     hash of the stored vector's bytes (blake2b-8): names the point, reveals a change
     9       4     checksum of the chunk's bytes (blake2b-4, keyed for each collection)
     13            payload, in the codec's own format
 
-The *artifact slot* is the record's index in its collection's append-only list of codec ids, so that
-a record always finds the decoder that it was written for. The checksum is keyed because an unkeyed
-hash of a short log line would tell anyone who can guess the line whether the guess is right.
+The *artifact slot* is an index into the collection's append-only list of codec ids, so that a
+record always finds the decoder that it was written for. The checksum is keyed because an unkeyed
+hash of a short log line would confirm a correct guess of the line.
 
-The records of a document, in order, make its **entry**, the value that the ledger keeps:
+The records of a document, in order, are part of its **entry**, the value that the ledger keeps:
 
     offset  size  field
     0       1     format version in the low 3 bits, flags in the high 5
@@ -22,15 +22,15 @@ The records of a document, in order, make its **entry**, the value that the ledg
     ..      v     number of records
     ..      4     with the ABOUT flag: hash of metadata and time (blake2b-4, keyed as the checksum)
     ..            for each record: v size, then the record
-    ..      2     CRC-16/CCITT of all before it, the VERIFIED bits taken as 0
+    ..      2     CRC-16/CCITT of all bytes before it, with the VERIFIED bits taken as 0
 
-``v`` is an unsigned LEB128 number. Entries too long for a bucket lie in a key of their own, and the
+``v`` is an unsigned LEB128 number. An entry too long for a bucket has a key of its own, and the
 bucket then holds an entry with the LONG flag and no records.
 
-The CRC finds every single flipped bit, wherever it is; so does writing VERIFIED in two bits, which
-the ledger sets without knowing how to compute a CRC. An entry that is damaged may still give its
-text, since that has a checksum of its own. Entries of format 1 are older: they have neither CRC nor
-ABOUT, one bit for VERIFIED, and are read as they are.
+The CRC detects every single flipped bit but those of VERIFIED, which the ledger sets without
+computing a CRC; VERIFIED is therefore written in two bits that must agree. The text of a damaged
+entry may still be decoded, since each record has a checksum. Entries of format 1 are older: they
+have neither CRC nor ABOUT, and one bit for VERIFIED.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ MAX_SEQ = (1 << 8 * _SEQ_BYTES) - 1
 
 
 class Codec(IntEnum):
-    """How a payload gives the chunk's bytes back; the numbers are on disk and never change."""
+    """How a payload is decoded to the chunk's bytes; the numbers are on disk and never change."""
 
     RAW = 0
     ZSTD = 1
     NGRAM = 2
     NEURAL = 3
-    SEGMENTED = 4  # several neural payloads one after another, each behind its size
+    SEGMENTED = 4  # several neural payloads in sequence, each after its size
     MIXTURE = 5  # the collection's own texts and the n-gram model together
 
     @property
     def reads_vector(self) -> bool:
-        """Whether a payload of this codec says nothing without its record's vector."""
+        """Whether a payload of this codec is decoded with the vector of its record."""
         return self in (Codec.NEURAL, Codec.SEGMENTED)
 
 
@@ -78,10 +78,10 @@ class Flag(IntFlag):
     """What is known of an entry."""
 
     NONE = 0
-    LONG = 8  # the records lie in the document's own key
-    VERIFIED = 16 | 64  # an independent decode of the stored bytes gave the text back
-    DELETED = 32  # a tombstone: an older write that arrives late must not bring it back
-    ABOUT = 128  # there is metadata or a time, and its hash; set by packing alone
+    LONG = 8  # the records are in a key of the document's own
+    VERIFIED = 16 | 64  # an independent decode of the stored bytes returned the text
+    DELETED = 32  # a tombstone: an older write that arrives late must not restore the document
+    ABOUT = 128  # the entry has a hash of metadata and time; set by packing only
 
 
 _TWIN = 64
@@ -90,7 +90,7 @@ _TWIN = 64
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One chunk: with the vector that ``vector_hash`` names, it gives the chunk's bytes back."""
+    """What is stored of one chunk besides the vector that ``vector_hash`` identifies."""
 
     codec: Codec
     slot: int
@@ -99,7 +99,7 @@ class Record:
     payload: bytes
 
     def pack(self) -> bytes:
-        """Write the record in the format of this module's docstring."""
+        """Return the record in the format of the module's docstring."""
         head = bytes([self.codec | self.slot << 3])
         return head + self.vector_hash + self.checksum + self.payload
 
@@ -108,7 +108,7 @@ class Record:
         """Read a record.
 
         Raises:
-            PatchCorrupt: it is shorter than its fixed part or names no known codec.
+            PatchCorrupt: the data are shorter than the fixed part or name no known codec.
         """
         if len(data) < RECORD_OVERHEAD_BYTES:
             least = RECORD_OVERHEAD_BYTES
@@ -131,9 +131,9 @@ class Record:
 class Entry:
     """A stored document without its vectors and without its text.
 
-    ``about`` is what :func:`about_hash` gave for its metadata and time, b"" for none of either. An
-    entry of format 1 does not know: its ``about`` is None, and so it is packed again. ``damaged``
-    says that it is not what was packed: what it says must be proved, and it is not to be packed.
+    ``about`` is the :func:`about_hash` of its metadata and time; None for an entry of format 1,
+    which has no such hash and is packed in format 1 again. ``damaged``: the bytes are not what was
+    packed; nothing in the entry may be used unchecked, and it must not be packed.
     """
 
     seq: int
@@ -144,7 +144,7 @@ class Entry:
     damaged: bool = False
 
     def pack(self) -> bytes:
-        """Write the entry in the format of this module's docstring."""
+        """Return the entry in the format of the module's docstring."""
         flags = self.flags | (Flag.ABOUT if self.about else Flag.NONE)
         parts = [self._head(flags, len(self.records)), self.about or b""]
         for record in self.records:
@@ -153,7 +153,7 @@ class Entry:
         return self._closed(b"".join(parts))
 
     def head(self) -> bytes:
-        """Return the bucket's part of an entry whose records lie in a key of their own."""
+        """Return the bucket's part of an entry whose records are in a key of their own."""
         return self._closed(self._head(self.flags | Flag.LONG, 0))
 
     def _head(self, flags: Flag, records: int) -> bytes:
@@ -175,7 +175,7 @@ class Entry:
         """Read an entry.
 
         Raises:
-            PatchCorrupt: the bytes do not follow the format to their very end.
+            PatchCorrupt: the data do not follow the format exactly.
         """
         version, flags, damaged = _opened(data)
         end = len(data) - (_CRC_BYTES if version == _CHECKED else 0)
@@ -200,7 +200,7 @@ class Entry:
 
 
 def _opened(data: bytes) -> tuple[int, Flag, bool]:
-    """Read an entry's first byte and its CRC; give its version, its flags, and if it is damaged."""
+    """Return the version and the flags of an entry, and whether it is damaged."""
     version = data[0] & 7 if data else 0
     if version not in (_PLAIN, _CHECKED) or len(data) < 1 + _SEQ_BYTES:
         found = data[:1].hex() or "nothing"
@@ -213,27 +213,27 @@ def _opened(data: bytes) -> tuple[int, Flag, bool]:
     halved = bits & Flag.VERIFIED not in (0, Flag.VERIFIED)
     damaged = halved or _crc(data[:-_CRC_BYTES]) != data[-_CRC_BYTES:]
     if damaged and bits & Flag.DELETED:
-        raise PatchCorrupt("a damaged entry does not say that its document is deleted")
+        raise PatchCorrupt("expected an intact entry of a deleted document, got a damaged one")
     return version, Flag(bits | Flag.VERIFIED if halved else bits), damaged
 
 
 def _crc(data: bytes) -> bytes:
-    """Return the CRC-16/CCITT (ITU-T V.41, beginning with ones) of an entry. Shape: 2 bytes."""
+    """Return the CRC-16/CCITT (ITU-T V.41, initial value 0xFFFF) of an entry. Shape: 2 bytes."""
     steady = bytes([data[0] & ~int(Flag.VERIFIED)]) + data[1:]
     return binascii.crc_hqx(steady, 0xFFFF).to_bytes(_CRC_BYTES, "big")
 
 
 def seq_of(data: bytes) -> int:
-    """Return the sequence number of a packed entry, without reading more of it."""
+    """Return the sequence number of a packed entry without unpacking it."""
     return int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
 
 
 def written_by(data: bytes, seq: int) -> Entry | None:
-    """Return the entry that a job wrote, if a stored one differs from it in its number alone.
+    """Return the entry that a job wrote, if a stored one differs only in its sequence number.
 
     Args:
-        data: an entry, which says of itself that it is damaged or another job's.
-        seq: the job's sequence number. With it in its place the CRC must agree.
+        data: an entry that seems to be damaged or written by another job.
+        seq: the job's sequence number. With this number the CRC must be right.
     """
     try:
         entry = Entry.unpack(data[:1] + seq.to_bytes(_SEQ_BYTES, "big") + data[1 + _SEQ_BYTES :])
@@ -248,7 +248,7 @@ def checksum(text: bytes, *, key: bytes) -> bytes:
 
 
 def about_hash(metadata: Mapping[str, Any] | None, time: float | None, *, key: bytes) -> bytes:
-    """Hash what is known about a document besides its text. Shape: 4 bytes, or b"" for nothing.
+    """Hash a document's metadata and time. Shape: 4 bytes, or b"" if it has neither.
 
     Args:
         metadata: a flat object of scalars, in any order.
@@ -262,16 +262,16 @@ def about_hash(metadata: Mapping[str, Any] | None, time: float | None, *, key: b
 
 
 def vector_hash(stored: bytes) -> bytes:
-    """Hash a vector's bytes exactly as the store gives them back (blake2b). Shape: 8 bytes."""
+    """Hash a vector's bytes exactly as the store returns them (blake2b). Shape: 8 bytes."""
     return hashlib.blake2b(stored, digest_size=VECTOR_HASH_BYTES).digest()
 
 
 def point_id(collection: str, document: str, *, seq: int, chunk: int, vector: bytes) -> UUID:
-    """Name the point of one chunk.
+    """Return the id of the point of one chunk.
 
-    The name holds the hash of the vector's bytes, so an attempt that repeats a write stores the
-    same bytes under the same name, and one that computed other bytes makes an orphan beside them;
-    bytes that a committed record depends on are never changed.
+    The id depends on the vector's bytes: an attempt that repeats a write stores the same bytes
+    under the same id, and one that computed other bytes makes an orphan. The bytes that a committed
+    record depends on are thus never changed.
 
     Args:
         collection: name of the collection.
@@ -287,7 +287,7 @@ def point_id(collection: str, document: str, *, seq: int, chunk: int, vector: by
 
 
 def point_ids(collection: str, document: str, entry: Entry) -> list[UUID]:
-    """Name the points that an entry's records depend on, in order."""
+    """Return the ids of the points that an entry's records depend on, in order."""
     return [
         point_id(collection, document, seq=entry.seq, chunk=n, vector=record.vector_hash)
         for n, record in enumerate(entry.records)
@@ -301,12 +301,12 @@ def bucket_of(document: str, *, buckets: int) -> int:
 
 
 def total_payload(records: Sequence[Record]) -> int:
-    """Sum what the records' patches take: one byte of codec and the payload each, bytes."""
+    """Return the size of the records' patches, bytes: one for the codec, and the payload, each."""
     return sum(1 + len(record.payload) for record in records)
 
 
 def pack_parts(parts: Sequence[bytes]) -> bytes:
-    """Join byte strings, each behind its size: the payload of a SEGMENTED record."""
+    """Join byte strings, each after its size: the payload of a SEGMENTED record."""
     return b"".join(_varint(len(part)) + part for part in parts)
 
 
@@ -314,7 +314,7 @@ def unpack_parts(data: bytes) -> list[bytes]:
     """Undo :func:`pack_parts`.
 
     Raises:
-        PatchCorrupt: the bytes do not follow the format to their very end.
+        PatchCorrupt: the data do not follow the format exactly.
     """
     parts, at = [], 0
     while at < len(data):
@@ -349,7 +349,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Records of one codec, and the bytes of their payloads with one byte for the codec."""
+    """Records of one codec, and the size of their patches (:func:`total_payload`)."""
 
     records: int
     size_bytes: int
@@ -357,9 +357,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the entries of a collection say in sum. Sizes are bytes.
+    """Sums over the entries of a collection. Sizes are bytes.
 
-    ``unreadable`` entries are no entries any more, and in no other count.
+    ``unreadable`` entries are in no other count.
     """
 
     documents: int

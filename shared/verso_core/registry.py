@@ -6,9 +6,9 @@
       default/             an artifact (:mod:`verso_core.manifest`)
       heads/intents/9f…/   a version of a head (:mod:`verso_core.heads`)
 
-The file is changed under a lock beside it, by writing a new one and renaming it over the old, so a
-reader always sees one whole state and no change is lost. Folders are never changed once they are
-named here. ``previous`` is where a rollback goes, ``withdrawn`` the canary that was taken back.
+The file is changed under a lock beside it, by renaming a new file over the old one, so a reader
+always sees a whole state and no change is lost. A folder that is named here never changes.
+``previous`` is what a rollback restores, ``withdrawn`` the last canary that was withdrawn.
 
     assign(canary) ──> a share of the jobs ──> promote: canary -> stable, stable -> previous
                                           └──> withdraw / rollback: canary -> withdrawn
@@ -37,11 +37,11 @@ REGISTRY_NAME = "registry.json"
 HEADS = "heads"
 SHARE = 0.1
 _LOCK_NAME = ".registry.lock"
-_REMEMBERED = 16  # changes by their tokens; one that is asked for again is among the newest
+_REMEMBERED = 16  # tokens of changes; a repeated request has one of the newest
 
 
 class Channel(StrEnum):
-    """Who is served by an artifact or head: everyone, or a small share that tries a new one."""
+    """Which jobs an artifact or head serves: all, or the share of them that tries a new one."""
 
     STABLE = "stable"
     CANARY = "canary"
@@ -52,7 +52,7 @@ class _Model(BaseModel):
 
 
 class Withdrawn(_Model):
-    """A canary that was taken back, by a person or because it failed."""
+    """A canary that was withdrawn, by an operator or because it failed."""
 
     version: str
     reason: str
@@ -74,7 +74,7 @@ class Rollout(_Model):
 
 
 class Registry(_Model):
-    """The content of ``registry.json``. A file from before there were heads reads as well."""
+    """The content of ``registry.json``; a file from before there were heads is read as well."""
 
     stable: str | None = None
     canary: str | None = None
@@ -108,7 +108,7 @@ class Registry(_Model):
         return self.heads[head]
 
     def with_rollout(self, head: str | None, new: Rollout) -> Registry:
-        """Return the registry with another rollout in one place."""
+        """Return the registry with the rollout of a head, or of the artifact, replaced."""
         if head is not None:
             return self.model_copy(update={"heads": {**self.heads, head: new}})
         return self.model_copy(
@@ -126,7 +126,7 @@ def read(models: Path) -> Registry:
     """Read the registry of a models folder.
 
     Raises:
-        ArtifactInvalid: there is none, or it is not one.
+        ArtifactInvalid: the file is missing or malformed.
     """
     path = models / REGISTRY_NAME
     try:
@@ -182,11 +182,11 @@ def head_folder(models: Path, name: str, version: str) -> Path:
 
 
 def channel_of(job_id: str, share: float) -> Channel:
-    """Choose the channel of a job: always the same one for the same job, whoever asks.
+    """Return the channel of a job, the same in every process.
 
     Args:
         job_id: any string.
-        share: part of all jobs that the canary gets, in [0, 1].
+        share: part of all jobs that the canary serves, in [0, 1].
     """
     digest = hashlib.blake2b(job_id.encode(), digest_size=8).digest()
     return Channel.CANARY if int.from_bytes(digest) < share * 2**64 else Channel.STABLE
@@ -202,11 +202,11 @@ def assign(
 ) -> Registry:
     """Let a channel serve an artifact folder, or a version of ``head``; None empties the channel.
 
-    A stable one that is replaced becomes ``previous``. The registry is made where there is none.
+    A stable one that is replaced becomes ``previous``. A missing registry is created.
 
     Raises:
-        ArtifactInvalid: there is no such folder, or the registry is not one.
-        DiskFull: the registry could not be written; the old one stands.
+        ArtifactInvalid: there is no such folder, or the registry is malformed.
+        DiskFull: the registry could not be written; the old one stays.
     """
     if name is not None:
         _ = _folder(models, name, what=channel) if head is None else head_folder(models, head, name)
@@ -224,10 +224,9 @@ def assign(
 
 
 def promote(models: Path, *, head: str | None = None, token: str | None = None) -> Registry:
-    """Make the canary stable; what was stable is where a rollback goes.
+    """Make the canary stable; a rollback restores what was stable.
 
-    A change with the ``token`` of one that was made lately changes nothing: it is that one, asked
-    for again by someone who could not know.
+    A call with the ``token`` of a recent change does nothing: the change is not made twice.
 
     Raises:
         RequestInvalid: there is no canary.
@@ -243,15 +242,11 @@ def promote(models: Path, *, head: str | None = None, token: str | None = None) 
 
 
 def rollback(
-    models: Path,
-    *,
-    head: str | None = None,
-    reason: str = "asked for",
-    token: str | None = None,
+    models: Path, *, head: str | None = None, reason: str = "asked for", token: str | None = None
 ) -> Registry:
-    """Take the canary back, or without one go back to what was stable before.
+    """Withdraw the canary, or if there is none restore what was stable before.
 
-    ``token`` as for :func:`promote`; a rollback done twice would be none.
+    ``token`` as for :func:`promote`: a second rollback would undo the first.
 
     Raises:
         RequestInvalid: there is neither a canary nor an earlier stable one.
@@ -269,7 +264,7 @@ def rollback(
 
 
 def withdraw(models: Path, version: str, *, head: str | None = None, reason: str) -> Registry:
-    """Take this very canary back because it failed; one that is no canary any more stays."""
+    """Withdraw a canary that failed, unless it is no longer the canary."""
 
     def change(old: Rollout) -> Rollout:
         return _without_canary(old, reason) if old.canary == version else old
@@ -306,7 +301,7 @@ def _change(
 
 @contextmanager
 def _locked(models: Path) -> Iterator[None]:
-    """Keep other processes of this machine from changing the registry meanwhile."""
+    """Keep other processes of this machine from changing the registry."""
     descriptor = os.open(models / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -317,7 +312,7 @@ def _locked(models: Path) -> Iterator[None]:
 
 def _write(models: Path, registry: Registry) -> None:
     content = registry.model_dump(mode="json", exclude_defaults=True)
-    # Every file names these two, because other readers look for them.
+    # These two are written even if unset: other programs read them.
     content = {"stable": registry.stable, "canary": registry.canary, **content}
     try:
         files.replace(models / REGISTRY_NAME, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,7 +1,7 @@
-"""Large results of slices, each a file in one folder that worker, gateway and keeper share.
+"""Large results of slices, each a file in a folder that worker, gateway and keeper share.
 
-The ledger keeps everything it holds in memory, for as long as a job is kept after its end. A result
-above a bound therefore goes to a file, and the ledger holds a reference of 41 bytes in its place:
+The ledger keeps results in memory until their job expires. A result above a bound is therefore
+written to a file, and the ledger holds a reference of 41 bytes instead:
 
     offset  size  field
     0       1     0x57 (a frame starts with 0x56)
@@ -11,11 +11,10 @@ above a bound therefore goes to a file, and the ledger holds a reference of 41 b
     FOLDER/{ab}/{job}/{number}.{hash}      ab: the first two digits of the job's id
 
 1. The worker writes and syncs the file, and only then commits the reference.
-2. The gateway compares what it reads with size and hash; anything else is no result.
-3. The keeper removes the files of jobs that the ledger knows no more, and with them what attempts
-   left behind that never committed.
+2. The gateway checks size and hash of what it reads.
+3. The keeper removes the files of expired jobs, including those of attempts that never committed.
 
-A reference holds no path, so whoever can write a result cannot name a file outside the folder.
+A reference holds no path, so a forged result cannot name a file outside the folder.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from verso_core import files
 from verso_core.errors import DiskFull, ResultLost, ResultsUnavailable
 
 SHARDS: Final = tuple(f"{n:02x}" for n in range(256))
-"""Names of the parts of the folder; the keeper sweeps one after another."""
+"""Names of the parts of the folder, which the keeper sweeps in turn."""
 
 _REFERENCE = struct.Struct("<BQ32s")
 _MAGIC = 0x57
@@ -44,7 +43,7 @@ _ASKED_AT_ONCE = 512
 
 
 def is_reference(held: bytes) -> bool:
-    """Whether what the ledger holds of a result is a reference to a file."""
+    """Whether the ledger holds a reference to a file instead of a result."""
     return held[:1] == bytes([_MAGIC])
 
 
@@ -52,7 +51,7 @@ class ResultFiles:
     """The folder of large results; any number of processes and threads may use it.
 
     Args:
-        folder: where the files are; None where every result stays in the ledger.
+        folder: of the files; None to keep every result in the ledger.
         inline_bytes: the largest result that stays in the ledger.
         floor_bytes: disk space that a file must leave free.
     """
@@ -65,9 +64,9 @@ class ResultFiles:
         self._floor_bytes = floor_bytes
 
     def keep(self, job_id: str, number: int, frame: bytes) -> bytes:
-        """Return what the ledger is to hold of a result: the frame, or a reference to its file.
+        """Return what the ledger is to hold: the frame of a result, or a reference to its file.
 
-        When this returns the file is on disk.
+        The file is on disk when this returns.
 
         Raises:
             DiskFull: there is no room for the file, which was not written.
@@ -88,10 +87,10 @@ class ResultFiles:
         return _REFERENCE.pack(_MAGIC, len(frame), digest)
 
     def read(self, job_id: str, number: int, held: bytes) -> bytes:
-        """Return the frame of a result, whatever the ledger holds of it.
+        """Return the frame of a result from what the ledger holds: the frame or a reference.
 
         Raises:
-            ResultLost: its file is gone, or is not what was written.
+            ResultLost: the file is missing, or is not what was written.
             ResultsUnavailable: the folder cannot be read.
         """
         if not is_reference(held):
@@ -116,16 +115,17 @@ class ResultFiles:
         return frame
 
     def sweep(self, shard: str, known: Callable[[Sequence[str]], set[str]]) -> int:
-        """Remove the files of jobs in one part of the folder that are known no more.
+        """Remove the files of expired jobs from one part of the folder.
 
         Args:
             shard: one of :data:`SHARDS`.
-            known: gives those of some jobs that the ledger still has.
+            known: returns those of some jobs that the ledger still has.
 
-        Gives the number of jobs whose files were removed.
+        Returns:
+            The number of jobs whose files were removed.
 
         Raises:
-            VersoError: what ``known`` raised; nothing more is removed then.
+            VersoError: ``known`` raised it; nothing more is removed then.
             ResultsUnavailable: the folder cannot be read or written.
         """
         if self._folder is None:
@@ -148,7 +148,7 @@ class ResultFiles:
         return removed
 
     def _write(self, path: Path, frame: bytes) -> None:
-        """Write a file that is whole or not there, whenever the power goes."""
+        """Write a file that is complete or missing after a power cut."""
         folder = path.parent
         for made in (folder.parent.parent, folder.parent, folder):
             if not made.is_dir():

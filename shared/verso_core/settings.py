@@ -54,7 +54,7 @@ def with_password(url: str, file: Path | None) -> str:
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with or without a user name.
-        file: holds the password and perhaps a line's end; None leaves the address as it is.
+        file: holds the password; None leaves the address as it is.
 
     Raises:
         ValueError: the file cannot be read, or holds no password; the message names the file only.

@@ -48,7 +48,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class Health(Protocol):
-    """How the readiness and the end of a process are seen."""
+    """How the readiness and the end of a process are detected."""
 
     def clear(self) -> None:
         """Remove what an earlier process left; called before each start and after the last end."""
@@ -88,7 +88,7 @@ class Process:
     Args:
         name: its name in logs and errors.
         argv: program and arguments.
-        health: tells when the process is ready; by default as soon as it runs.
+        health: detects that the process is ready; by default as soon as it runs.
         environment: variables added to the supervisor's own.
         log_path: file that its standard output and error are appended to; None shares the
             supervisor's own.

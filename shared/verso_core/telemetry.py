@@ -1,6 +1,6 @@
-"""Logs as one JSON object a line, each with the job and slice it belongs to.
+"""Logs: one JSON object a line, with the job and slice that the line belongs to.
 
-Texts, vectors, metadata and keys are never logged; a log line carries ids, counts, sizes, times.
+Texts, vectors, metadata and keys are never logged; a log line has ids, counts, sizes and times.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _slice: ContextVar[str | None] = ContextVar("verso_slice", default=None)
-# A line for each bell and for each call of the vector store: our own lines say more, and once.
+# They log a line for each wake-up and each call of the vector store, which our own lines repeat.
 _CHATTY = ("httpx", "celery.app.trace", "celery.worker.strategy")
 _KNOWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 @contextmanager
 def about(slice_id: str) -> Iterator[None]:
-    """Let every log line written inside carry the id of this slice, and that of its job."""
+    """Add the id of this slice, and that of its job, to every log line written in the block."""
     token = _slice.set(slice_id)
     try:
         yield
@@ -35,7 +35,7 @@ def subject() -> str | None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Write a log record as one line of JSON; what was given as ``extra`` becomes fields."""
+    """Formats a log record as one line of JSON; the items of ``extra`` become fields."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def configure(service: str, *, level: str = "INFO") -> None:
 
 
 def adopt(library: str) -> None:
-    """Let a library that brings handlers of its own write as everything else does."""
+    """Remove the handlers of a library's own, so that the root handler formats its lines."""
     for name in list(logging.root.manager.loggerDict):
         if name == library or name.startswith(f"{library}."):
             logger = logging.getLogger(name)

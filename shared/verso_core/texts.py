@@ -20,11 +20,11 @@ MAX_ID_BYTES = 256
 MAX_METADATA_BYTES = 4096
 
 MAX_SENTENCES = 64
-"""Most sentences of a text. A chunk has fewer, and a longer text must not cost more than it."""
+"""Most sentences of a text. A chunk has fewer; a longer text must not cost more than a chunk."""
 
 SHORT_SENTENCE_BYTES = 20
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+")
-"""What lies between two sentences or lines."""
+"""What separates two sentences or lines."""
 
 Scalar = str | int | float | bool
 
@@ -35,11 +35,11 @@ _RECORD = re.compile(r"^(?P<document>.+)#(?P<chunk>\d{1,9})$", re.DOTALL)
 
 
 def check_document_id(document: object) -> str:
-    """Check a document id and give it back.
+    """Check a document id and return it.
 
     Raises:
-        IdInvalid: it is no string of 1..256 UTF-8 bytes without control characters, or it ends in
-            ``#`` and digits, which is how a record of a document is named.
+        IdInvalid: it is not a string of 1..256 UTF-8 bytes without control characters, or it ends
+            in ``#`` and digits, as the name of a record does.
     """
     if not isinstance(document, str):
         raise IdInvalid(f"expected a string as id, got {type(document).__name__}")
@@ -65,7 +65,7 @@ def split_record_id(name: str) -> tuple[str, int | None]:
 
 
 def text_bytes(text: str) -> bytes:
-    """Return the bytes that a JSON string stands for: UTF-8.
+    """Return the UTF-8 bytes of a JSON string.
 
     Raises:
         TextNotEncodable: it holds a lone surrogate.
@@ -92,7 +92,7 @@ def text_from_base64(text: str) -> bytes:
 
 
 def check_text(data: bytes) -> bytes:
-    """Check a text's size and give it back.
+    """Check the size of a text and return the text.
 
     Raises:
         TextTooLarge: it passes ``MAX_TEXT_BYTES``.
@@ -103,7 +103,7 @@ def check_text(data: bytes) -> bytes:
 
 
 def check_metadata(metadata: object) -> dict[str, Scalar]:
-    """Check a document's metadata and give it back.
+    """Check a document's metadata and return it.
 
     Raises:
         MetadataInvalid: it is not a flat object of finite scalars, or is too large.
@@ -128,12 +128,11 @@ def check_metadata(metadata: object) -> dict[str, Scalar]:
 def sentences(text: bytes) -> list[bytes]:
     """Return a text's first sentences, for heads that score how well one fits a question.
 
-    A text is cut behind a full stop, question or exclamation mark, and at line ends. A part of up
-    to ``SHORT_SENTENCE_BYTES``, such as the number of a heading, says too little and is left out.
+    A text is cut after a full stop, question or exclamation mark, and at line ends. A part of up to
+    ``SHORT_SENTENCE_BYTES``, such as the number of a heading, is left out.
 
     Returns:
-        At most ``MAX_SENTENCES`` sentences of the first 32 KiB; that part of the text itself if it
-        has no sentence.
+        At most ``MAX_SENTENCES`` sentences of the first 32 KiB, or these 32 KiB if they have none.
     """
     beginning = text[:_SENTENCES_WITHIN_BYTES]
     found = [

@@ -1,11 +1,11 @@
 """Spans across processes, by OpenTelemetry where an operator asks for them.
 
 1. The gateway takes a caller's ``traceparent`` (W3C Trace Context) and stores its own with the job.
-2. A worker or trainer that claims a slice of the job goes on from there; a call of its engine or
-   of its vector store takes the trace along.
-3. Each process sends its spans where the standard ``OTEL_*`` environment says.
+2. A worker or trainer that claims a slice of the job continues that trace; its calls of the engine
+   and of the vector store carry the trace on.
+3. Each process sends its spans to the endpoint of the standard ``OTEL_*`` environment.
 
-Off, a span costs a call and a comparison, and nothing of OpenTelemetry is imported. Names and
+Without tracing, a span costs a call and a comparison, and OpenTelemetry is not imported. Names and
 attributes are ids, kinds, counts and times; never texts, vectors or keys.
 """
 
@@ -32,9 +32,10 @@ _tracer: Tracer | None = None
 
 
 def configure(service: str) -> bool:
-    """Send this process's spans if the environment names where to; called once, by ``main``.
+    """Send this process's spans if the environment names an endpoint; called once, by ``main``.
 
-    Gives whether it does. Without the extra ``tracing`` it says so in the log and does not.
+    Returns:
+        Whether spans are sent. Without the extra ``tracing`` they are not, and a warning is logged.
     """
     environment = os.environ
     wanted = any(environment.get(name) for name in _ENDPOINTS)
@@ -57,26 +58,26 @@ def configure(service: str) -> bool:
 
 
 def use(provider: TracerProvider | None) -> None:
-    """Make spans by a provider of one's own; None makes none from now on."""
-    global _tracer  # one process, one way to trace
+    """Make spans by the given provider; None makes no spans from now on."""
+    global _tracer  # one tracer in a process
     _tracer = None if provider is None else provider.get_tracer("verso")
 
 
 def span(
     name: str, *, parent: str | None = None, about: Mapping[str, Attribute] | None = None
 ) -> AbstractContextManager[Span | None]:
-    """Make a span of a block; gives it, or None where nothing is traced.
+    """Make a span of a block; its context is the span, or None without tracing.
 
     Args:
-        name: what is done.
-        parent: a ``traceparent``; without one the span is a child of the one around it.
+        name: what the block does.
+        parent: a ``traceparent``; by default the span around the block.
         about: attributes: ids, kinds, counts and times.
     """
     return _OFF if _tracer is None else _spanned(_tracer, name, parent, about)
 
 
 def inner(name: str) -> AbstractContextManager[Span | None]:
-    """Make a span of a block inside another one; nothing where no span is around."""
+    """Make a span of a block inside another span; without one, make none."""
     return _OFF if current() is None else span(name)
 
 
@@ -87,7 +88,7 @@ def note(
     parent: str | None = None,
     about: Mapping[str, Attribute] | None = None,
 ) -> None:
-    """Make a span of what has just ended and took so long."""
+    """Make a span of the given duration that ends now."""
     if _tracer is not None:
         end_ns = time.time_ns()
         made = _tracer.start_span(
@@ -100,7 +101,7 @@ def note(
 
 
 def current() -> str | None:
-    """Return the ``traceparent`` of the span around the caller; None where nothing is traced."""
+    """Return the ``traceparent`` of the span around the caller; None without tracing."""
     if _tracer is None:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -114,7 +115,7 @@ def current() -> str | None:
 def _spanned(
     tracer: Tracer, name: str, parent: str | None, about: Mapping[str, Attribute] | None
 ) -> Iterator[Span]:
-    # An error's message may quote a text, so the SDK's own note of exceptions is off.
+    # An error's message may quote a text, so the SDK must not record exceptions itself.
     with tracer.start_as_current_span(
         name,
         context=_context(parent),

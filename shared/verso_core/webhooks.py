@@ -1,17 +1,16 @@
-"""Webhooks: what is signed, and where a message may go.
+"""Webhooks: how messages are signed, and to which addresses they may be sent.
 
 Messages follow Standard Webhooks (standardwebhooks.com, version 1.0.0): three headers name the
 message, the time of this attempt and its signatures, one for each secret that is valid, so that a
 secret can be changed without a gap.
 
-    webhook-id          the same at every attempt: a receiver that has seen it may ignore the rest
+    webhook-id          the same at every attempt, so that a receiver can ignore repetitions
     webhook-timestamp   Unix seconds of this attempt; a receiver refuses old ones
     webhook-signature   "v1," and base64 of HMAC-SHA256(secret, "id.timestamp.body"), by spaces
 
-Where a message may go: to https on port 443 of an address that is global, and to any port, with or
-without TLS, of the networks that the operator allows. Names are judged by the addresses they stand
-for at the moment of sending (:func:`permitted`), since a name that stood for a public address when
-it was given may stand for a private one later.
+A message may be sent to https on port 443 of a global address, and to any port, with or without
+TLS, of the networks that the operator allows. The addresses of a name are checked at the moment of
+sending (:func:`permitted`), since a name may resolve to a private address later.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def sign(secret: str, body: bytes, *, message_id: str, timestamp: int) -> str:
     """Return one signature: ``v1,`` and base64.
 
     Raises:
-        RequestInvalid: the secret is none.
+        RequestInvalid: the secret is malformed.
     """
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
@@ -94,16 +93,16 @@ def networks(text: str) -> tuple[Network, ...]:
     """Read networks separated by commas or spaces, such as ``10.0.0.0/8, fd00::/8``.
 
     Raises:
-        ValueError: one of them is none.
+        ValueError: one of them is malformed.
     """
     return tuple(ipaddress.ip_network(part) for part in text.replace(",", " ").split())
 
 
 def target_of(url: str, allowed: Iterable[Network] = ()) -> Target:
-    """Read an address and check what can be known without asking for the host's addresses.
+    """Parse an address and check all that can be checked without resolving its host.
 
     Raises:
-        RequestInvalid: it is no http address, carries a user, or leads where nothing may go.
+        RequestInvalid: it is not an http address, names a user, or is not permitted.
     """
     allowed = tuple(allowed)
     if len(url) > MAX_URL_CHARACTERS or not url.isascii() or any(c <= " " for c in url):
@@ -131,7 +130,7 @@ def target_of(url: str, allowed: Iterable[Network] = ()) -> Target:
 def permitted(address: Address, target: Target, allowed: Iterable[Network]) -> bool:
     """Whether a message may be sent to this address of the target's host.
 
-    An address that embeds another, such as ``::ffff:127.0.0.1``, is judged by both.
+    Of an address that embeds another, such as ``::ffff:127.0.0.1``, both are checked.
     """
     faces = (address, *_embedded(address))
     if any(face in network for face in faces for network in allowed):

@@ -128,10 +128,7 @@ class Leases:
         received = [0] * len(published)
         if published:
             # Where publishing fails the commit notifies.
-            with (
-                suppress(RedisError),
-                self._scripts.client.pipeline(transaction=False) as pipe,
-            ):
+            with suppress(RedisError), self._scripts.client.pipeline(transaction=False) as pipe:
                 for message in published:
                     pipe.publish(key("news"), message)
                 received = pipe.execute()

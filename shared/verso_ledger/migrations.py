@@ -45,12 +45,7 @@ class Migrations:
         return self.all().get(collection)
 
     def begin(
-        self,
-        state: Migration,
-        *,
-        seen: Migration | None,
-        target: Collection | None,
-        room: str = "",
+        self, state: Migration, *, seen: Migration | None, target: Collection | None, room: str = ""
     ) -> bool:
         """Start a migration, where the newest is still ``seen``; ``target`` is what it will fill.
 

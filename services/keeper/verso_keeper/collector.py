@@ -73,9 +73,7 @@ def _queues(depths: dict[Queue, Depth]) -> Iterator[Metric]:
         labels=["queue", "status"],
     )
     oldest = GaugeMetricFamily(
-        "verso_queue_oldest_seconds",
-        "How long the oldest due slice has been due",
-        labels=["queue"],
+        "verso_queue_oldest_seconds", "How long the oldest due slice has been due", labels=["queue"]
     )
     for queue, depth in depths.items():
         slices.add_metric([queue, "queued"], depth.queued)

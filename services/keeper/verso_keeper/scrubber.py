@@ -186,8 +186,7 @@ class Scrubber:
         if self._ledger.scrub.move(state.turn, move):
             code = record.error["code"] if record.error else record.status.value
             _log.error(
-                "scrub job failed",
-                extra={"code": code, "collection": collection, "bucket": bucket},
+                "scrub job failed", extra={"code": code, "collection": collection, "bucket": bucket}
             )
 
 

@@ -39,8 +39,7 @@ class KeeperSettings(BrokerSettings, BaseSettings):
         description="a pass behind this pace does not wait for quiet, seconds",
     )
     webhook_allow: str = Field(
-        default="",
-        description="networks that webhooks may lead to although they are not public",
+        default="", description="networks that webhooks may lead to although they are not public"
     )
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")
     heartbeat_file: Path | None = Field(

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.heads import Portion
@@ -50,8 +50,8 @@ class Collection(StrictModel):
     search: SearchSetting = SearchMode.DENSE
 
 
-class CollectionRequest(StrictModel):
-    """Body of ``POST /v1/collections``."""
+class CollectionParams(Params):
+    """Settings of a collection to create."""
 
     name: Name
     precision: Precision = Precision.FLOAT16
@@ -62,13 +62,10 @@ class CollectionRequest(StrictModel):
     )
 
 
-class CollectionParams(Params):
-    """Settings of a collection to create."""
+class CollectionRequest(CollectionParams):
+    """Body of ``POST /v1/collections``."""
 
-    name: Name
-    precision: Precision = Precision.FLOAT16
-    text_policy: TextPolicy = TextPolicy.PATCH
-    search: SearchSetting = SearchMode.DENSE
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CollectionName(Params):
@@ -78,7 +75,7 @@ class CollectionName(Params):
 
 
 class CollectionInfo(ItemResult):
-    """A collection and its settings; the key of its checksums is not for callers."""
+    """A collection and its settings, without the secret key of its checksums."""
 
     name: str
     precision: Precision
@@ -166,8 +163,8 @@ class DocumentPage(OpenModel):
 
 
 SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
-"""What a scrub counts: documents, of which each is one of the next three, bytes of text, and
-orphans removed."""
+"""What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
+and orphans removed."""
 
 
 class ScrubParams(Params):
@@ -179,8 +176,8 @@ class ScrubParams(Params):
 class Scrubbed(ItemResult):
     """What a scrub of some buckets found.
 
-    ``buckets`` were come through; each of ``documents`` is one of the next three counts; ``bytes``
-    of text read back; ``orphans`` were removed; ``ids`` name damaged documents.
+    ``buckets`` were read; each of ``documents`` is in one of the next three counts; ``bytes`` of
+    text were decoded; ``orphans`` were removed; ``ids`` name damaged documents.
     """
 
     buckets: int
@@ -194,13 +191,13 @@ class Scrubbed(ItemResult):
 
     @classmethod
     def of(cls, buckets: int, counts: Mapping[str, int], ids: Sequence[str] = ()) -> Scrubbed:
-        """Describe a scrub that counted so much."""
+        """Return the result of a scrub with these counts."""
         known = {name: counts.get(name, 0) for name in SCRUB_COUNTS}
         return cls(buckets=buckets, ids=tuple(ids), **known)
 
 
 class Damaged(OpenModel):
-    """A stored document that can neither be read as it was nor be repaired."""
+    """A stored document that can neither be decoded to its text nor be repaired."""
 
     collection: str
     id: str
@@ -245,9 +242,7 @@ class MigrateRequest(StrictModel):
     """Body of ``POST /v1/collections/{name}/migrate``."""
 
     artifact: str = Field(
-        default="current",
-        max_length=64,
-        description="current, a codec id, or an artifact id",
+        default="current", max_length=64, description="current, a codec id, or an artifact id"
     )
 
 
@@ -272,7 +267,7 @@ class Stage(StrEnum):
     """What a migration does now."""
 
     RECODE = "recode"
-    """Code every document again where it lies: the space stays."""
+    """Code every document again in its collection: the space stays."""
     COPY = "copy"
     """Fill the new collection, pass after pass, until almost nothing is new."""
     SEAL = "seal"
@@ -283,11 +278,11 @@ class Stage(StrEnum):
 
 
 class Migration(StrictModel):
-    """Where the migration of a collection stands. Times are Unix seconds.
+    """The state of a collection's migration. Times are Unix seconds.
 
-    ``source`` and ``target`` are own names, the same for a recode. ``codec`` is the artifact's
-    codec that documents move to. ``number`` counts passes from 1, ``bucket`` is what comes next,
-    ``moved`` and ``failed`` are this pass's, ``copied`` and ``removed`` all passes'.
+    ``source`` and ``target`` are own names, the same for a recode. ``codec`` is the codec that
+    documents move to. ``number`` counts passes from 1, ``bucket`` is the next one to read,
+    ``moved`` and ``failed`` count this pass, ``copied`` and ``removed`` all passes.
     """
 
     collection: str
@@ -317,15 +312,15 @@ class Migration(StrictModel):
 
     @property
     def in_place(self) -> bool:
-        """Whether documents are coded again where they lie."""
+        """Whether documents are coded again in their collection."""
         return self.source == self.target
 
 
 class MigrationResult(ItemResult):
-    """What a migrate job came to.
+    """The result of a migrate job.
 
-    Of ``begin`` and ``remove`` the migration, None where it is given up. Of ``work``: ``buckets``
-    were come through, ``documents`` looked at, ``ids`` could not be read.
+    Of ``begin`` and ``remove`` the migration, None if it is given up. Of ``work``: ``buckets`` and
+    ``documents`` were read, except those of ``ids``, which could not be.
     """
 
     migration: Migration | None = None
@@ -356,7 +351,7 @@ class MigrationResult(ItemResult):
 
 
 class MigrationState(OpenModel):
-    """The newest migration of a collection; ``progress`` is that of the pass under way."""
+    """The newest migration of a collection."""
 
     collection: str
     stage: str = Field(description="recode, copy, seal, done or blocked; given up")
@@ -433,7 +428,7 @@ class RegistryResult(ItemResult):
 
 
 class RegistryState(RegistryResult):
-    """Which models serve; ``workers`` says what each worker took up, and what it refused."""
+    """Which models the channels and each worker serve."""
 
     workers: tuple[dict[str, Any], ...] = Field(
         default=(), description="what each worker serves, and what it refused and why"

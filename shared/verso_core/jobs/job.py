@@ -7,13 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from verso_core.errors import (
-    AttemptsExhausted,
-    Cancelled,
-    DeadlineExpired,
-    JobEnded,
-    VersoError,
-)
+from verso_core.errors import AttemptsExhausted, Cancelled, DeadlineExpired, JobEnded, VersoError
 from verso_core.jobs.models import ItemError, Moment, OpenModel, StrictModel
 
 TASK_WORK = "verso.work"

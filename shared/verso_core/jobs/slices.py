@@ -20,15 +20,7 @@ from verso_core import frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import admin, cluster, heads, ingest, reconstruct, search, train
 from verso_core.jobs.job import Kind
-from verso_core.jobs.models import (
-    BucketRange,
-    Failed,
-    Item,
-    ItemResult,
-    NoItem,
-    Params,
-    Rejected,
-)
+from verso_core.jobs.models import BucketRange, Failed, Item, ItemResult, NoItem, Params, Rejected
 
 VERSION = 1
 """Version of the form of payloads that this code writes; earlier ones are read as well."""

@@ -1,7 +1,7 @@
-"""Train: what a train job asks for, and the examples it may bring.
+"""Train: the request of a train job, and the examples that may come with it.
 
 A train job is one slice with one item. Its params are a :class:`TrainRequest` without examples;
-those that came with the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
+the examples of the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
 :func:`verso_core.questions.pack` writes them.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -50,7 +50,7 @@ class LabelledText(StrictModel):
 
 
 class ScoredTexts(StrictModel):
-    """Two texts and how well they fit each other."""
+    """Two texts and how well they match."""
 
     text_1: str = Field(min_length=1)
     text_2: str = Field(min_length=1)
@@ -103,7 +103,7 @@ class TrainSource(StrictModel):
 
     @property
     def task(self) -> Task:
-        """What a head is asked that is trained on this."""
+        """The task of a head that is trained on this."""
         if self.squad is not None:
             return Task.ANSWER
         return Task.CLASSIFY if self.pairs is None else Task.SCORE
@@ -154,7 +154,7 @@ class TrainRequest(StrictModel):
 
 
 class CollectionSource(OpenModel):
-    """Which labelled records of a collection are trained on; None where examples came along."""
+    """Which labelled records of a collection are trained on; None if the request has examples."""
 
     collection: str | None = None
     label_key: str | None = None
@@ -175,7 +175,7 @@ class TrainParams(Params):
 
 @dataclass(frozen=True, slots=True)
 class TrainItem(Item):
-    """The examples that came with the request, and how many they are."""
+    """The examples of the request, and their number."""
 
     BLOB: ClassVar = "examples"
 
@@ -184,7 +184,7 @@ class TrainItem(Item):
 
 
 class Trained(ItemResult):
-    """The version that a training published, and what was measured of it."""
+    """The version that a training published, and its metrics."""
 
     channel: Channel
     history: tuple[dict[str, Any], ...]
@@ -219,7 +219,7 @@ class Scored:
 
 
 def check_rows(rows: Sequence[Labelled]) -> None:
-    """Refuse rows that no head can be trained on.
+    """Refuse rows that a head cannot be trained on.
 
     Raises:
         TrainingDataInvalid: fewer than two labels, or too many texts with several labels.
@@ -231,16 +231,11 @@ def check_rows(rows: Sequence[Labelled]) -> None:
     labels: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         labels[row.text].add(row.label)
-    several = sum(1 for found in labels.values() if len(found) > 1)
-    if several > MAX_CONTRADICTED * len(labels):
-        raise TrainingDataInvalid(
-            f"expected at most {MAX_CONTRADICTED:.0%} of the texts to have several labels, "
-            f"got {several} of {len(labels)}"
-        )
+    _check_contradicted("texts to have several labels", labels.values())
 
 
 def check_pairs(pairs: Sequence[Scored]) -> None:
-    """Refuse pairs that no head can be trained on.
+    """Refuse pairs that a head cannot be trained on.
 
     Raises:
         TrainingDataInvalid: too few pairs, one score for all, or too many pairs with several.
@@ -256,11 +251,14 @@ def check_pairs(pairs: Sequence[Scored]) -> None:
         scores[pair.text_1, pair.text_2].add(pair.score)
     if len(set().union(*scores.values())) < 2:
         raise TrainingDataInvalid(f"expected different scores, got {pairs[0].score} everywhere")
-    several = sum(1 for found in scores.values() if len(found) > 1)
-    if several > MAX_CONTRADICTED * len(scores):
+    _check_contradicted("pairs to have several scores", scores.values())
+
+
+def _check_contradicted(what: str, found: Collection[Sized]) -> None:
+    several = sum(1 for answers in found if len(answers) > 1)
+    if several > MAX_CONTRADICTED * len(found):
         raise TrainingDataInvalid(
-            f"expected at most {MAX_CONTRADICTED:.0%} of the pairs to have several scores, "
-            f"got {several} of {len(scores)}"
+            f"expected at most {MAX_CONTRADICTED:.0%} of the {what}, got {several} of {len(found)}"
         )
 
 
