@@ -210,8 +210,3 @@ def decode(payload: bytes, tables: MixtureTables, *, limit_bytes: int = MAX_TEXT
         first_bytes=256 + 16 * len(payload),
         limit_bytes=limit_bytes,
     )
-
-
-def bits(text: bytes, tables: MixtureTables) -> float:
-    """Return the ideal code length of a text in bits, for evaluation."""
-    return coder.cost(*mixture_fit.decisions(text, tables.tables))

@@ -138,11 +138,6 @@ def decode(payload: bytes, tables: NgramTables, *, limit_bytes: int = MAX_TEXT_B
     )
 
 
-def bits(text: bytes, tables: NgramTables) -> float:
-    """Return the ideal code length of a text in bits, for evaluation."""
-    return coder.cost(*decisions(text, tables))
-
-
 def decisions(text: bytes, tables: NgramTables) -> tuple[coder.Bytes, NDArray[np.uint16]]:
     """List what is coded of a text, and the probability of bit 1 at each: nine a byte, one more.
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.jobs import Collection, Kind, Status
 from verso_core.jobs.admin import Migration
 from verso_ledger import codec, pages, scrub
 from verso_ledger.connection import connect_async, translated
@@ -18,7 +18,6 @@ from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
     DeadLetter,
-    Depth,
     Event,
     Health,
     JobOutcome,
@@ -35,10 +34,7 @@ _EVENTS_PAGE = 1000
 
 
 class AsyncLedger:
-    """The durable truth about jobs, as the gateway uses it.
-
-    Every method raises LedgerUnavailable when Redis does not answer or refuses.
-    """
+    """The durable record of jobs, as the gateway uses it."""
 
     def __init__(self, client: Redis, *, policy: Policy | None = None) -> None:
         self._redis = client
@@ -55,11 +51,6 @@ class AsyncLedger:
         """End the subscription and close the connections."""
         await self._events.close()
         await self._redis.aclose()
-
-    async def ping(self) -> None:
-        """Check that Redis answers."""
-        with translated():
-            await cast("Any", self._redis.ping())
 
     async def accept(self, job: NewJob) -> Accepted:
         """Accept a job: when this returns it is on disk.
@@ -166,12 +157,12 @@ class AsyncLedger:
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[Watch]:
-        """Listen for the end of a job that is not accepted yet, so that none of it is missed."""
+        """Listen for the end of a job that is not accepted yet, so that the end is not missed."""
         with self._events.waiter(job_id, end=True) as waiter:
             yield Watch(self, self._events, waiter, known=False)
 
     def release(self) -> None:
-        """Let all callers who wait for an end return with what is known now: this process stops."""
+        """Let all callers who wait for an end return with what is known: this process stops."""
         self._events.release()
 
     async def outcome(self, job_id: str, *, slices: int) -> JobOutcome:
@@ -252,10 +243,6 @@ class AsyncLedger:
                 rows, signs, clock = await pipe.execute()
         return codec.serving(rows, signs, codec.server_seconds(clock))
 
-    async def depths(self) -> dict[Queue, Depth]:
-        """Return what waits and runs in each queue."""
-        return codec.depths(await self._scripts.run("depths", list(Queue)))
-
     async def scrub(self) -> Scrub:
         """Return the state of the scrub."""
         with translated():
@@ -278,9 +265,8 @@ class Watch:
         ledger: where the job is.
         events: sets the waiter.
         waiter: set at the job's end.
-        known: the job was accepted before the waiter was registered, so its end may have passed. A
-            caller who waits for another caller's job polls the ledger next, so it learns of no end
-            before the commit.
+        known: the job was accepted before the waiter was registered, so its end may have passed.
+            Such a caller polls the ledger first and sees no end before its commit.
     """
 
     def __init__(
@@ -299,7 +285,7 @@ class Watch:
         """
         clock = asyncio.get_running_loop().time
         end = clock() + timeout_s
-        # A job that was accepted while the subscription stood has no end that could be missed.
+        # The end of a job that was accepted during a subscription cannot be missed.
         poll = self._known or not self._events.connected or self._events.released
         while True:
             message = None if self._known else self._waiter.end

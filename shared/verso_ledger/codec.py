@@ -158,7 +158,7 @@ def _record(job_id: str, row: Mapping[str, str]) -> JobRecord:
         slices=int(row["slices"]),
         done=int(row["done"]),
         attempts=int(row["att"]),
-        error=_error(row.get("code"), row.get("detail", "")),
+        error=error(row["code"], row.get("detail", "")) if "code" in row else None,
         urgency=int(row.get("u", URGENCY)),
     )
 
@@ -386,7 +386,3 @@ def error(code: str, detail: str) -> ErrorBody:
     """Return an error as it was stored."""
     known = CLASSES.get(code, VersoError)
     return {"code": code, "detail": detail, "retryable": known.retryable}
-
-
-def _error(code: str | None, detail: str) -> ErrorBody | None:
-    return None if code is None else error(code, detail)

@@ -1,4 +1,4 @@
-"""What the ledger takes and returns, and the numbers it goes by."""
+"""What the ledger takes and returns, and the numbers of its policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ URGENCY = 3
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Numbers the ledger goes by; every process on one ledger uses the same."""
+    """Numbers of the ledger's steps, the same in every process on one ledger."""
 
     max_crashes: int = 3
     """Leases of one slice that may run out before it is a dead letter."""
@@ -31,9 +31,9 @@ class Policy:
     dead_keep_s: int = 7 * 24 * 3600
     """How long dead letters stay whose payload is not the only copy of a text, seconds."""
     gc_delay_ms: int = 2_000
-    """Wait before the points of a replaced entry may go: searches that saw it come to an end."""
+    """Wait before the points of a replaced entry may go: searches that saw it must end first."""
     room_ms: int = 600_000
-    """Wait before vectors go whose collection was not made: who was to make it is dead by then."""
+    """Wait before the vectors of a collection that was never made may go: its maker has failed."""
     drain_s: int = 30
     """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
     max_events: int = 1_000
@@ -45,7 +45,7 @@ class Policy:
     turn_bytes: int = 128 * 1024
     """Payload bytes that make a slice's turn twice as long as that of an empty one."""
     mature: int = 64
-    """Slices laid into their lanes by one claim; the keeper lays more."""
+    """Due slices that one claim moves to the lanes of their tenants; the keeper moves more."""
     published_bytes: int = 64 * 1024
     """Longest result published to a waiting caller; the gateway fetches longer ones."""
 
@@ -61,13 +61,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A request, cut into slices, that asks to be accepted.
+    """A job to accept: a request, cut into slices.
 
-    ``idempotency`` is the caller's key and the hash of the body it came with. ``urgency`` is that
-    of RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is
-    notified of the job's end. ``job_id`` is chosen by a caller of :meth:`accept` that wants the
-    call itself to be repeatable. ``trace`` is a ``traceparent`` that the work continues. ``wait``:
-    the caller waits for the end; its event carries the result.
+    ``idempotency`` is the caller's key and the hash of the request's body. ``urgency`` is that of
+    RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is
+    notified of the job's end. ``job_id`` is set by a caller that may repeat the call of ``accept``.
+    ``trace`` is a ``traceparent`` that the work continues. ``wait``: the caller waits for the end,
+    whose event then carries the result.
     """
 
     kind: Kind
@@ -89,10 +89,10 @@ class NewJob:
 class Accepted:
     """A job that is on disk.
 
-    ``replayed``: an earlier request with the same key made it. ``wakeup``: no worker slot listens
-    and no wake-up was sent for work before it, so one must be sent. ``left``: slices that the
-    tenant may still bring; ``drained_s``: when the queue will be empty at the present rate, seconds
-    from now; both None where the job was there before.
+    ``replayed``: an earlier request with the same key made it. ``wakeup``: a wake-up must be sent,
+    since no worker slot listens and none was sent for earlier work. ``left``: slices that the
+    tenant may still add; ``drained_s``: seconds until the queue is empty at the present rate; both
+    None if the job existed before.
     """
 
     job_id: str
@@ -107,8 +107,7 @@ class JobRecord:
     """A job as the ledger knows it. Times are Unix seconds of the server's clock.
 
     ``done`` counts slices that reached their end, ``n_ok`` and ``n_err`` items; once the job has
-    ended ``n_ok + n_err == items``. ``attempts`` is the highest number of times that one slice was
-    given out.
+    ended ``n_ok + n_err == items``. ``attempts`` is the greatest number of claims of one slice.
     """
 
     job_id: str
@@ -132,7 +131,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A slice that crashed or failed too often and waits for a replay; it never shows a text.
+    """A slice that crashed or failed too often, which a replay may revive; it has no text.
 
     ``phase`` verify means that the slice's texts are stored, and held, but could not be verified.
     ``died`` is in Unix seconds of the server's clock.
@@ -172,7 +171,7 @@ class Event:
 
 
 class Phase(StrEnum):
-    """What a claimed slice asks for."""
+    """What is done with a claimed slice."""
 
     WORK = "work"
     VERIFY = "verify"
@@ -234,7 +233,7 @@ class Finished:
 class Counting(StrEnum):
     """What one step of a count found.
 
-    ``kept``: nothing is left to count. ``mended``: nothing is left, but the stored count was wrong.
+    ``kept``: nothing is left to count. ``mended``: likewise, and a wrong count was corrected.
     """
 
     MORE = "more"
@@ -257,8 +256,8 @@ class Commit(StrEnum):
 class DocumentWrite:
     """A document's new entry (``record.Entry.pack()``), and its text where the collection keeps it.
 
-    The entry's sequence number must be the lease's. ``over`` is what a verify has found stored and
-    proved to be this slice's own, though its number is damaged.
+    The entry's sequence number must be the lease's. ``over`` is a stored entry that a verify proved
+    to be this slice's own although its number is damaged.
     """
 
     collection: str
@@ -270,17 +269,17 @@ class DocumentWrite:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDelete:
-    """A document that goes."""
+    """A document to delete."""
 
     collection: str
     document: str
 
 
 class Discarded(NamedTuple):
-    """An entry that was replaced or deleted, and whose points may go.
+    """An entry that was replaced or deleted, and whose points may be removed.
 
-    Before removing points, read the document's live entry: points it names must stay. Of no
-    document (``""``) it is a whole collection that was deleted, and all its vectors may go.
+    Read the document's live entry before: points that it names must stay. An empty ``document``
+    stands for a deleted collection, all of whose vectors may be removed.
     """
 
     token: str
@@ -291,8 +290,8 @@ class Discarded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What waits and runs in a queue. ``queued`` counts due slices, ``delayed`` those that wait
-    for a retry or for vectors to settle; ``oldest_s`` is how long the oldest has been due."""
+    """Slices in a queue. ``queued`` are due, ``delayed`` wait for a retry or before verification;
+    ``oldest_s`` is how long the oldest has been due."""
 
     queued: int
     delayed: int
@@ -316,12 +315,12 @@ class Backlog:
     read_only: bool = False
     """Whether the ledger is older than what it has acknowledged."""
     orphans: int = 0
-    """Points that no entry named when the scrub came by."""
+    """Points for which the scrub found no entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Signs of life. None: never seen."""
+    """Ages of the newest heartbeats and of the newest embed; None if there was none."""
 
     last_embed_age_s: float | None
     worker_beat_age_s: float | None

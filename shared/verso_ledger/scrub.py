@@ -1,7 +1,7 @@
-"""Where the scrub stands: its pass over all collections, and what that pass has found.
+"""The state of the scrub: its pass over all collections, and what that pass has found.
 
-One hash holds it. Every change of it is one step that names the ``turn`` it saw, so that of several
-keepers that all decide the same, exactly one moves the scrub on.
+One hash holds the state. Every change is one step that names the ``turn`` it is based on, so that
+of several keepers that make the same decision exactly one changes the state.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
 
 COUNTERS: Final = ("documents", "sound", "repaired", "damaged", "bytes", "unread", "orphans")
-"""What a pass counts: ``bytes`` of text that read back, ``unread`` buckets that no worker could
-scrub, ``orphans`` removed, and documents by what was found."""
+"""What a pass counts: ``bytes`` of decoded text, ``unread`` buckets that no worker could scrub,
+``orphans`` removed, and documents by their state."""
 LISTED: Final = 256
 """Most damaged documents that a pass remembers by name."""
 
 
 class ScrubStage(StrEnum):
-    """What the scrub is at. ``recent`` goes before all else; a pass under way waits for it."""
+    """What the scrub reads. ``recent`` comes first; a pass under way waits for it."""
 
     NONE = "none"
     RECENT = "recent"
@@ -36,7 +36,7 @@ class ScrubStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A document that could neither be read as it was stored nor be repaired."""
+    """A document that could neither be decoded to its text nor be repaired."""
 
     collection: str
     document: str
@@ -44,7 +44,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """A walk before all others, over documents written after ``since``, and what comes next.
+    """A walk over documents written after ``since``, which goes before a pass, and its cursor.
 
     ``documents`` have been read so far.
     """
@@ -72,11 +72,10 @@ class Walked:
 class Scrub:
     """The scrub as the ledger knows it. Times are Unix seconds of the server's clock.
 
-    ``number`` counts passes, 0 before the first. ``collection`` and ``bucket`` say what comes next;
-    ``job_id`` is the scrub job under way. ``due`` is when the next job may be asked for, ``tries``
-    how often this one has failed. ``recent`` is the walk that goes first, after an unclean start,
-    and ``of_recent`` says whether the job is its. ``asked``: a pass was requested for when this one
-    has ended.
+    ``number`` counts passes, 0 before the first. ``collection`` and ``bucket`` are the cursor;
+    ``job_id`` is the scrub job under way. ``due`` is when the next job may be submitted, ``tries``
+    how often this one has failed. ``recent`` is the walk that goes first after an unclean start,
+    and ``of_recent`` whether the job belongs to it. ``asked``: another pass was requested.
     """
 
     turn: int

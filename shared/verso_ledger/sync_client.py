@@ -23,7 +23,7 @@ from verso_ledger.webhooks import WebhookMessages
 
 
 class Jobs:
-    """The jobs of the ledger, as those see them who ask for work."""
+    """Jobs as their submitters use them."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -86,10 +86,10 @@ class Jobs:
 
 
 class Ledger:
-    """The durable truth about jobs and documents, in parts that share one connection pool.
+    """The durable record of jobs and documents, in parts that share one connection pool.
 
     Every method of a part is one step of the server and raises LedgerUnavailable when Redis does
-    not answer or refuses. A step whose reply was lost can be called again.
+    not answer or refuses. A step whose reply was lost may be repeated.
 
     Attributes:
         jobs: accept, look up, cancel and replay jobs.
@@ -100,7 +100,7 @@ class Ledger:
         webhooks: the outbox of webhook messages.
         maintenance: expired leases, garbage, and counts of what waits.
         liveness: heartbeats of workers and trainers.
-        epoch: which life of the ledger this is, freezes, and the read-only state.
+        epoch: the ledger's epoch, freezes, and the read-only state.
     """
 
     def __init__(self, client: redis.Redis, *, policy: Policy | None = None) -> None:
@@ -125,12 +125,3 @@ class Ledger:
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
-
-    def ping(self) -> None:
-        """Check that Redis answers.
-
-        Raises:
-            LedgerUnavailable: it did not.
-        """
-        with translated():
-            self._redis.ping()

@@ -1,9 +1,9 @@
 """The wake-up of an idle worker that still listens: one subscription of a process to a queue.
 
 A message through the Celery broker costs the gateway and the worker a millisecond each, and is
-needed only to wake a worker that no longer listens. The accept step also publishes on the
-queue's channel; a listening slot receives that message and claims the slice. The server reports how
-many subscribers received it, and the gateway sends a message through the broker only when none did.
+needed only to wake a worker that no longer listens. The accept step also publishes on the queue's
+channel; a listening slot receives that message and claims the slice. The server reports the number
+of receivers, and the gateway sends a message through the broker only if there was none.
 
 All slots of a process share the subscription, which exists while at least one slot listens. One
 slot at a time reads the socket and the others wait for their turn: the slot that receives the
@@ -73,7 +73,7 @@ class WorkSubscriber:
         try:
             received = self._next(timeout_s)
             while received and self._next(0.0):
-                pass  # one claim answers all of them
+                pass  # one claim serves all of them
         except RedisError:
             with self._lock:
                 self._unsubscribe()

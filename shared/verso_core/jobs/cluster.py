@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field
 from verso_core.jobs.models import ItemResult, Name, OpenModel, Params, Text
 
 MAX_RECORDS = 100_000
-"""Most records that are grouped: of each its vector is held, or its text decoded."""
+"""Most records that are grouped: the vector or the text of each is in memory."""
 
 
 class Method(StrEnum):
-    """What makes records belong together: near vectors, or one template of a log line."""
+    """How records are grouped: by near vectors, or by the template of their log line."""
 
     DBSCAN = "dbscan"
     HDBSCAN = "hdbscan"
@@ -50,14 +50,14 @@ class ClusterRequest(ClusterParams):
 
 
 class Member(Text):
-    """A record shown of a group; without a text where it does not read."""
+    """A record shown of a group; without a text if it cannot be decoded."""
 
     id: str = Field(examples=["boot-1#0"])
     time: float | None = None
 
 
 class Group(OpenModel):
-    """Records that belong together; times in Unix seconds, of the documents that have one."""
+    """Records of one group; times in Unix seconds, of the documents that have one."""
 
     size: int
     template: str | None = None

@@ -158,7 +158,7 @@ class ScoreRequest(StrictModel):
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """Return the pairs, in whichever shape they came."""
+        """Return the pairs of either shape."""
         if self.pairs is not None:
             return list(self.pairs)
         first, second = _listed(self.text_1), _listed(self.text_2)
@@ -178,9 +178,9 @@ class RerankRequest(StrictModel):
 
     @model_validator(mode="after")
     def _texts(self) -> RerankRequest:
-        for place, document in enumerate(self.documents):
+        for index, document in enumerate(self.documents):
             if isinstance(document, dict) and not isinstance(document.get("text"), str):
-                raise ValueError(f"documents/{place}: expected a string, or an object with text")
+                raise ValueError(f"documents/{index}: expected a string, or an object with text")
         return self
 
     @property
@@ -190,7 +190,7 @@ class RerankRequest(StrictModel):
 
 
 class ClassifyParams(Params):
-    """Which heads classify the items of a slice, and how; ``collection`` where they are stored."""
+    """Which heads classify the items of a slice, and how; ``collection`` of stored items."""
 
     heads: tuple[str, ...]
     collection: str | None = None
@@ -219,7 +219,7 @@ class Label(OpenModel):
 
 
 class HeadResult(OpenModel):
-    """Which version of a head did a job."""
+    """Which version of a head executed a job."""
 
     head: str
     version: str
@@ -227,7 +227,7 @@ class HeadResult(OpenModel):
 
 
 class Classification(HeadResult):
-    """The labels that one head gives a text: ``label`` is None where it was not sure enough."""
+    """The labels that a head predicts for a text; ``label`` is None if it was not sure enough."""
 
     label: str | None
     abstained: bool
@@ -258,7 +258,7 @@ class AnswerParams(Params):
 
 @dataclass(frozen=True, slots=True)
 class AnswerItem(Item):
-    """The question and the given contexts, one after another; ``split``: their sizes in bytes."""
+    """The question and the given contexts, concatenated; ``split``: their sizes in bytes."""
 
     BLOB: ClassVar = "texts"
 
@@ -334,7 +334,7 @@ class ScoreParams(Params):
 
 @dataclass(frozen=True, slots=True)
 class ScoreItem(Item):
-    """A pair of texts, one after the other; ``split``: bytes of the first."""
+    """A pair of texts, concatenated; ``split``: bytes of the first."""
 
     BLOB: ClassVar = "texts"
 
@@ -353,7 +353,7 @@ class ScoreItem(Item):
 
 
 class PairScore(HeadResult, ItemResult):
-    """The score of one pair: larger where the two fit better."""
+    """The score of one pair: larger if the two match better."""
 
     score: float
 
@@ -394,14 +394,14 @@ class RerankResponse(OpenModel):
 
 
 class HeadsParams(Params):
-    """All heads; or, with ``report``, the report of one head as a channel serves it."""
+    """All heads; or, with ``report``, the report of the version that a channel serves."""
 
     report: str | None = None
     channel: Channel = Channel.STABLE
 
 
 class HeadVersion(OpenModel):
-    """A version of a head, as a channel serves it; of one that cannot be served only the error."""
+    """A version of a head that a channel serves; only the error if it cannot be served."""
 
     version: str
     created: str | None = Field(default=None, json_schema_extra={"format": "date-time"})

@@ -16,7 +16,7 @@ from verso_core.texts import Scalar
 
 
 class Document(StrictModel):
-    """A document as it comes in: exactly one of ``text`` and ``text_base64``."""
+    """A document to ingest: exactly one of ``text`` and ``text_base64``."""
 
     id: str | None = Field(
         default=None,
@@ -39,7 +39,7 @@ class IngestRequest(StrictModel):
 
 
 class IngestParams(Params):
-    """Where the documents of a slice go."""
+    """The collection that the documents of a slice are written to."""
 
     collection: str
 
@@ -57,7 +57,7 @@ class IngestItem(Item):
 
 
 class Ingested(ItemResult):
-    """What became of one document that was sent."""
+    """The result of one document."""
 
     id: str | None = None
     chunks: int = 0
@@ -68,7 +68,7 @@ class Ingested(ItemResult):
 
 
 class DeleteParams(Params):
-    """Where the documents of a slice are."""
+    """The collection that the documents of a slice are deleted from."""
 
     collection: str
 
@@ -81,7 +81,7 @@ class DeleteItem(Item):
 
 
 class Deleted(ItemResult):
-    """Whether there was such a document."""
+    """Whether the document existed."""
 
     id: str
     deleted: bool
@@ -101,7 +101,7 @@ class EmbedRequest(StrictModel):
 
 
 class EmbedParams(Params):
-    """Nothing: each text is all that is asked."""
+    """No params: an embed job has none."""
 
 
 @dataclass(frozen=True, slots=True)

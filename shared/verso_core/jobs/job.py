@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 class Queue(StrEnum):
-    """Where jobs wait. Each queue has worker slots of its own: bulk work never delays a search."""
+    """A queue of jobs. Each has worker slots of its own, so bulk work never delays a search."""
 
     INTERACTIVE = "interactive"
     BULK = "bulk"
@@ -105,7 +105,7 @@ class Job(OpenModel):
     error: ItemError | None = None
 
     def exception(self) -> VersoError:
-        """Return the error of a job that ended otherwise than in success."""
+        """Return the error of a job that ended without success."""
         return self.status.exception() if self.error is None else self.error.exception()
 
 
@@ -173,7 +173,7 @@ class WebhookRequest(StrictModel):
 
 
 class WebhookView(OpenModel):
-    """An address that is notified of the ends of jobs which name it."""
+    """An address that is notified of the ends of jobs that name it."""
 
     id: str = Field(examples=["wh_0f1e2d3c4b5a69788796a5b4c3d2e1f0"])
     url: str

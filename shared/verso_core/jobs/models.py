@@ -4,12 +4,12 @@ A family has up to five kinds of classes:
 
 * a **request**, the JSON body of a route (:class:`StrictModel`: unknown keys are refused);
 * **params**, what all items of a slice share (:class:`Params`);
-* an **item**, one unit of work in a slice (:class:`Item`, a dataclass: parsing is on the hot path);
-* an **item result** (:class:`ItemResult`), which is also the JSON object that the API answers;
+* an **item**, one unit of work in a slice (:class:`Item`, a dataclass, which is parsed fastest);
+* an **item result** (:class:`ItemResult`), which is also the JSON object that the API returns;
 * a **response**, the JSON object of a route that adds something to its item results.
 
 Results and responses are :class:`OpenModel`: a reader ignores keys that a newer writer added. A key
-that was never set is absent from the JSON, so a response says only what is known.
+that was never set is absent from the JSON.
 
 In a frame, texts and vectors are blobs instead of JSON strings (:class:`Text`).
 """
@@ -85,7 +85,7 @@ def moment(time_s: float | None) -> datetime | None:
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types that a frame's header holds as they are; other values are looked into."""
+"""Types that a frame's header holds unchanged; other values are converted."""
 
 
 class StrictModel(BaseModel):
@@ -115,11 +115,11 @@ class OpenModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     def public(self, *, vectors_base64: bool = False) -> dict[str, Any]:  # noqa: ARG002
-        """Return the JSON object that the API answers: the fields that were set.
+        """Return the JSON object that the API returns: the fields that were set.
 
         ``vectors_base64``: vectors as base64 of float32, not as numbers.
         """
-        # model_dump itself takes as long again: this is done for every item of a job
+        # model_dump takes twice as long, and this is done for every item of a job
         found: dict[str, Any] = self.__pydantic_serializer__.to_python(
             self, mode="json", exclude_unset=True
         )
@@ -152,7 +152,7 @@ class Params(OpenModel):
 
 
 ALWAYS = {"always": True}
-"""Metadata of a dataclass field with a default: a frame has the field even where it is that."""
+"""Metadata of a dataclass field with a default: a frame has the field even if it is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class NoItem(Item):
-    """The one item of a job whose params say everything."""
+    """The one item of a job that needs no more than its params."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An item that the gateway refused; the worker passes its error on in the item's place."""
+    """An item that the gateway refused; the worker returns its error as the item's result."""
 
     error: ErrorBody
     id: str | None = None
@@ -197,11 +197,11 @@ class ItemError(OpenModel):
 
     @classmethod
     def of(cls, error: BaseException) -> ItemError:
-        """Describe an error; of a foreign exception only its class name is shown."""
+        """Describe an error; of a foreign exception, by its class name only."""
         return cls(**error_body(error))
 
     def exception(self) -> VersoError:
-        """Return the error as the exception that it was."""
+        """Return the error as an exception of its class."""
         return from_body({"code": self.code, "detail": self.detail, "retryable": self.retryable})
 
 
@@ -210,7 +210,7 @@ class ItemResult(OpenModel):
 
 
 class Failed(ItemResult):
-    """An item that failed; ``id`` and ``chunk`` where the item named a document or record."""
+    """An item that failed; ``id`` and ``chunk`` if the item named a document or record."""
 
     error: ItemError
     id: str | None = None
@@ -218,7 +218,7 @@ class Failed(ItemResult):
 
     @classmethod
     def of(cls, error: BaseException | ErrorBody, **about: Any) -> Failed:
-        """Describe a failed item; ``about`` are its id and chunk where it has them."""
+        """Describe a failed item; ``about``: its id and chunk, if it has them."""
         body = error if isinstance(error, dict) else error_body(error)
         return cls(error=ItemError(**body), **about)
 
@@ -229,7 +229,7 @@ class Failed(ItemResult):
 
 
 class Text(OpenModel):
-    """Something that carries a text: ``text`` where its bytes are UTF-8, else ``text_base64``."""
+    """An object with a text: ``text`` if its bytes are UTF-8, else ``text_base64``."""
 
     text: str | None = None
     text_base64: str | None = None
@@ -250,7 +250,7 @@ class Text(OpenModel):
     @model_validator(mode="before")
     @classmethod
     def _from_frame(cls, value: Any, info: ValidationInfo) -> Any:
-        """Put the text in the place of its blob's index, when read from a frame."""
+        """Replace the blob's index by the text, when read from a frame."""
         if info.context is None or not isinstance(value, dict):
             return value
         return cls.from_header(value, info.context)

@@ -42,7 +42,7 @@ class ReconstructRequest(StrictModel):
 
 
 class ReconstructParams(Params):
-    """Where the documents of a slice are; None for bare vectors."""
+    """The collection of the documents of a slice; None for bare vectors."""
 
     collection: str | None = None
 
@@ -62,7 +62,7 @@ class ReconstructItem(Item):
 
 
 class StoredText(Text, ItemResult):
-    """A stored document or record, read back: ``text`` is exactly what came in."""
+    """A stored document or record, decoded: ``text`` is exactly what was ingested."""
 
     id: str
     chunk: int | None = None

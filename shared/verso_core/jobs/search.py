@@ -71,10 +71,10 @@ class SearchRequest(SearchParams):
         return self
 
     def params(self, mode: SearchMode) -> SearchParams:
-        """Return the params of the request's slice, with the mode that applies."""
+        """Return the params of the request's slice, with the given mode."""
         options = {name: getattr(self, name) for name in SearchParams.model_fields}
         if not self.explain:
-            del options["explain"]  # the slice of a request without it stays the same bytes
+            del options["explain"]  # the slice has the same bytes as before the option existed
         return SearchParams(**options | {"mode": mode})
 
 
@@ -91,7 +91,7 @@ class SearchItem(Item):
 
 
 class Explanation(OpenModel):
-    """The parts of a hit's score: those that its search had."""
+    """The parts of a hit's score, as far as its search has them."""
 
     dense: float | None = Field(default=None, description="cosine of the vectors, -1..1")
     sparse: float | None = Field(default=None, description="BM25 weight of the words, >= 0")

@@ -3,11 +3,11 @@
 A **job** is one accepted request. It is cut into **slices**: a slice is claimed, leased, retried
 and committed as a whole, and is small enough that a retry costs little. Its payload and its result
 are frames (:mod:`verso_core.frame`) whose header holds one object for each item, in order, so that
-every item has a result or an error of its own and one bad text never fails its neighbours.
+every item has a result or an error of its own, and a bad text never fails the others.
 
 The gateway writes payloads with :func:`cut`, the worker reads them with :func:`read_slice`. A
-payload carries the version of its form; one without a version is of version 0, which differs from
-version 1 in nothing else.
+payload states the version of its format; one without is of version 0, which differs in nothing
+else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verso_core.jobs.job import Kind
 from verso_core.jobs.models import BucketRange, Failed, Item, ItemResult, NoItem, Params, Rejected
 
 VERSION = 1
-"""Version of the form of payloads that this code writes; earlier ones are read as well."""
+"""Version of the payloads that this code writes; earlier ones are read as well."""
 
 SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
@@ -35,7 +35,7 @@ R = TypeVar("R", bound=ItemResult)
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The classes that a kind of job uses on the wire; an item may have one of several results."""
+    """The classes of a kind's messages; an item may have one of several results."""
 
     params: type[Params]
     item: type[Item]
@@ -84,7 +84,7 @@ class Slice(Generic[P, I]):
 
     @property
     def accepted(self) -> dict[int, I]:
-        """Return the items to work on by position: those that the gateway did not reject."""
+        """Return the items that the gateway did not reject, by position."""
         return {n: item for n, item in enumerate(self.items) if not isinstance(item, Rejected)}
 
     def answered(self, found: Mapping[int, Any]) -> list[Any]:
@@ -102,7 +102,7 @@ class Slice(Generic[P, I]):
 
 
 AnySlice = Slice[Any, Any]
-"""A slice of a kind that is not known here."""
+"""A slice of any kind."""
 
 
 def cut(
@@ -206,11 +206,11 @@ class Result(Generic[R]):
 
 
 AnyResult = Result[Any]
-"""The result of a slice of a kind that is not known here."""
+"""The result of a slice of any kind."""
 
 
 class _ItemCodec:
-    """Writes and reads the items of one class: a field with a default is written if it differs."""
+    """Writes and reads the items of a class; a field that equals its default is not written."""
 
     def __init__(self, cls: type[Item]) -> None:
         self._cls = cls
@@ -253,7 +253,7 @@ _CODECS = {kind: _ItemCodec(contract.item) for kind, contract in CONTRACTS.items
 
 
 def _reader(cls: type[ItemResult]) -> Callable[[dict[str, Any], list[bytes]], ItemResult]:
-    """Return what reads a result's object in a frame."""
+    """Return the function that reads a result's object in a frame."""
     own = getattr(cls, "from_frame", None)
     if own is not None:
         return cast("Callable[[dict[str, Any], list[bytes]], ItemResult]", own)

@@ -160,12 +160,9 @@ async def test_what_the_worker_notes_the_gateway_sees(
     ledger.documents.collection_put(new_collection("b"))
     ledger.documents.collection_put(new_collection("a"))
     await front.accept(new_job())
-    await front.ping()
     assert ((await front.health()).last_embed_age_s or 0) < 5
     assert list(await front.collections()) == ["a", "b"]
-    assert (
-        await front.depths() == ledger.maintenance.depths() or (await front.depths())[Q].queued == 1
-    )
+    assert ledger.maintenance.depths()[Q].queued == 1
 
 
 async def test_a_dead_or_hung_server_is_said_within_two_seconds_and_then_forgotten(

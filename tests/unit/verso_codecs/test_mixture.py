@@ -92,8 +92,8 @@ def test_lines_like_those_of_the_history_take_little(
 def test_a_date_follows_from_the_seconds_before_it(tables: MixtureTables) -> None:
     later = [line for line in lines(1, count=400)[300:] if line.endswith(b"cache error")]
     elsewhen = [re.sub(rb"\.[0-9]{2}\.[0-9]{2} ", b".17.03 ", line) for line in later]
-    told = sum(mixture.bits(line, tables) for line in later)
-    assert told + 8 * len(later) < sum(mixture.bits(line, tables) for line in elsewhen)
+    expected = mixture_fit.cost(tables.tables, later)
+    assert expected + 8 * len(later) < mixture_fit.cost(tables.tables, elsewhen)
     assert tables.tables.history.clock_shift_s == -7 * 3600
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verso_codecs import ngram
+from verso_codecs import coder, ngram
 from verso_codecs.ngram import NgramTables
 from verso_core.errors import ArtifactInvalid, PatchCorrupt
 
@@ -87,12 +87,13 @@ def test_known_language_is_compressed(tables: NgramTables) -> None:
 def test_a_repeated_passage_costs_little(tables: NgramTables) -> None:
     """What was never seen in training is still found again within the record."""
     once = np.random.default_rng(4).bytes(60)
-    assert ngram.bits(once * 2, tables) < 1.4 * ngram.bits(once, tables)
+    twice_bits = coder.cost(*ngram.decisions(once * 2, tables))
+    assert twice_bits < 1.4 * coder.cost(*ngram.decisions(once, tables))
 
 
 def test_a_payload_is_as_long_as_its_ideal_cost(tables: NgramTables) -> None:
     for text in sentences(5, count=50):
-        ideal = ngram.bits(text, tables) / 8
+        ideal = coder.cost(*ngram.decisions(text, tables)) / 8
         assert ideal - 1.0 < len(ngram.encode(text, tables)) < ideal + 1.1
 
 
