@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from tests import accelerator, made_up
 from tests.support import tiny_artifact
+from tests.support.untrained_encoder import untrained
 from torch import nn
 
 from studies.quality import ranking
@@ -34,7 +35,7 @@ from studies.tasks.siamese import Siamese
 from verso_core import heads, questions
 from verso_core.heads import Task
 from verso_core.jobs.train import Labelled, Scored, pack_pairs, pack_rows
-from verso_training import config, device, encoder
+from verso_training import config, device
 from verso_training.artifact import collection
 from verso_training.config import Recipe
 from verso_training.data import dataset
@@ -165,7 +166,7 @@ def decoder(folder: Path) -> dict[str, Any]:
     )
     recipe = replace(recipe, train=few)
     pool = list(tiny_artifact.documents(count=60))
-    texts = encoder.untrained([one.text for one in pool], dim=recipe.model.vector_dim)
+    texts = untrained([one.text for one in pool], dim=recipe.model.vector_dim)
     dataset.prepare(recipe, pool, folder=folder / "data", sentence_encoder=texts)
 
     def run(recipe: Recipe, *, resume: bool) -> train.Run:

@@ -15,9 +15,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.untrained_encoder import untrained
 from tokenizers import Tokenizer
 
-from verso_training import config, encoder
+from verso_training import config
 from verso_training.artifact import publish
 from verso_training.artifact.publish import Trained
 from verso_training.config import Recipe
@@ -60,7 +61,7 @@ def build(folder: Path, *, work: Path, recipe: Recipe | None = None) -> None:
     """Train and publish the artifact into ``folder``; ``work`` holds the run and may be deleted."""
     recipe = recipe or config.load("tiny")
     pool = list(documents())
-    sentence_encoder, wordpiece = encoder.untrained(
+    sentence_encoder, wordpiece = untrained(
         [d.text for d in pool if d.split is Split.TRAIN], dim=recipe.model.vector_dim
     )
     dataset.prepare(

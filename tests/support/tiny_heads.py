@@ -26,18 +26,18 @@ from numpy.typing import NDArray
 from tests.support import tiny_artifact
 from torch import Tensor, nn
 
+from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core.heads import Calibration, Reads, Task
 from verso_core.registry import Channel, assign
 from verso_training.heads import backbone, shipping, vector_classifier
 from verso_training.heads.backbone import Backbone
+from verso_training.heads.context import TrainingContext
 from verso_training.heads.modules import (
     CrossEncoder,
-    PairPooling,
     SequenceClassifier,
     SpanHead,
     SpanLayers,
     SpanReader,
-    VectorPair,
     span_loss,
 )
 from verso_training.heads.recipe import ClassifyConfig, HeadRecipe
@@ -93,11 +93,7 @@ def _kinds(lines: Sequence[tuple[str, str]], *, artifact: Path, out: Path) -> Pa
     report = vector_classifier.train_head(
         recipe,
         [Row(label, text) for text, label in lines],
-        out,
-        artifact=artifact,
-        provenance=_PROVENANCE,
-        on_progress=lambda _: None,
-        should_stop=lambda: False,
+        TrainingContext(artifact, out, _PROVENANCE),
     )
     return report.folder
 

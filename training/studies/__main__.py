@@ -23,13 +23,12 @@ from studies.comparison import runs
 from studies.comparison.arms import ARMS
 from studies.quality import shipped
 from studies.quality.classification import Bench
-from studies.quality.job import Job
+from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
 from studies.tasks import catalogue, missed
 from studies.tasks import page as tasks
 from verso_core.errors import VersoError
 from verso_training import config, encoder
-from verso_training.heads import recipe
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,7 +88,7 @@ def _compare(options: argparse.Namespace) -> None:
 def _head(options: argparse.Namespace) -> None:
     with tqdm(total=100, unit="%", desc=options.recipe) as bar:
         head = shipped.train(
-            recipe.load(options.recipe),
+            load_recipe(options.recipe),
             Job(
                 data=options.data,
                 artifact=options.artifact,

@@ -143,41 +143,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _decoder_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
-    prepare = command("prepare", _prepare, "turn texts into tokens and vectors, once per recipe")
-    prepare.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
-    prepare.add_argument("--data", type=Path, required=True, help="folder of the public data sets")
-    prepare.add_argument("--out", type=Path, required=True)
+    def add(to: argparse.ArgumentParser, **folders: str | None) -> None:
+        for name, summary in folders.items():
+            to.add_argument(f"--{name}", type=Path, required=True, help=summary)
 
+    prepare = command("prepare", _prepare, "turn texts into tokens and vectors, once per recipe")
     fit = command("train", _train, "train a decoder within its wall-clock budget")
-    fit.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
-    fit.add_argument("--prepared", type=Path, required=True, help="folder written by prepare")
-    fit.add_argument("--run", type=Path, required=True)
+    count = command("tables", _tables, "n-gram tables and the zstd dictionary; needs no decoder")
+    for one in (prepare, fit, count):
+        one.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
+    add(prepare, data="folder of the public data sets", out=None)
+    add(fit, prepared="folder written by prepare", run=None)
     fit.add_argument("--minutes", type=float, help="budget instead of the recipe's")
     fit.add_argument("--resume", action="store_true", help="continue from the last checkpoint")
-
-    count = command("tables", _tables, "n-gram tables and the zstd dictionary; needs no decoder")
-    count.add_argument("--recipe", required=True, help="a name in recipes/ or a TOML file")
-    count.add_argument("--data", type=Path, required=True)
-    count.add_argument("--out", type=Path, required=True)
+    add(count, data=None, out=None)
 
     ship = command("publish", _publish, "export graphs, fit tables, write the artifact folder")
-    ship.add_argument("--prepared", type=Path, required=True)
-    ship.add_argument("--run", type=Path, required=True)
-    ship.add_argument("--tables", type=Path, required=True, help="folder written by tables")
-    ship.add_argument("--data", type=Path, required=True)
-    ship.add_argument("--out", type=Path, required=True)
-
-    measure = command(
-        "evaluate", _evaluate, "measure an artifact's bits per byte on held-out texts"
-    )
-    measure.add_argument("--run", type=Path, required=True)
-    measure.add_argument("--data", type=Path, required=True)
-    measure.add_argument("--artifact", type=Path, required=True)
+    add(ship, prepared=None, run=None, tables="folder written by tables", data=None, out=None)
+    measured = "measure an artifact's bits per byte on held-out texts"
+    add(command("evaluate", _evaluate, measured), run=None, data=None, artifact=None)
 
     adapt = command("fit", _fit, "fit an artifact's codec to one collection's texts")
-    adapt.add_argument("--artifact", type=Path, required=True, help="the artifact to start from")
-    adapt.add_argument("--texts", type=Path, required=True, help="file of texts, one a line")
-    adapt.add_argument("--out", type=Path, required=True)
+    add(adapt, artifact="the artifact to start from", texts="file of texts, one a line", out=None)
     adapt.add_argument("--minutes", type=float, help="train the decoder too, minutes")
 
 

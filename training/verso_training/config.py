@@ -8,6 +8,7 @@ is written into the run folder before the first step; a run can be repeated from
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 import tomllib
 from collections.abc import Callable, Mapping
@@ -16,11 +17,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
 from verso_core.errors import VersoError
 
 RECIPES = Path(__file__).resolve().parent.parent / "recipes"
+STRICT = ConfigDict(extra="forbid", frozen=True)
 
-_Section = TypeVar("_Section")
+_R = TypeVar("_R")
 
 
 class RecipeInvalid(VersoError):
@@ -57,6 +61,7 @@ class Precision(StrEnum):
     """One sign per dimension, for comparison only: no store of Verso keeps such vectors."""
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class DataConfig:
     """Which texts are drawn, and how many bytes of each family."""
@@ -78,6 +83,7 @@ class DataConfig:
     seed: int = 20
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class TokenizerConfig:
     """Byte-level BPE."""
@@ -87,6 +93,7 @@ class TokenizerConfig:
     sample_bytes: int = 20_000_000
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class ModelConfig:
     """Sizes of the decoder. The defaults are the CPU recipe."""
@@ -115,6 +122,7 @@ class ModelConfig:
         return self.vocab - 1
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class TrainConfig:
     """Optimisation. The schedule follows the wall clock, so a run always ends on time."""
@@ -163,6 +171,7 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class PublishConfig:
     """Publication of a trained decoder: storage of weights, tables, samples."""
@@ -188,6 +197,7 @@ class PublishConfig:
     confidence_epsilon: float = 0.004
 
 
+@with_config(STRICT)
 @dataclass(frozen=True)
 class Recipe:
     """One complete run."""
@@ -222,14 +232,23 @@ def load(name_or_path: str) -> Recipe:
     Raises:
         RecipeInvalid: no such recipe, or a key or value the dataclasses do not know.
     """
+    return parse(read(name_or_path, RECIPES))
+
+
+def read(name_or_path: str, folder: Path) -> dict[str, Any]:
+    """Read the values of a TOML file, or of a name in ``folder``; their name is the file's.
+
+    Raises:
+        RecipeInvalid: no such file, or no TOML.
+    """
     path = Path(name_or_path)
     if path.suffix != ".toml":
-        path = RECIPES / f"{name_or_path}.toml"
+        path = folder / f"{name_or_path}.toml"
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as exc:
         raise RecipeInvalid(f"expected a readable recipe at {path}: {exc}") from exc
-    return parse({"name": path.stem, **values})
+    return {"name": path.stem, **values}
 
 
 def parse(values: Mapping[str, Any]) -> Recipe:
@@ -238,53 +257,21 @@ def parse(values: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeInvalid: an unknown key, or a value of the wrong type.
     """
-    sections: dict[str, Any] = dict(values)
-    for key, kind in (
-        ("data", DataConfig),
-        ("tokenizer", TokenizerConfig),
-        ("model", ModelConfig),
-        ("train", TrainConfig),
-        ("publish", PublishConfig),
-    ):
-        sections[key] = _section(kind, sections.get(key, {}), where=key)
-    return _section(Recipe, sections, where="recipe")
+    return checked(Recipe, values, strict=True)
 
 
-def _section(kind: type[_Section], values: Mapping[str, Any], *, where: str) -> _Section:
-    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(values) - set(fields))
-    if unknown:
-        raise RecipeInvalid(f"unknown keys in [{where}]: {', '.join(unknown)}")
-    resolved = dict(values)
-    for name, value in resolved.items():
-        expected = str(fields[name].type)
-        if expected in _ENUMS:
-            resolved[name] = _member(_ENUMS[expected], value, where=f"{where}.{name}")
-        if expected in _SCALARS and not isinstance(value, _SCALARS[expected]):
-            raise RecipeInvalid(f"expected {expected} for {where}.{name}, got {value!r}")
-        if expected == "int" and isinstance(value, bool):
-            raise RecipeInvalid(f"expected int for {where}.{name}, got {value!r}")
-    return kind(**resolved)
+def checked(kind: type[_R], values: Mapping[str, Any], *, strict: bool) -> _R:
+    """Build a dataclass from plain values; ``strict`` takes no number in the form of a string.
 
-
-_SCALARS: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "str": (str,),
-}
-
-_ENUMS: dict[str, type[StrEnum]] = {
-    "Conditioning": Conditioning,
-    "Precision": Precision,
-    "Storage": Storage,
-}
-
-
-def _member(kind: type[StrEnum], value: Any, *, where: str) -> StrEnum:
+    Raises:
+        RecipeInvalid: an unknown key, or an invalid value.
+    """
+    adapter = TypeAdapter(kind)
     try:
-        return kind(value)
-    except ValueError as exc:
-        raise RecipeInvalid(
-            f"expected one of {[*map(str, kind)]} for {where}, got {value!r}"
-        ) from exc
+        if strict:  # only in JSON does the strict mode take the value of an enum
+            return adapter.validate_json(json.dumps(values, default=str), strict=True)
+        return adapter.validate_python(dict(values))
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "recipe"
+        raise RecipeInvalid(f"{where}: {first['msg']}") from exc

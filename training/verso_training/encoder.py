@@ -10,25 +10,22 @@ this package: the decoder adapts to it, and retrieval keeps the published qualit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel
+from transformers import BertModel
 
 MAX_TOKENS = 256
 """The length all-MiniLM-L6-v2 was tuned for; longer texts are cut."""
 
 
-class Progress(Protocol):
-    """Callback of ``encode``: called with the number of texts encoded since the last call."""
-
-    def __call__(self, done: int) -> object: ...
+Progress = Callable[[int], object]
+"""Called with the number of texts encoded since the last call."""
 
 
 class SentenceEncoder(nn.Module):
@@ -73,52 +70,34 @@ def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
     return SentenceEncoder(bert).eval(), tokenizer
 
 
-def untrained(
-    texts: Iterable[str], *, dim: int = 384, width: int = 64, seed: int = 0
-) -> tuple[SentenceEncoder, Tokenizer]:
-    """Build a small encoder with random weights, the same for the same seed, and its WordPiece.
-
-    It stands in for the real encoder in tests: texts that share words have similar vectors, which
-    follows from means of random embeddings.
-    """
-    tokenizer = _wordpiece(texts)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        config = BertConfig(
-            vocab_size=tokenizer.get_vocab_size(),
-            hidden_size=width,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=width,
-            max_position_embeddings=MAX_TOKENS,
-        )
-        bert = BertModel(config, add_pooling_layer=False)
-        # Words must outweigh positions, or all texts of one length look alike.
-        nn.init.normal_(bert.embeddings.word_embeddings.weight, std=1.0)
-        projection = nn.Linear(width, dim, bias=False)
-        nn.init.orthogonal_(projection.weight)
-    return SentenceEncoder(bert, projection).eval(), tokenizer
-
-
-def _wordpiece(texts: Iterable[str], vocab: int = 800) -> Tokenizer:
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 (no secret)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab, special_tokens=special, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ids
-    )
-    return tokenizer
-
-
 def token_ids(ids: list[int]) -> list[int]:
     """Return a text's WordPiece ids for the encoder: at most MAX_TOKENS, [SEP] at the end."""
     return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]]
+
+
+def batches(lengths: Sequence[int], *, tokens: int) -> Iterator[list[int]]:
+    """Yield batches of rows, the shortest first, of at most ``tokens`` each with padding.
+
+    A row that is longer than that is a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= tokens:
+            stop += 1
+        yield order[start:stop]
+        start = stop
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return token ids padded with 0 to the longest row, and the mask. Shape: (B, T), int64."""
+    ids = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, own in enumerate(rows):
+        ids[row, : len(own)] = torch.tensor(own)
+        mask[row, : len(own)] = 1
+    return ids, mask
 
 
 @torch.inference_mode()
@@ -142,25 +121,13 @@ def encode(
     """
     encoder = encoder.to(device)
     ids = [token_ids(e.ids) for e in tokenizer.encode_batch_fast(list(texts))]
-    order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     vectors = np.zeros((len(ids), encoder.dim), np.float16)
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * len(ids[order[stop]]) <= tokens_per_batch:
-            stop += 1
-        rows = order[start:stop]
-        length = len(ids[rows[-1]])
-        batch = torch.zeros((len(rows), length), dtype=torch.int64)
-        mask = torch.zeros_like(batch)
-        for row, index in enumerate(rows):
-            batch[row, : len(ids[index])] = torch.tensor(ids[index])
-            mask[row, : len(ids[index])] = 1
+    for rows in batches([len(one) for one in ids], tokens=tokens_per_batch):
+        batch, mask = padded([ids[row] for row in rows])
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bfloat16):
             result = encoder(batch.to(device), mask.to(device))
         vectors[rows] = result.float().cpu().numpy().astype(np.float16)
         if progress is not None:
             progress(len(rows))
-        start = stop
     encoder.to("cpu")
     return vectors

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from studies.quality import ranker
+from studies.quality.job import load_recipe
 from studies.quality.ranker import Taught
 from studies.quality.ranking import Group
-from verso_training.heads import backbone, recipe
+from verso_training.heads import backbone
 from verso_training.heads.scoring import Pair
 
 TINY = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -21,10 +22,10 @@ GROUPS = [
 
 
 def fresh() -> Taught:
-    named = recipe.load("relevance")
+    named = load_recipe("relevance")
     score = dataclasses.replace(named.score, start="", epochs=12, max_tokens=32, rate=2e-3)
     score = dataclasses.replace(score, tokens_per_step=256, dropout=0.0, patience=0)
-    return ranker.begun(recipe.replaced(named, score=score), TINY)
+    return ranker.begun(dataclasses.replace(named, score=score), TINY)
 
 
 def margin(taught: Taught) -> float:

@@ -26,6 +26,7 @@ from verso_training.heads import (
     token_classifier,
     vector_classifier,
 )
+from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.modules import (
     CrossEncoder,
     SequenceClassifier,
@@ -35,7 +36,6 @@ from verso_training.heads.modules import (
 )
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance
-from verso_training.heads.vector_classifier import HeadReport
 from verso_training.heads.vectors import Progress
 
 TINY = Path(__file__).parents[2] / "data" / "artifact-tiny"
@@ -53,11 +53,9 @@ def rows(count: int = 40) -> list[Row]:
 
 
 def train(out: Path, *, count: int = 40, **more: Any) -> HeadReport:
-    options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False} | more
     values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20}}
-    return vector_classifier.train_head(
-        recipe.parse(values), rows(count), out, artifact=TINY, provenance=DATA, **options
-    )
+    context = TrainingContext(TINY, out, DATA, **more)
+    return vector_classifier.train_head(recipe.parse(values), rows(count), context)
 
 
 def test_a_head_is_trained_written_and_checked(tmp_path: Path) -> None:
@@ -80,9 +78,8 @@ def test_a_few_dozen_rows_are_enough(tmp_path: Path) -> None:
 
 def test_a_head_can_be_calibrated_with_what_the_decoder_says(tmp_path: Path) -> None:
     values = {"name": "mood", "classify": {"l2": [0.01], "iterations": 20, "decoder": True}}
-    options: dict[str, Any] = {"on_progress": lambda _: None, "should_stop": lambda: False}
-    options |= {"artifact": TINY, "provenance": DATA}
-    report = vector_classifier.train_head(recipe.parse(values), rows(), tmp_path, **options)
+    context = TrainingContext(TINY, tmp_path, DATA)
+    report = vector_classifier.train_head(recipe.parse(values), rows(), context)
     of_decoder = {
         SignalName.SELF_GENERATION, SignalName.BITS_GIVEN_VECTOR, SignalName.BITS_SAVED,
     }  # fmt: skip
@@ -90,7 +87,7 @@ def test_a_head_can_be_calibrated_with_what_the_decoder_says(tmp_path: Path) -> 
     assert {f"augrc/{name}" for name in of_decoder} <= report.head.metrics.keys()
     bare = [Row(row.label, vector=np.eye(384, dtype=np.float32)[n]) for n, row in enumerate(rows())]
     with pytest.raises(RecipeInvalid, match="got vectors"):
-        vector_classifier.train_head(recipe.parse(values), bare, tmp_path, **options)
+        vector_classifier.train_head(recipe.parse(values), bare, context)
     with pytest.raises(RecipeInvalid, match="got both"):
         recipe.parse({"name": "mood", "classify": {"decoder": True, "chunk": "last"}})
 

@@ -13,7 +13,7 @@ def test_a_shipped_recipe_survives_its_resolved_form(name: str) -> None:
 
 
 def test_an_unknown_key_is_named() -> None:
-    with pytest.raises(RecipeInvalid, match=r"\[train\]: minuts"):
+    with pytest.raises(RecipeInvalid, match=r"train\.minuts: "):
         config.parse({"name": "x", "train": {"minuts": 3}})
 
 

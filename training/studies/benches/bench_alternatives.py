@@ -41,7 +41,6 @@ from verso_codecs.ranks import RankTables
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
-from verso_training.config import ModelConfig
 
 KNOWN = 800
 LAST = 1000
@@ -132,9 +131,8 @@ class Decoder:
 
     def __init__(self, folder: Path) -> None:
         codec = manifest.load(folder).manifest.codec
-        config = ModelConfig(vocab=codec.vocab, max_tokens=codec.max_tokens)
         self._margins = codec.epsilon, codec.confidence_epsilon
-        self._graph = DecoderGraph(folder, config, threads=1)
+        self._graph = DecoderGraph(folder, codec, threads=1)
         self._encoder = EncoderGraph(folder)
         self._tables = RankTables.load(folder / "ranks.npz")
         self._most = codec.max_tokens - 1

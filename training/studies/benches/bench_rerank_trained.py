@@ -48,6 +48,7 @@ from tqdm import tqdm
 from studies.benches import query_maps, reranking
 from studies.benches.searched import Scores, Searched, searched
 from studies.quality import passages, ranker, sets
+from studies.quality.job import load_recipe
 from studies.quality.ranker import Taught
 from studies.quality.ranking import Group
 from verso_client import Client
@@ -55,7 +56,6 @@ from verso_client.cli import evaluation as retrieval
 from verso_client.cli.evaluation import Gain
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
-from verso_training.heads import recipe as recipes
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 _CHOOSE = {"rest": "all", "rest, others": "the others"}
@@ -133,14 +133,14 @@ class School:
         """Teach an arm, and give what scores."""
         if not arm.reads:
             return self._map().scores
-        recipe = recipes.load("relevance")
+        recipe = load_recipe("relevance")
         torch.set_num_threads(recipe.threads)
         taught = ranker.begun(recipe, find_artifact())
         if arm.general:
             self._teach(taught, _general(self.data), "relevance")
         if arm.claims:
             score = dataclasses.replace(taught.recipe.score, epochs=_EPOCHS, rate=_RATE)
-            further = dataclasses.replace(taught, recipe=recipes.replaced(recipe, score=score))
+            further = dataclasses.replace(taught, recipe=dataclasses.replace(recipe, score=score))
             groups = self.sets.learnt.groups(wrong=self.wrong)
             rest = self.sets.rest.groups(wrong=self.wrong)
             self._teach(further, groups[: round(arm.claims * len(groups))], arm.slug, held_out=rest)
@@ -178,7 +178,7 @@ class School:
 
 @functools.cache
 def _general(data: Path) -> list[Group]:
-    recipe = recipes.load("relevance")
+    recipe = load_recipe("relevance")
     return passages.shippable(data, **recipe.data, seed=recipe.seed)
 
 

@@ -71,7 +71,7 @@ def measure(
             tuned = tuning.tune(artifact, known, same, budget=budget, work=Path(work))
             decoders["trained"] = tuned.folder
         for decoder, folder in decoders.items():
-            graph = tuning.graph(folder, artifact.manifest.codec)
+            graph = DecoderGraph(folder, artifact.manifest.codec, threads=1)
             rows += [
                 {"set": found.name, "decoder": decoder, "lines of the": name}
                 | {"lines": len(segments.sizes)}

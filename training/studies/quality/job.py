@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verso_training import config
+from verso_training.heads import recipe as recipes
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.vectors import OnProgress, ShouldStop
 
@@ -28,6 +30,15 @@ class Job:
     work: Path
     on_progress: OnProgress
     should_stop: ShouldStop = lambda: False
+
+
+def load_recipe(name_or_path: str) -> HeadRecipe:
+    """Read a head's recipe by name (``intents``, ``log-failures``, ...) or from a TOML file.
+
+    Raises:
+        RecipeInvalid: no such recipe, or an invalid one.
+    """
+    return recipes.parse(config.read(name_or_path, config.RECIPES / "heads"))
 
 
 def command(recipe: HeadRecipe) -> str:

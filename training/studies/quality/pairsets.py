@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from verso_training.heads import questions
+from studies.quality import squad
+from studies.quality.squad import Part
 from verso_training.heads.scoring import Pair
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
@@ -56,9 +57,9 @@ def selqa(root: Path, part: str) -> list[Ranking]:
     ]
 
 
-def squad_sentences(root: Path, part: questions.Part) -> Iterator[Ranking]:
+def squad_sentences(root: Path, part: Part) -> Iterator[Ranking]:
     """SQuAD questions with the sentences of their paragraph; with an answer in it one is right."""
-    for row in questions.squad(root, part):
+    for row in squad.read(root, part):
         sentences = tuple(_SENTENCE.split(row.context))
         right = frozenset(
             i for i, s in enumerate(sentences) if any(answer in s for answer in row.answers)
@@ -84,7 +85,7 @@ def shippable(root: Path, *, seed: int = 0) -> list[Pair]:
     rng = random.Random(seed)
     rankings = [
         *selqa(root, "test"),
-        *_some(list(squad_sentences(root, questions.Part.TRAIN)), 2500, rng),
+        *_some(list(squad_sentences(root, Part.TRAIN)), 2500, rng),
     ]
     pairs = []
     for row in rankings:

@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from studies.quality import pairsets
+from studies.quality import pairsets, squad
 from studies.quality.ranking import Group
-from verso_training.heads import questions
+from studies.quality.squad import Part
 
 DATA = ("qa_selqa", "qa_squad (training articles)", "prose/techdocs")
 LICENCE = "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD), permissive and CC BY-SA 4.0 (documentation)"
@@ -53,7 +53,7 @@ def shippable(root: Path, *, wrong: int, each: int, seed: int) -> list[Group]:
     groups = []
     for asked in (
         selqa(root, "test"),
-        squad_asked(root, questions.Part.TRAIN),
+        squad_asked(root, Part.TRAIN),
         documents(root, rng),
     ):
         found = among(asked, wrong=wrong, rng=rng)
@@ -69,11 +69,11 @@ def selqa(root: Path, part: str) -> list[Asked]:
     ]
 
 
-def squad_asked(root: Path, part: questions.Part) -> list[Asked]:
+def squad_asked(root: Path, part: Part) -> list[Asked]:
     """SQuAD: a question that has an answer, and its paragraph."""
     return [
         Asked(row.question, row.context, row.answers)
-        for row in questions.squad(root, part)
+        for row in squad.read(root, part)
         if row.answers
     ]
 

@@ -19,9 +19,10 @@ from studies.quality import passages, ranking, selection
 from studies.quality.job import Job, command, digest
 from studies.quality.pairsets import Ranking
 from studies.quality.ranking import Group
+from studies.quality.squad import Part
 from verso_core import heads, manifest, registry
 from verso_core.heads import Head
-from verso_training.heads import backbone, fitting, graph, questions, scoring, shipping
+from verso_training.heads import backbone, fitting, graph, scoring, shipping
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import HeadRecipe
@@ -159,7 +160,7 @@ def _figures(taught: Taught, data: Path) -> dict[str, float]:
     figures = {}
     for name, asked in {
         "selqa_dev": passages.selqa(data, "dev"),
-        "squad_dev": passages.squad_asked(data, questions.Part.DEV),
+        "squad_dev": passages.squad_asked(data, Part.DEV),
     }.items():
         shown = [
             Ranking(one.question, tuple(near[:_AMONG]), frozenset({near.index(one.passage)}))

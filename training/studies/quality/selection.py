@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from studies.quality import pairsets
 from studies.quality.pairsets import Ranking
-from verso_training.heads import questions, scoring, signals
+from studies.quality.squad import Part
+from verso_training.heads import scoring, signals
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.scoring import Pair
@@ -35,7 +36,7 @@ def reported(data: Path) -> dict[str, list[Ranking]]:
     """The questions that rankings are measured on."""
     return {
         "selqa_dev": pairsets.selqa(data, "dev")[:QUESTIONS],
-        "squad_dev": list(pairsets.squad_sentences(data, questions.Part.DEV))[:QUESTIONS],
+        "squad_dev": list(pairsets.squad_sentences(data, Part.DEV))[:QUESTIONS],
     }
 
 

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from studies.quality import pairsets, ranker, selection, sets, similarity
+from studies.quality import pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
 from studies.quality.job import Job, command, digest
 from studies.quality.sets import LabelledSet
+from studies.quality.squad import Part
+from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core import heads, manifest
 from verso_core.heads import Calibration, Reads, Task
 from verso_training.config import RecipeInvalid
@@ -29,7 +31,8 @@ from verso_training.heads import (
     shipping,
     vector_classifier,
 )
-from verso_training.heads.modules import CrossEncoder, PairPooling, VectorPair
+from verso_training.heads.context import TrainingContext
+from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
@@ -82,11 +85,13 @@ def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
     report = vector_classifier.train_head(
         recipe,
         examples,
-        job.out_dir,
-        artifact=job.artifact,
-        provenance=provenance,
-        on_progress=job.on_progress,
-        should_stop=job.should_stop,
+        TrainingContext(
+            job.artifact,
+            job.out_dir,
+            provenance,
+            on_progress=job.on_progress,
+            should_stop=job.should_stop,
+        ),
     )
     return report.head
 
@@ -109,7 +114,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     config = recipe.answer
     torch.manual_seed(recipe.seed)
     module = reader.Reader(base, config, layers=(config.layers, *config.beside))
-    asked = questions.squad(job.data, questions.Part.TRAIN)
+    asked = squad.read(job.data, Part.TRAIN)
     share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
     if share < 1.0:
         asked = random.Random(recipe.seed).sample(asked, round(share * len(asked)))
@@ -155,9 +160,7 @@ def _ship_reader(
     rows: str,
 ) -> heads.Head:
     only = module.only(config.layers)
-    dev, rest = (
-        questions.squad(job.data, part) for part in (questions.Part.DEV, questions.Part.EVAL)
-    )
+    dev, rest = (squad.read(job.data, part) for part in (Part.DEV, Part.EVAL))
     figures = reading.measured(only, base, config, validation=dev, test=rest)
     samples = [
         window

@@ -21,11 +21,11 @@ from torch import Tensor
 from studies.quality import pairsets
 from studies.quality import sets as labelled
 from studies.quality.classification import Bench
+from studies.quality.vector_pair import PairPooling, VectorPair
 from studies.tasks import sets
 from studies.tasks.result import StudyResult
 from verso_core import manifest
 from verso_training.heads import scoring, vectors
-from verso_training.heads.modules import PairPooling, VectorPair
 from verso_training.heads.recipe import ClassifyConfig, ClassWeights
 from verso_training.heads.rows import RowSplit
 from verso_training.heads.scoring import Pair

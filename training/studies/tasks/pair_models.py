@@ -25,7 +25,7 @@ from studies.tasks.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from studies.tasks.siamese import Apart
 from studies.tasks.steps import Task
-from verso_training import device
+from verso_training import device, encoder
 from verso_training.heads import backbone, scoring
 from verso_training.heads.modules import CrossEncoder
 
@@ -45,7 +45,7 @@ class OneWay(nn.Module):
 
     def forward(self, a: Sequence[list[int]], b: Sequence[list[int]]) -> Tensor:
         """Logits of pairs of token ids. Shape: (B,)."""
-        padded = [device.beside(self, siamese.padded(texts)) for texts in (a, b)]
+        padded = [device.beside(self, encoder.padded(texts)) for texts in (a, b)]
         states = [
             self.bert(input_ids=ids, attention_mask=mask).last_hidden_state for ids, mask in padded
         ]

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from transformers import BertModel
 
 from studies.quality.classification import Bench
-from studies.tasks import objectives, siamese, steps
+from studies.tasks import objectives, steps
 from studies.tasks.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from studies.tasks.steps import Rates, Spent, Task
-from verso_training import device
+from verso_training import device, encoder
 from verso_training.data import sources
 from verso_training.data.sources import Document, Split
 from verso_training.heads import backbone
@@ -94,7 +94,7 @@ class NextSentence(nn.Module):
 
     def forward(self, batch: Sequence[Example]) -> Tensor:
         """States of [CLS]. Shape: (B, D)."""
-        ids, mask = siamese.padded([one.ids for one in batch])
+        ids, mask = encoder.padded([one.ids for one in batch])
         starts = torch.tensor([[one.second] for one in batch])
         types = (torch.arange(ids.shape[1])[None] >= starts).long() * mask
         ids, mask, types = device.beside(self, (ids, mask, types))
@@ -266,7 +266,7 @@ def _masked(
     batch: Sequence[Example], module: nn.Module, *, mask_id: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, objectives.Masked]:
     """True ids, where a token stands, and the ids as the encoder gets them."""
-    ids, mask = siamese.padded([one.ids for one in batch])
+    ids, mask = encoder.padded([one.ids for one in batch])
     vocab = int(module.bert.config.vocab_size)  # type: ignore[union-attr,arg-type]
     masked = objectives.mask_tokens(ids, mask, mask_id=mask_id, vocab=vocab, generator=generator)
     ids, seen = device.beside(module, (ids, mask.bool()))

@@ -20,6 +20,7 @@ from transformers import BertModel
 
 from studies.tasks.objectives import cosine_mse, ranked
 from verso_training import device
+from verso_training.encoder import batches, padded
 from verso_training.heads.modules import mean_pool
 from verso_training.heads.scoring import Pair
 
@@ -90,30 +91,11 @@ def stored_cosines(module: Siamese, pairs: Sequence[Apart], *, scale: float) -> 
         scale: Codes a unit.
     """
     texts = [pair.a for pair in pairs] + [pair.b for pair in pairs]
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     vectors: list[Tensor] = [torch.empty(0)] * len(texts)
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * len(texts[order[stop]]) <= (
-            _TOKENS_PER_BATCH
-        ):
-            stop += 1
-        part = order[start:stop]
-        for i, vector in zip(part, module(*padded([texts[i] for i in part])), strict=True):
+    for rows in batches([len(text) for text in texts], tokens=_TOKENS_PER_BATCH):
+        for i, vector in zip(rows, module(*padded([texts[i] for i in rows])), strict=True):
             vectors[i] = vector
-        start = stop
     codes = (torch.stack(vectors) * scale).round().clamp(-127, 127)
     u, v = F.normalize(codes, dim=-1).chunk(2)
     found: NDArray[np.float32] = (u * v).sum(-1).numpy()
     return found
-
-
-def padded(texts: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
-    """Ids, and 1 where a token stands. Shape: twice (B, T), int64."""
-    shape = (len(texts), max(map(len, texts)))
-    ids, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
-    for row, text in enumerate(texts):
-        ids[row, : len(text)] = torch.tensor(text)
-        mask[row, : len(text)] = 1
-    return ids, mask

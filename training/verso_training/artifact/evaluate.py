@@ -112,13 +112,8 @@ class Suite:
         """Return the greatest step noise of logits and of confidence over ``texts``, in nats."""
         records = [self.decoder.tokens(chunk.text) for chunk in texts]
         short = [i for i, ids in enumerate(records) if len(ids) < self.recipe.model.max_tokens]
-        vectors = self.encoder.encode([texts[i].text for i in short])
-        vectors = vectors.astype(np.float16).astype(np.float32)
-        found = [
-            self.decoder.step_noise(seen, vectors[index : index + 1])
-            for index, seen in self.decoder.passes([records[i] for i in short], vectors)
-        ]
-        return max(logit for logit, _ in found), max(confidence for _, confidence in found)
+        vectors = self.encoder.encode([texts[i].text for i in short]).astype(np.float16)
+        return self.decoder.greatest_noise([records[i] for i in short], vectors.astype(np.float32))
 
     def encode(self, texts: Sequence[str]) -> Iterator[Sample]:
         """Return the vector and payloads of each text."""

@@ -167,12 +167,18 @@ def store(
 
 def session(path: Path, *, threads: int = 1) -> ort.InferenceSession:
     """Open a graph exactly as a worker does: folding and other basic rewrites, nothing more."""
+    options = session_options(threads=threads)
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def session_options(*, threads: int) -> ort.SessionOptions:
+    """Return a worker's options of a session."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return options
 
 
 def _cache_names(prefix: str, layers: int) -> list[str]:
@@ -189,26 +195,9 @@ def _export(
     dynamic: tuple[object, ...],
     storage: Storage,
 ) -> None:
-    module.eval()
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
-        with warnings.catch_warnings():
-            # The exporter warns about its own coming changes; nothing here can act on them.
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                module,
-                example,
-                input_names=list(inputs),
-                output_names=list(outputs),
-                dynamic_shapes=dynamic,
-                opset_version=OPSET,
-                dynamo=True,
-                optimize=True,
-                verbose=False,
-            )
-        assert program is not None
-        program.save(str(plain), external_data=False)
-        model = onnx.load(plain)
+        model = traced(module, example, plain, inputs=inputs, outputs=outputs, dynamic=dynamic)
         feeds = dict(zip(inputs, _flat(example), strict=True))
         with torch.inference_mode():
             expected = _flat((module(*example),))
@@ -217,6 +206,45 @@ def _export(
         model = store(model, storage)
     strip(model)
     onnx.save(model, path)
+
+
+def traced(
+    module: nn.Module,
+    example: tuple[object, ...],
+    path: Path,
+    *,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    dynamic: tuple[object, ...],
+) -> onnx.ModelProto:
+    """Write the graph of a module to ``path`` as the exporter makes it, and return it.
+
+    Args:
+        module: Left in evaluation mode.
+        example: Its arguments.
+        path: Of the graph, all weights inside.
+        inputs: Names of the arguments.
+        outputs: Names of the results.
+        dynamic: The axes of each argument that have no fixed size.
+    """
+    module.eval()
+    with warnings.catch_warnings():
+        # The exporter warns about its own coming changes; nothing here can act on them.
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            example,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes=dynamic,
+            opset_version=OPSET,
+            dynamo=True,
+            optimize=True,
+            verbose=False,
+        )
+    assert program is not None
+    program.save(str(path), external_data=False)
+    return onnx.load(path)
 
 
 def check(

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from verso_codecs.ranks import RankTables, Streams
+from verso_core.manifest import Codec
+from verso_training import encoder
 from verso_training.artifact import export
 from verso_training.config import ModelConfig
-from verso_training.encoder import token_ids
 
 Floats = NDArray[np.float32]
 _TOKENS_PER_PASS = 2048
@@ -49,7 +50,7 @@ class EncoderGraph:
 
     def tokens(self, text: str) -> list[int]:
         """Return WordPiece ids with [CLS] and [SEP]."""
-        return token_ids(self._tokenizer.encode(text).ids)
+        return encoder.token_ids(self._tokenizer.encode(text).ids)
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Return unit vectors in the order of the texts. Shape: (texts, D), float32."""
@@ -70,9 +71,15 @@ class EncoderGraph:
 
 
 class DecoderGraph:
-    """memory.onnx and decoder.onnx with the decoder's tokenizer."""
+    """memory.onnx and decoder.onnx with the decoder's tokenizer.
 
-    def __init__(self, folder: Path, config: ModelConfig, *, threads: int = 2) -> None:
+    Args:
+        folder: Of the graphs.
+        config: Window, vocabulary and layers: a recipe's, or the codec's of a manifest.
+        threads: Of both sessions.
+    """
+
+    def __init__(self, folder: Path, config: ModelConfig | Codec, *, threads: int = 2) -> None:
         self.config = config
         self._memory = export.session(folder / "memory.onnx", threads=threads)
         self._decoder = export.session(folder / "decoder.onnx", threads=threads)
@@ -90,18 +97,9 @@ class DecoderGraph:
             records: Token ids without bos and eos.
             vectors: As stored, widened to float32; zeros for "no vector". Shape: (records, D).
         """
-        order = sorted(range(len(records)), key=lambda i: len(records[i]))
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            while (
-                stop < len(order)
-                and (stop + 1 - start) * (len(records[order[stop]]) + 1) <= _TOKENS_PER_PASS
-            ):
-                stop += 1
-            part = order[start:stop]
+        lengths = [len(record) + 1 for record in records]
+        for part in encoder.batches(lengths, tokens=_TOKENS_PER_PASS):
             yield from self._forced([records[i] for i in part], vectors[part], part)
-            start = stop
 
     def decode(
         self, payloads: Sequence[bytes], vectors: Floats, tables: RankTables
@@ -118,8 +116,8 @@ class DecoderGraph:
         records: list[list[int]] = [[] for _ in payloads]
         alive = np.arange(batch, dtype=np.int32)
         for position in range(config.max_tokens):
-            feeds = self._feeds(tokens, np.full((len(alive), 1), position, np.int64), bias, cache)
-            logits, confidence, *new = self._decoder.run(None, feeds)
+            inputs = feeds(tokens, np.full((len(alive), 1), position, np.int64), bias, cache)
+            logits, confidence, *new = self._decoder.run(None, inputs)
             chosen = streams.step(alive, logits[:, 0], confidence[:, 0])
             for row, token in zip(alive, chosen, strict=True):
                 records[row].append(int(token))
@@ -151,14 +149,26 @@ class DecoderGraph:
         logit_noise = confidence_noise = 0.0
         for position, token in enumerate([self.config.bos, *whole.targets[:-1]]):
             tokens = np.array([[token]], np.int64)
-            feeds = self._feeds(tokens, np.array([[position]], np.int64), bias, cache)
-            logits, confidence, *new = self._decoder.run(None, feeds)
+            inputs = feeds(tokens, np.array([[position]], np.int64), bias, cache)
+            logits, confidence, *new = self._decoder.run(None, inputs)
             logit_noise = max(logit_noise, float(np.abs(logits - whole.logits[position]).max()))
             if abs(float(confidence[0, 0])) < _CONFIDENCE_IN_USE:
                 strayed = abs(float(confidence[0, 0]) - float(whole.confidence[position]))
                 confidence_noise = max(confidence_noise, strayed)
             cache = [np.concatenate(pair, axis=2) for pair in zip(cache, new, strict=True)]
         return logit_noise, confidence_noise
+
+    def greatest_noise(self, records: Sequence[list[int]], vectors: Floats) -> tuple[float, float]:
+        """Return the greatest step noise of logits and of confidence over records, in nats.
+
+        The arguments are those of ``passes``.
+        """
+        found = [
+            self.step_noise(seen, vectors[row : row + 1])
+            for row, seen in self.passes(records, vectors)
+        ]
+        logits, confidences = zip((0.0, 0.0), *found, strict=True)
+        return max(logits), max(confidences)
 
     def _forced(
         self, records: list[list[int]], vectors: Floats, indices: list[int]
@@ -172,26 +182,30 @@ class DecoderGraph:
         positions = np.broadcast_to(np.arange(length), tokens.shape).astype(np.int64)
         bias, *cache = self._memory.run(None, {"vector": vectors})
         names = ["logits", "confidence"]
-        logits, confidence = self._decoder.run(names, self._feeds(tokens, positions, bias, cache))
+        logits, confidence = self._decoder.run(names, feeds(tokens, positions, bias, cache))
         for row, (index, record) in enumerate(zip(indices, records, strict=True)):
             count = len(record) + 1
             targets = np.array([*record, config.eos], np.int32)
             yield index, Pass(logits[row, :count], confidence[row, :count], targets)
 
-    def _feeds(
-        self,
-        tokens: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        bias: Floats,
-        cache: Sequence[Floats],
-    ) -> dict[str, NDArray[np.generic]]:
-        feeds: dict[str, NDArray[np.generic]] = {
-            "tokens": tokens,
-            "positions": positions,
-            "bias": bias,
-            "past_mask": np.zeros((len(tokens), cache[0].shape[2]), np.float32),
-        }
-        for layer in range(self.config.layers):
-            feeds[f"past_key_{layer}"] = cache[2 * layer]
-            feeds[f"past_value_{layer}"] = cache[2 * layer + 1]
-        return feeds
+
+def feeds(
+    tokens: NDArray[np.int64], positions: NDArray[np.int64], bias: Floats, cache: Sequence[Floats]
+) -> dict[str, NDArray[np.generic]]:
+    """Return the inputs of decoder.onnx.
+
+    Args:
+        tokens: Shape: (B, T).
+        positions: Of the tokens in their records. Shape: (B, T).
+        bias: From memory.onnx. Shape: (B, W).
+        cache: Keys and values of each layer, from memory.onnx and earlier steps.
+    """
+    inputs: dict[str, NDArray[np.generic]] = {
+        "tokens": tokens,
+        "positions": positions,
+        "bias": bias,
+        "past_mask": np.zeros((len(tokens), cache[0].shape[2]), np.float32),
+    }
+    for at, past in enumerate(cache):
+        inputs[f"past_{('key', 'value')[at % 2]}_{at // 2}"] = past
+    return inputs

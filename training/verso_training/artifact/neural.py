@@ -94,13 +94,7 @@ class NeuralCodec:
         """
         few = range(0, len(segments.texts), max(1, len(segments.texts) // _CHECKED))
         records = [self.graph.tokens(segments.texts[at]) for at in few]
-        vectors = segments.vectors[list(few)]
-        found = [
-            self.graph.step_noise(seen, vectors[at : at + 1])
-            for at, seen in self.graph.passes(records, vectors)
-        ]
-        logit = max((one for one, _ in found), default=0.0)
-        confidence = max((one for _, one in found), default=0.0)
+        logit, confidence = self.graph.greatest_noise(records, segments.vectors[list(few)])
         if 2 * logit > self.about.epsilon or 2 * confidence > self.about.confidence_epsilon:
             raise ArtifactInvalid(
                 f"expected noise within half the margin, got {logit:.1e} and {confidence:.1e}"

@@ -29,7 +29,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import torch
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from verso_codecs import ngram, ranks, zstd
@@ -41,7 +40,7 @@ from verso_core.manifest import Codec, Manifest, Profile, Space, Tolerance
 from verso_training.artifact import evaluate, export
 from verso_training.artifact.evaluate import Tally
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
-from verso_training.config import PublishConfig, Recipe
+from verso_training.config import Recipe
 from verso_training.data import chunks
 from verso_training.data.dataset import budgets_of
 from verso_training.data.sources import Chunk, Document, Split
@@ -64,48 +63,58 @@ _SYNTHETIC = "Synthetic log lines and sentences written by `tiny_artifact`."
 
 
 @dataclass(frozen=True)
-class Facts:
-    """The facts on a card."""
+class Trained:
+    """The inputs of a publication."""
 
-    name: str
-    command: str
     recipe: Recipe
     decoder: Decoder
-    report: Mapping[str, Tally]
-    noise: tuple[float, float]
-    """Greatest difference of a logit and of a confidence between writing and reading, nats."""
+    decoder_tokenizer: Tokenizer
+    encoder: SentenceEncoder
+    encoder_tokenizer: Tokenizer
+    int8_scale: float
+    command: str
     run: str
-    """How the run went, in a sentence or two."""
+    """How the run went, in a sentence or two for the card."""
     synthetic: bool = False
     """Whether the texts are synthetic, as for the artifact of the tests."""
 
 
-def render(facts: Facts) -> str:
-    """Return the card as Markdown."""
-    model = facts.recipe.model
-    parameters = sum(p.numel() for p in facts.decoder.parameters())
+def card(
+    trained: Trained, report: Mapping[str, Tally], *, name: str, noise: tuple[float, float]
+) -> str:
+    """Return the model card as Markdown.
+
+    Args:
+        trained: The inputs of the publication.
+        report: Figures by source.
+        name: Of the artifact.
+        noise: Greatest difference of a logit and of a confidence between writing and reading, nats.
+    """
+    recipe = trained.recipe
+    model = recipe.model
+    parameters = sum(p.numel() for p in trained.decoder.parameters())
     encoder = (
         "random weights"
-        if facts.synthetic
+        if trained.synthetic
         else "all-MiniLM-L6-v2 (Apache-2.0), not trained further"
     )
-    return f"""# {facts.name}
+    return f"""# {name}
 
 Artifact of Verso: a frozen sentence encoder and a decoder that restores a text from its stored
 vector and a small patch, byte for byte.
 
 - Encoder: {encoder}; mean pooling, L2 norm,
-  weights stored as {facts.recipe.publish.encoder_storage}.
+  weights stored as {recipe.publish.encoder_storage}.
 - Decoder: {parameters / 1e6:.2f} M parameters, {model.layers} layers, width {model.width},
   {model.heads} query and {model.kv_heads} key/value heads of {model.head_dim},
   {model.slots} memory slots, vocabulary {model.vocab},
   records of at most {model.max_tokens} tokens,
-  weights stored as {facts.recipe.publish.decoder_storage}.
+  weights stored as {recipe.publish.decoder_storage}.
 - Written {datetime.now(UTC):%Y-%m-%d} with torch {torch.__version__}, ONNX Runtime
   {ort.__version__}, Python {platform.python_version()} on {platform.machine()} {platform.system()},
   {os.cpu_count()} CPU cores.
-- Command: `{facts.command}`
-- {facts.run}
+- Command: `{trained.command}`
+- {trained.run}
 
 ## Figures
 
@@ -115,20 +124,20 @@ float decision was too close or the rank too high. "neural, no vector" is the sa
 zero vector but the same rank tables. "all" is the sources that were also trained on (other
 documents of them); sets that were not are listed for themselves.
 
-{evaluate.table(facts.report)}
+{evaluate.table(report)}
 
 ```json
-{evaluate.json_line(facts.report)}
+{evaluate.json_line(report)}
 ```
 
 Float noise between the pass that writes a record and the steps that read it, on this machine: at
-most {facts.noise[0]:.1e} nats in a logit and {facts.noise[1]:.1e} in the confidence. A token
-whose decision lies within {facts.recipe.publish.epsilon} (logit) or
-{facts.recipe.publish.confidence_epsilon} (confidence) is written literally, whatever the machine.
+most {noise[0]:.1e} nats in a logit and {noise[1]:.1e} in the confidence. A token
+whose decision lies within {recipe.publish.epsilon} (logit) or
+{recipe.publish.confidence_epsilon} (confidence) is written literally, whatever the machine.
 
 ## Data
 
-{_SYNTHETIC if facts.synthetic else _DATA}
+{_SYNTHETIC if trained.synthetic else _DATA}
 
 Only training parts were trained on. Rank tables and n-gram mixing were fitted on held-out
 documents that the figures do not use.
@@ -144,23 +153,6 @@ without its patch, is a guess: it keeps the topic and invents the details.
 _VECTOR_COSINE = 0.9999
 _NOISE_TEXTS = 64
 """Texts on which the float noise between writing and reading is measured for the card."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The inputs of a publication."""
-
-    recipe: Recipe
-    decoder: Decoder
-    decoder_tokenizer: Tokenizer
-    encoder: SentenceEncoder
-    encoder_tokenizer: Tokenizer
-    int8_scale: float
-    command: str
-    run: str
-    """How the run went, in a sentence or two for the card."""
-    synthetic: bool = False
-    """Whether the texts are synthetic, as for the artifact of the tests."""
 
 
 def publish(
@@ -202,17 +194,9 @@ def publish(
     if foreign:
         report |= {s: tally for s, tally in suite.measure(foreign).items() if s != "all"}
     write_golden(suite, texts.reporting, folder=folder, count=config.golden)
-    facts = Facts(
-        name=name,
-        command=trained.command,
-        recipe=trained.recipe,
-        decoder=trained.decoder,
-        report=report,
-        noise=suite.noise(texts.reporting[:: max(1, len(texts.reporting) // _NOISE_TEXTS)]),
-        run=trained.run,
-        synthetic=trained.synthetic,
-    )
-    (folder / "MODEL_CARD.md").write_text(render(facts), encoding="utf-8")
+    noise = suite.noise(texts.reporting[:: max(1, len(texts.reporting) // _NOISE_TEXTS)])
+    written = card(trained, report, name=name, noise=noise)
+    (folder / "MODEL_CARD.md").write_text(written, encoding="utf-8")
     write_manifest(trained, folder, name=name)
 
 
@@ -233,7 +217,12 @@ def write_text_tables(documents: Iterable[Document], *, folder: Path, recipe: Re
     counted = table_texts([d for d in pool if d.split is Split.TRAIN], recipe)
     fitting = chunks.draw_held_out(pool, fit_chunks=config.mixing_chunks, report_chunks=0).fitting
     held = [chunk.text.encode("utf-8") for chunk in fitting]
-    ngram_tables(counted, held, config).save(folder / "ngram.npz")
+    # A smaller width than the recipe's default bounds the contexts of every length.
+    widths = [min(width, config.ngram_width) for width in ngram.DEFAULT_WIDTHS]
+    tables = NgramTables.fit(
+        counted, heldout=held, widths=widths, counting_width=config.counting_width
+    )
+    tables.save(folder / "ngram.npz")
     (folder / "zstd.dict").write_bytes(zstd.train(counted, config.dictionary_bytes))
 
 
@@ -241,7 +230,7 @@ def rank_tables(fitting: Sequence[Chunk], *, folder: Path, recipe: Recipe) -> Ra
     """Fit rank probabilities with the exported decoder on texts it was not trained on."""
     graph = DecoderGraph(folder, recipe.model)
     kept = [c for c in fitting if len(graph.tokens(c.text)) < recipe.model.max_tokens]
-    vectors = stored(EncoderGraph(folder).encode([c.text for c in kept]))
+    vectors = EncoderGraph(folder).encode([c.text for c in kept]).astype(np.float16)
     config = recipe.publish
     passes = graph.passes([graph.tokens(c.text) for c in kept], vectors.astype(np.float32))
     events = [
@@ -258,21 +247,6 @@ def table_texts(pool: Sequence[Document], recipe: Recipe) -> list[bytes]:
     budgets = budgets_of(pool, recipe.data, total_bytes=recipe.publish.table_bytes)
     drawn = chunks.draw(pool, budgets=budgets, rng=random.Random(recipe.data.seed))
     return [chunk.text.encode("utf-8") for chunk in drawn]
-
-
-def ngram_tables(
-    counted: Sequence[bytes], held: Sequence[bytes], config: PublishConfig
-) -> NgramTables:
-    """Count the n-gram tables; a smaller ``ngram_width`` bounds all of them."""
-    widths = [min(width, config.ngram_width) for width in ngram.DEFAULT_WIDTHS]
-    return NgramTables.fit(
-        counted, heldout=held, widths=widths, counting_width=config.counting_width
-    )
-
-
-def stored(vectors: NDArray[np.float32]) -> NDArray[np.float16]:
-    """Return vectors as the float16 space stores them. Shape: (rows, D)."""
-    return vectors.astype(np.float16)
 
 
 def write_golden(

@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 
 from verso_codecs.ranks import RankTables
 from verso_core.errors import RequestInvalid
-from verso_core.manifest import Artifact, Codec, Manifest
+from verso_core.manifest import Artifact, Manifest
 from verso_training import device
 from verso_training.artifact import neural, weights
 from verso_training.artifact.graphs import DecoderGraph, EncoderGraph
@@ -100,7 +100,7 @@ def tune(
     weights.put(run.decoder, about.codec, graphs=folder, folder=out)
     shutil.copyfile(folder / _TOKENIZER, out / _TOKENIZER)
     old, new = (
-        NeuralCodec(about.codec, graph(one, about.codec, threads=budget.threads))
+        NeuralCodec(about.codec, DecoderGraph(one, about.codec, threads=budget.threads))
         for one in (folder, out)
     )
     last = _cut(artifact, chosen, threads=budget.threads)
@@ -166,16 +166,10 @@ def golden(
     Raises:
         ArtifactInvalid: a payload does not decode to its text.
     """
-    codec = NeuralCodec(about.codec, graph(folder, about.codec))
+    codec = NeuralCodec(about.codec, DecoderGraph(folder, about.codec, threads=1))
     stored = np.stack([np.frombuffer(vector, "<f2") for vector in vectors]).astype(np.float32)
     tables = RankTables.load(folder / "ranks.npz")
     return codec.payloads([text.decode() for text in texts], stored, tables)
-
-
-def graph(folder: Path, about: Codec, *, threads: int = 1) -> DecoderGraph:
-    """Open the decoder's graphs in a folder, with the window and the vocabulary of their codec."""
-    read = ModelConfig(vocab=about.vocab, layers=about.layers, max_tokens=about.max_tokens)
-    return DecoderGraph(folder, read, threads=threads)
 
 
 def _fitted(codec: NeuralCodec, segments: Segments, *, own: RankTables) -> tuple[RankTables, Sizes]:

@@ -25,10 +25,9 @@ from torch import Tensor
 from verso_core.errors import ArtifactInvalid
 from verso_core.manifest import Codec
 from verso_training.artifact import export
+from verso_training.artifact.graphs import Floats, feeds
 from verso_training.config import ModelConfig, Storage
 from verso_training.decoder.model import Decoder
-
-Floats = NDArray[np.float32]
 
 GRAPHS = ("memory.onnx", "decoder.onnx")
 _TOLERANCE = 2e-4
@@ -151,16 +150,9 @@ def _check(made: Decoder, folder: Path) -> None:
     with torch.inference_mode():
         expected = made.logits(made.teacher_forced(tokens, vector)).numpy()
     bias, *cache = export.session(folder / "memory.onnx").run(None, {"vector": vector.numpy()})
-    feeds = {
-        "tokens": tokens.numpy(),
-        "positions": np.broadcast_to(np.arange(shape[1]), shape).astype(np.int64),
-        "bias": bias,
-        "past_mask": np.zeros((shape[0], cache[0].shape[2]), np.float32),
-    }
-    for layer in range(config.layers):
-        feeds[f"past_key_{layer}"] = cache[2 * layer]
-        feeds[f"past_value_{layer}"] = cache[2 * layer + 1]
-    (logits,) = export.session(folder / "decoder.onnx").run(["logits"], feeds)
+    positions = np.broadcast_to(np.arange(shape[1]), shape).astype(np.int64)
+    inputs = feeds(tokens.numpy(), positions, bias, cache)
+    (logits,) = export.session(folder / "decoder.onnx").run(["logits"], inputs)
     error = float(np.abs(logits - expected).max())
     if not error <= _TOLERANCE:
         raise ArtifactInvalid(

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import onnx
@@ -33,7 +34,6 @@ from transformers import BertConfig, BertModel
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.heads import PlainWeight, WidenedWeight
-from verso_training.config import RecipeInvalid
 
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 _PRODUCTS = (
@@ -52,6 +52,13 @@ class Source:
 
     tensor: str
     scale: str | None = None
+
+    @classmethod
+    def of(cls, weight: WidenedWeight | PlainWeight) -> Self:
+        """Return the location that ``head.json`` names."""
+        if isinstance(weight, PlainWeight):
+            return cls(weight.tensor)
+        return cls(weight.codes, weight.scale)
 
     def read(self, constants: Mapping[str, onnx.TensorProto]) -> NDArray[np.float32]:
         """Return the weight as it is served, float32."""
@@ -87,16 +94,6 @@ class Backbone:
     def width(self) -> int:
         """Of a token state."""
         return int(self.bert.config.hidden_size)
-
-    def check_window(self, tokens: int) -> None:
-        """Refuse windows longer than the encoder's positions.
-
-        Raises:
-            RecipeInvalid: they are.
-        """
-        most = int(self.bert.config.max_position_embeddings)
-        if tokens > most:
-            raise RecipeInvalid(f"expected max_tokens <= {most}, got {tokens}")
 
 
 def load(artifact: Path) -> Backbone:

@@ -1,7 +1,8 @@
-"""The context of a training on tokens: encoder, checkpoints and output folder.
+"""The context of a training: artifact, checkpoints and output folder.
 
-The steps are the same for every task: read the artifact's encoder, train an adapter on it from the
-last checkpoint, end the training by held-out rows, write and check the measured head.
+The steps are the same for every head that reads tokens: read the artifact's encoder, train an
+adapter on it from the last checkpoint, end the training by held-out rows, write and check the
+measured head.
 """
 
 from __future__ import annotations
@@ -13,17 +14,38 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from verso_core import heads
-from verso_training.heads import backbone, shipping
+from verso_core import heads, manifest
+from verso_core.heads import Head
+from verso_training.config import RecipeInvalid
+from verso_training.heads import backbone, rows, shipping
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.fitting import AdapterRun, Budget, Example
 from verso_training.heads.graph import Start
-from verso_training.heads.rows import RowSplit
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Provenance, Trained
-from verso_training.heads.vector_classifier import HeadReport
 from verso_training.heads.vectors import OnProgress, Progress, ShouldStop
 
 _E = TypeVar("_E", bound=Example)
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """The result of a training.
+
+    Attributes:
+        folder: Of the new version.
+        head: Its ``head.json``.
+        rows: How many rows each split had.
+        dropped_labels: Labels with too few rows.
+        contradicted: Texts, questions or pairs dropped because of contradictory labels.
+    """
+
+    folder: Path
+    head: Head
+    rows: Mapping[str, int]
+    dropped_labels: tuple[str, ...] = ()
+    contradicted: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,7 +56,7 @@ class TrainingContext:
         artifact: The artifact whose encoder the head reads.
         out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
         provenance: Names and licence of the data; the hash of the rows is filled in.
-        run: Folder for checkpoints; training continues from an existing one.
+        run: Folder for checkpoints; training continues from an existing one. None keeps none.
         on_progress: Called several times a second at most.
         should_stop: Called between steps.
         start: A head to start from, None to start from the encoder.
@@ -43,10 +65,24 @@ class TrainingContext:
     artifact: Path
     out_dir: Path
     provenance: Provenance
-    run: Path
-    on_progress: OnProgress
-    should_stop: ShouldStop
+    run: Path | None = None
+    on_progress: OnProgress = lambda _: None
+    should_stop: ShouldStop = lambda: False
     start: Start | None = None
+
+    def checked(self, recipe: HeadRecipe, examples: Sequence[Row]) -> Checked:
+        """Check and split labelled rows.
+
+        Raises:
+            TrainingDataInvalid: rows that cannot be trained on.
+        """
+        return rows.check(
+            examples,
+            dim=manifest.load(self.artifact).manifest.space.dim,
+            tokens=recipe.reads.tokens,
+            validation_share=recipe.validation_share,
+            test_share=recipe.test_share,
+        )
 
     def encoder(self, *, window: int) -> Backbone:
         """Read the artifact's encoder.
@@ -55,7 +91,9 @@ class TrainingContext:
             RecipeInvalid: ``window`` is longer than its positions.
         """
         base = backbone.load(self.artifact)
-        base.check_window(window)
+        most = int(base.bert.config.max_position_embeddings)
+        if window > most:
+            raise RecipeInvalid(f"expected max_tokens <= {most}, got {window}")
         return base
 
     def of(self, digest: str) -> Provenance:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,26 +83,17 @@ def write(
     Raises:
         HeadInvalid: the outputs of graph and module differ.
     """
-    module.eval()
     names = INPUTS[reads]
     dynamic = dict.fromkeys((0, 1) if reads.tokens else (0,), torch.export.Dim.DYNAMIC)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # The exporter warns about its own coming changes; nothing here can act on them.
-        warnings.simplefilter("ignore")
-        program = torch.onnx.export(
+    with tempfile.TemporaryDirectory() as folder:
+        model = export.traced(
             module,
             tuple(example),
-            input_names=list(names),
-            output_names=list(outputs),
-            dynamic_shapes=tuple(dict(dynamic) for _ in names),
-            opset_version=export.OPSET,
-            dynamo=True,
-            optimize=True,
-            verbose=False,
+            Path(folder) / "plain.onnx",
+            inputs=names,
+            outputs=outputs,
+            dynamic=tuple(dict(dynamic) for _ in names),
         )
-        assert program is not None
-        program.save(str(Path(folder) / "plain.onnx"), external_data=False)
-        model = onnx.load(Path(folder) / "plain.onnx")
     shared = _shared(module, model.graph, sources)
     values = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer if i.name in shared}
     export.store(model, Storage.FLOAT16, keep=shared.keys())
@@ -124,11 +114,7 @@ def session(path: Path, base: Arrays, *, threads: int = 1) -> ort.InferenceSessi
 
     The values must live as long as the session: it reads them in place.
     """
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options = export.session_options(threads=threads)
     values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(v)) for v in base.values()]
     if values:
         options.add_external_initializers(list(base), values)

@@ -17,15 +17,9 @@ Training data are split paragraphs with their questions and made-up ones:
 
 from __future__ import annotations
 
-import hashlib
-import json
-import lzma
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -51,14 +45,6 @@ class Question:
     group: str = ""
 
 
-class Part(StrEnum):
-    """The parts of the split by article."""
-
-    TRAIN = "train"
-    DEV = "dev"
-    EVAL = "eval"
-
-
 @dataclass(frozen=True)
 class Window:
     """One window of tokens.
@@ -78,37 +64,6 @@ class Window:
     offsets: list[tuple[int, int]]
     starts: list[int]
     ends: list[int]
-
-
-def squad(root: Path, part: Part) -> list[Question]:
-    """Return the shared SQuAD questions of one part: articles do not cross parts."""
-    folder = root / "qa_squad"
-    titles = json.loads((folder / "split_by_article.json").read_text(encoding="utf-8"))
-    first = _read(folder / "squad2_dev_shared.json.xz", set(titles[part.value]))
-    if part is not Part.TRAIN:
-        return list(first)
-    second = _read(folder / "squad11_dev_shared.json.xz", set(titles["train_11_only"]))
-    return [*first, *second]
-
-
-def layout(document: Mapping[str, Any]) -> Iterator[Question]:
-    """Return the questions of a file in SQuAD's own layout."""
-    for article in document["data"]:
-        for paragraph in article["paragraphs"]:
-            for row in paragraph["qas"]:
-                answers = () if row.get("is_impossible") else row["answers"]
-                texts = tuple(dict.fromkeys(str(answer["text"]) for answer in answers))
-                title = str(article.get("title", ""))
-                yield Question(
-                    str(row["id"]), str(row["question"]), str(paragraph["context"]), texts, title
-                )
-
-
-def _read(path: Path, titles: set[str]) -> Iterator[Question]:
-    with lzma.open(path, "rt", encoding="utf-8") as stream:
-        document = json.load(stream)
-    chosen = [article for article in document["data"] if article["title"] in titles]
-    return layout({"data": chosen})
 
 
 def mined(questions: Sequence[Question], *, count: int, seed: int = 0) -> list[Question]:
@@ -245,14 +200,6 @@ class Parts:
     whole_documents: bool
     made_up: Mapping[RowSplit, int]
     contradicted: int
-
-    def digest(self) -> str:
-        """SHA-256 over the questions and their parts: the data of a head."""
-        total = hashlib.sha256()
-        for part, found in self.of.items():
-            for row in found:
-                total.update(f"{part}\0{row!r}\0".encode())
-        return total.hexdigest()
 
 
 def parts(

@@ -25,6 +25,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from verso_training import device
+from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
 from verso_training.heads.modules import SpanHead, SpanLayers, SpanReader, best_spans, span_loss
@@ -89,13 +90,11 @@ class WindowBatch:
 
 def collate(batch: Sequence[Window]) -> WindowBatch:
     """Pad windows to the longest."""
-    shape = (len(batch), max(len(window.ids) for window in batch))
-    ids, mask, types = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
-    starts, ends, allowed = (torch.zeros(shape, dtype=torch.bool) for _ in range(3))
+    ids, mask = padded([window.ids for window in batch])
+    types = torch.zeros_like(ids)
+    starts, ends, allowed = (torch.zeros_like(ids, dtype=torch.bool) for _ in range(3))
     for row, window in enumerate(batch):
         length, first = len(window.ids), window.context_from
-        ids[row, :length] = torch.tensor(window.ids)
-        mask[row, :length] = 1
         types[row, first:length] = 1
         starts[row, window.starts] = True
         ends[row, window.ends] = True
@@ -144,7 +143,6 @@ def answers(
     logits: Logits,
     config: AnswerConfig,
     tokens_per_batch: int = 8192,
-    progress: Callable[[int], object] = lambda _: None,
 ) -> list[Answer]:
     """Return the best answer to each question, from all windows of its context."""
     made = list(
@@ -156,22 +154,13 @@ def answers(
             all_windows=True,
         )
     )
-    order = sorted(range(len(made)), key=lambda i: len(made[i].ids))
     best: dict[int, Answer] = {}
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * len(made[order[stop]].ids) <= (
-            tokens_per_batch
-        ):
-            stop += 1
-        batch = [made[i] for i in order[start:stop]]
+    for rows in batches([len(window.ids) for window in made], tokens=tokens_per_batch):
+        batch = [made[i] for i in rows]
         for window, s, e in zip(batch, *logits(batch), strict=True):
             found = _best(window, questions[window.question].context, s, e)
             before = best.get(window.question)
             best[window.question] = found if before is None else _merged(before, found)
-        progress(len(batch))
-        start = stop
     return [best[i] for i in range(len(questions))]
 
 

@@ -21,16 +21,15 @@ from verso_core.heads import Calibration
 from verso_core.questions import Paragraph
 from verso_training.heads import graph, questions, reader, shipping
 from verso_training.heads.backbone import Backbone
-from verso_training.heads.context import TrainingContext
+from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.fitting import Budget
 from verso_training.heads.graph import Start, shaped
 from verso_training.heads.modules import SpanReader
 from verso_training.heads.questions import Parts, Question, Window
 from verso_training.heads.reader import Answer, Marks, answerable, best_threshold, marks
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
-from verso_training.heads.rows import RowSplit
+from verso_training.heads.rows import RowSplit, digest
 from verso_training.heads.shipping import Trained
-from verso_training.heads.vector_classifier import HeadReport
 
 _TRAINED = 0.85
 """Share of the work that is training; the rest is measuring."""
@@ -100,7 +99,7 @@ def train_reader(
         module=only,
         outputs=("start", "end"),
         samples=_samples(shown),
-        provenance=context.of(parts.digest()),
+        provenance=context.of(digest(parts.of)),
         card=_card(figures, parts, shown=shown, start=context.start),
         calibration=Calibration(null_threshold=figures.threshold),
         metrics=_metrics(figures, parts),

@@ -6,24 +6,20 @@ the task it names: ``[classify]``, ``[answer]`` or ``[score]``; the others keep 
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, with_config
 
 from verso_core.heads import READS, Portion, Reads, Task
-from verso_training.config import RECIPES, RecipeInvalid
+from verso_training.config import STRICT, RecipeInvalid, checked
 from verso_training.heads.modules import SpanLayers
 
 _FEWEST_TOKENS = 24
 """Of a window: special tokens, a short question, and room for its context."""
-_STRICT = ConfigDict(extra="forbid", frozen=True)
 
 # The settings of the tasks are apart although some are alike: each task has its own defaults.
 
@@ -38,7 +34,7 @@ class ClassWeights(StrEnum):
     """1 / n: every label counts alike."""
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 @dataclass(frozen=True)
 class ClassifyConfig:
     """A classifier on vectors (fitted at once) or on tokens (an adapter, trained by steps).
@@ -82,7 +78,7 @@ class ClassifyConfig:
             raise RecipeInvalid("expected classify.decoder or classify.chunk, got both")
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 @dataclass(frozen=True)
 class AnswerConfig:
     """A reader; see ``verso_training.heads.reader``.
@@ -138,7 +134,7 @@ def _check_steps(config: ClassifyConfig | AnswerConfig | ScoreConfig) -> None:
         )
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 @dataclass(frozen=True)
 class ScoreConfig:
     """A scorer of pairs read together.
@@ -164,7 +160,7 @@ class ScoreConfig:
         _check_steps(self)
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 @dataclass(frozen=True)
 class HeadRecipe:
     """One complete training of a head.
@@ -210,30 +206,4 @@ def parse(values: Mapping[str, Any]) -> HeadRecipe:
     Raises:
         RecipeInvalid: an unknown key, or an invalid value.
     """
-    try:
-        return TypeAdapter(HeadRecipe).validate_python(dict(values))
-    except ValidationError as exc:
-        first = exc.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "recipe"
-        raise RecipeInvalid(f"{where}: {first['msg']}") from exc
-
-
-def load(name_or_path: str) -> HeadRecipe:
-    """Read a recipe by name (``intents``, ``log-failures``, ...) or from a TOML file.
-
-    Raises:
-        RecipeInvalid: no such recipe, or an invalid one.
-    """
-    path = Path(name_or_path)
-    if path.suffix != ".toml":
-        path = RECIPES / "heads" / f"{name_or_path}.toml"
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as exc:
-        raise RecipeInvalid(f"expected a readable recipe at {path}: {exc}") from exc
-    return parse({"name": path.stem, **values})
-
-
-def replaced(recipe: HeadRecipe, **changes: Any) -> HeadRecipe:
-    """Return the recipe with other top-level values."""
-    return dataclasses.replace(recipe, **changes)
+    return checked(HeadRecipe, values, strict=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -87,6 +87,10 @@ class Checked:
         """Return the label numbers of one split. Shape: (N,)."""
         number = {label: i for i, label in enumerate(self.labels)}
         return np.array([number[row.label] for row in self.of(split)], np.int64)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each split."""
+        return {str(split): len(self.of(split)) for split in RowSplit}
 
     def digest(self) -> str:
         """SHA-256 over labels, splits and texts: the data of a head."""
@@ -222,3 +226,12 @@ def portions(
             parts[key] = part
             given += count[key]
     return [parts.get(key, RowSplit.TRAIN) for key in keys]
+
+
+def digest(parts: Mapping[RowSplit, Iterable[object]]) -> str:
+    """SHA-256 over examples and their parts: the data of a head that is not a classifier."""
+    total = hashlib.sha256()
+    for part, found in parts.items():
+        for example in found:
+            total.update(f"{part}\0{example!r}\0".encode())
+    return total.hexdigest()

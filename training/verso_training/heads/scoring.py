@@ -16,7 +16,6 @@ its last checkpoint.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,16 +31,16 @@ from torch import Tensor
 from verso_core.errors import TrainingDataInvalid
 from verso_core.jobs.train import Scored, check_pairs
 from verso_training import device
+from verso_training.encoder import batches, padded
 from verso_training.heads import backbone, graph, shipping, signals
-from verso_training.heads.context import TrainingContext
+from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.fitting import Budget
 from verso_training.heads.graph import Start, shaped
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.questions import special
 from verso_training.heads.recipe import HeadRecipe
-from verso_training.heads.rows import RowSplit, portions
+from verso_training.heads.rows import RowSplit, digest, portions
 from verso_training.heads.shipping import Trained
-from verso_training.heads.vector_classifier import HeadReport
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,10 @@ class PairBatch:
 
 def collate(batch: Sequence[PairTokens]) -> PairBatch:
     """Pad pairs to the longest."""
-    shape = (len(batch), max(len(pair.ids) for pair in batch))
-    ids, mask, types = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
+    ids, mask = padded([pair.ids for pair in batch])
+    types = torch.zeros_like(ids)
     for row, pair in enumerate(batch):
-        length = len(pair.ids)
-        ids[row, :length] = torch.tensor(pair.ids)
-        mask[row, :length] = 1
-        types[row, pair.second : length] = 1
+        types[row, pair.second : len(pair.ids)] = 1
     return PairBatch(ids, mask, types, torch.tensor([pair.score for pair in batch]))
 
 
@@ -123,33 +119,18 @@ def scores(
 
     ``bfloat16`` products are about twice as fast; a served head computes in float32.
     """
-    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].ids))
     found = np.zeros(len(pairs), np.float32)
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * len(pairs[order[stop]].ids) <= (
-            tokens_per_batch
-        ):
-            stop += 1
-        batch = collate([pairs[i] for i in order[start:stop]])
+    for rows in batches([len(pair.ids) for pair in pairs], tokens=tokens_per_batch):
+        batch = collate([pairs[i] for i in rows])
         with torch.autocast(device.of(module).type, torch.bfloat16, enabled=bfloat16):
             logits = module.logit(batch.ids, batch.mask, batch.types)
-        found[order[start:stop]] = torch.sigmoid(logits.float()).numpy()
-        start = stop
+        found[rows] = torch.sigmoid(logits.float()).numpy()
     return found
 
 
 def spearman(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
     """Rank correlation (Spearman 1904): Pearson's of the ranks, ties at their mean rank."""
-    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
-
-
-def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (ends - (counts - 1) / 2.0)[inverse]
-    return ranks
+    return float(np.corrcoef(signals.mean_ranks(one), signals.mean_ranks(other))[0, 1])
 
 
 _FIT = 0.5
@@ -204,7 +185,7 @@ def train_scorer(
         samples=graph.golden_pairs(
             (pair.ids, pair.second) for part in reversed(RowSplit) for pair in tokens[part]
         ),
-        provenance=context.of(_digest(parts)),
+        provenance=context.of(digest(parts)),
         card=shipping.scorer(
             figures, notes=_notes(counts, context.start, contradicted=contradicted)
         ),
@@ -270,12 +251,3 @@ def _notes(counts: Mapping[str, int], start: Start | None, *, contradicted: int)
     if contradicted:
         notes.append(f"Dropped, with several scores: {contradicted}.")
     return notes
-
-
-def _digest(parts: dict[RowSplit, list[Pair]]) -> str:
-    """SHA-256 over the pairs and their parts: the data of a head."""
-    total = hashlib.sha256()
-    for part, rows in parts.items():
-        for row in rows:
-            total.update(f"{part}\0{row!r}\0".encode())
-    return total.hexdigest()

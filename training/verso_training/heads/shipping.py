@@ -234,10 +234,7 @@ def check(folder: Path, *, artifact: Path) -> None:
         HeadInvalid: a file differs from ``head.json``, or an output is not the golden one.
     """
     loaded = heads.load(folder)
-    base = {
-        name: Source(getattr(weight, "codes", getattr(weight, "tensor", "")), _scale(weight))
-        for name, weight in loaded.head.base_weights.items()
-    }
+    base = {name: Source.of(weight) for name, weight in loaded.head.base_weights.items()}
     values = graph.widened(artifact / "encoder.onnx", base) if base else {}
     session = graph.session(folder / heads.GRAPH, values)
     types = {i.name: np.int64 if "int64" in i.type else np.float32 for i in session.get_inputs()}
@@ -252,11 +249,6 @@ def check(folder: Path, *, artifact: Path) -> None:
             strayed = np.abs(value[0] - np.array(sample["outputs"][name], np.float32))
             if not float(strayed.max()) <= heads.GOLDEN_TOLERANCE:
                 raise HeadInvalid(f"golden sample {number}: {name} differs by {strayed.max():.1e}")
-
-
-def _scale(weight: object) -> str | None:
-    found: str | None = getattr(weight, "scale", None)
-    return found
 
 
 def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:

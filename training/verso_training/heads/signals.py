@@ -49,27 +49,12 @@ from verso_core import manifest
 from verso_core.heads import SignalName
 from verso_core.manifest import Codec
 from verso_training.artifact.graphs import DecoderGraph, Pass
-from verso_training.config import ModelConfig
 
 Floats = NDArray[np.float32]
 Scores = NDArray[np.floating]
 Flags = NDArray[np.bool_]
 Figure = Callable[[Scores, Flags], float]
 """A function of confidences and whether each answer is right."""
-
-
-def risk_coverage(confidence: Scores, right: Flags) -> tuple[Scores, Scores]:
-    """Coverage and risk after each accepted answer, the most confident first.
-
-    Answers of equal confidence are accepted together: each gets the mean risk of its group, so
-    that the order of the input has no effect.
-
-    Returns:
-        Coverage in (0, 1] and risk in [0, 1]. Shape: twice (N,).
-    """
-    wrong = _wrong_accepted(confidence, right)
-    count = np.arange(1, len(right) + 1)
-    return count / len(right), wrong / count
 
 
 def augrc(confidence: Scores, right: Flags) -> float:
@@ -88,10 +73,15 @@ def auroc(positive: Scores, negative: Scores) -> float:
     """Return the chance that a positive's value exceeds a negative's, ties half (Mann & Whitney
     1947)."""
     values = np.concatenate([positive, negative])
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
     p, n = len(positive), len(negative)
-    return float((ranks[:p].sum() - p * (p + 1) / 2.0) / (p * n))
+    return float((mean_ranks(values)[:p].sum() - p * (p + 1) / 2.0) / (p * n))
+
+
+def mean_ranks(values: Scores) -> NDArray[np.float64]:
+    """Return the rank of each value from 1, ties at their mean rank. Shape: (N,)."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
+    return ranks
 
 
 def fpr95(positive: Scores, negative: Scores) -> float:
@@ -149,7 +139,7 @@ class Fitted:
 
     Attributes:
         class_means: Shape: (C, F), float32; zeros for a label without rows.
-        mean: Of all features. Shape: (F,).
+        mean: Of all features. Shape: (F,), float32.
         precision: Inverse of the covariance within classes. Shape: (F, F).
         background_precision: Inverse of the covariance of all. Shape: (F, F).
         references: Unit features times 127. Shape: (N, F), int8.
@@ -164,15 +154,8 @@ class Fitted:
     k: int
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays of ``signals.npz``: float16 if three digits are enough."""
-        return {
-            "class_means": self.class_means.astype(np.float32),
-            "mean": self.mean.astype(np.float32),
-            "precision": self.precision.astype(np.float32),
-            "background_precision": self.background_precision.astype(np.float32),
-            "references": self.references,
-            "k": np.array(self.k, np.int64),
-        }
+        """Return the arrays of ``signals.npz``."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
 
 
 def fit(features: Floats, targets: NDArray[np.int64], *, classes: int, seed: int = 0) -> Fitted:
@@ -285,18 +268,7 @@ def decoder_signals(
     codec = manifest.load(artifact).manifest.codec
     tables = RankTables.load(artifact / "ranks.npz")
     bits_of = partial(_payload_bits, about=codec, tables=tables) if coder else _code_length
-    config = ModelConfig(
-        vocab=codec.vocab,
-        width=codec.width,
-        layers=codec.layers,
-        kv_heads=codec.kv_heads,
-        heads=codec.width // codec.head_dim,
-        head_dim=codec.head_dim,
-        slots=codec.slots,
-        max_tokens=codec.max_tokens,
-        vector_dim=vectors.shape[1],
-    )
-    graph = DecoderGraph(artifact, config, threads=threads)
+    graph = DecoderGraph(artifact, codec, threads=threads)
     records = [graph.tokens(text)[: codec.max_tokens - 1] for text in texts]
     sizes = [max(1, len(graph.tokenizer.decode(ids).encode())) for ids in records]
     found = {name: np.zeros(len(texts), np.float32) for name in _NAMES}

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from verso_core import manifest
 from verso_training import device
 from verso_training.config import RecipeInvalid
-from verso_training.heads import backbone, fitting, rows, vectors
+from verso_training.encoder import batches, padded
+from verso_training.heads import backbone, fitting, vectors
 from verso_training.heads.backbone import Backbone
-from verso_training.heads.context import TrainingContext
+from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.fitting import Budget
 from verso_training.heads.modules import SequenceClassifier
 from verso_training.heads.recipe import HeadRecipe
@@ -33,7 +33,6 @@ from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Trained
 from verso_training.heads.vector_classifier import (
     Extra,
-    HeadReport,
     as_stored,
     held_out_signals,
     measured,
@@ -63,12 +62,8 @@ def tokenised(
 
 def collate(batch: Sequence[TextTokens]) -> tuple[Tensor, Tensor, Tensor]:
     """Return ids, mask and targets. Shape: twice (B, T), and (B,)."""
-    shape = (len(batch), max(len(text.ids) for text in batch))
-    ids, mask = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
-    for row, text in enumerate(batch):
-        ids[row, : len(text.ids)] = torch.tensor(text.ids)
-        mask[row, : len(text.ids)] = 1
-    return ids, mask, torch.tensor([text.target for text in batch])
+    targets = torch.tensor([text.target for text in batch])
+    return (*padded([text.ids for text in batch]), targets)
 
 
 def losses(
@@ -88,20 +83,12 @@ def outputs(
     module: SequenceClassifier, texts: Sequence[TextTokens], *, tokens_per_batch: int = 8192
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return logits and features in the order of the texts. Shape: (N, C) and (N, F)."""
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i].ids))
     logits: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(texts)
     features = list(logits)
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * len(texts[order[stop]].ids) <= (
-            tokens_per_batch
-        ):
-            stop += 1
-        ids, mask, _ = collate([texts[i] for i in order[start:stop]])
-        for i, z, f in zip(order[start:stop], *module(ids, mask), strict=True):
+    for chosen in batches([len(text.ids) for text in texts], tokens=tokens_per_batch):
+        ids, mask, _ = collate([texts[i] for i in chosen])
+        for i, z, f in zip(chosen, *module(ids, mask), strict=True):
             logits[i], features[i] = z.numpy(), f.numpy()
-        start = stop
     return np.stack(logits), np.stack(features)
 
 
@@ -126,7 +113,11 @@ def train_token_classifier(
         DiskFull: no room for a checkpoint or the new folder.
     """
     config = recipe.classify
-    checked = _checked(recipe, examples, context)
+    if config.chunk is not None:
+        raise RecipeInvalid("classify.chunk: expected none, for whole texts are read")
+    if any(row.text is None for row in examples):
+        raise RecipeInvalid("reads: expected texts to read tokens of, got vectors")
+    checked = context.checked(recipe, examples)
     base = context.encoder(window=config.max_tokens)
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
@@ -153,30 +144,16 @@ def train_token_classifier(
     found = {split: outputs(module, tokens[split]) for split in RowSplit}
     return context.published(
         measured(trained, checked, found, extra=_signals(recipe, checked, context)),
-        {str(split): len(checked.of(split)) for split in RowSplit},
+        checked.counts(),
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
-    )
-
-
-def _checked(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext) -> Checked:
-    if recipe.classify.chunk is not None:
-        raise RecipeInvalid("classify.chunk: expected none, for whole texts are read")
-    if any(row.text is None for row in examples):
-        raise RecipeInvalid("reads: expected texts to read tokens of, got vectors")
-    return rows.check(
-        examples,
-        dim=manifest.load(context.artifact).manifest.space.dim,
-        tokens=True,
-        validation_share=recipe.validation_share,
-        test_share=recipe.test_share,
     )
 
 
 def _signals(recipe: HeadRecipe, checked: Checked, context: TrainingContext) -> Extra:
     if not recipe.classify.decoder:
         return {}
-    stored = as_stored(checked.rows, artifact=context.artifact, should_stop=context.should_stop)
+    stored = as_stored(checked.rows, context)
     return held_out_signals(recipe, checked, stored, artifact=context.artifact)
 
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verso_core import heads, manifest
+from verso_core import manifest
 from verso_core.errors import Cancelled
-from verso_core.heads import Head, Reads, Task
+from verso_core.heads import Reads, Task
 from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
-from verso_training.heads import confidence, rows, shipping, signals, vectors
+from verso_training.heads import confidence, shipping, signals, vectors
+from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Checked, Row, RowSplit
-from verso_training.heads.shipping import Provenance, Trained
-from verso_training.heads.vectors import OnProgress, Part, Progress, ShouldStop
+from verso_training.heads.shipping import Trained
+from verso_training.heads.vectors import Part
 
 _MAX_CHARACTERS = 4000
 """Most characters of a text to encode; the encoder's 256 tokens are far fewer."""
@@ -33,50 +33,18 @@ Extra = Mapping[RowSplit, signals.Signals]
 """Signals from other sources than a head's outputs, by split. Shape of each: (N,)."""
 
 
-@dataclass(frozen=True)
-class HeadReport:
-    """The result of a training.
-
-    Attributes:
-        folder: Of the new version.
-        head: Its ``head.json``.
-        rows: How many rows each split had.
-        dropped_labels: Labels with too few rows.
-        contradicted: Texts, questions or pairs dropped because of contradictory labels.
-    """
-
-    folder: Path
-    head: Head
-    rows: Mapping[str, int]
-    dropped_labels: tuple[str, ...] = ()
-    contradicted: int = 0
-
-
-def train_head(
-    recipe: HeadRecipe,
-    examples: Sequence[Row],
-    out_dir: Path,
-    *,
-    artifact: Path,
-    provenance: Provenance,
-    on_progress: OnProgress,
-    should_stop: ShouldStop,
-) -> HeadReport:
-    """Train, calibrate, measure and write one head.
+def train_head(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext) -> HeadReport:
+    """Train, calibrate, measure and write one classifier of vectors.
 
     Args:
-        recipe: Of the head.
+        recipe: Its ``classify`` settings apply.
         examples: Labelled rows; a text without a vector is encoded by the artifact.
-        out_dir: ``models/heads``; the head becomes ``NAME/VERSION`` below it.
-        artifact: The artifact whose space the head reads.
-        provenance: Names and licence of the data; the hash of the rows is filled in.
-        on_progress: Called several times a second at most.
-        should_stop: Called between steps.
+        context: Of the training.
 
     Raises:
         TrainingDataInvalid: rows that cannot be trained on.
         RecipeInvalid: a recipe that does not fit these rows.
-        Cancelled: ``should_stop`` returned True.
+        Cancelled: ``context.should_stop`` returned True.
         DiskFull: no room for the new folder.
         HeadInvalid: the written head differs from the trained one.
     """
@@ -87,39 +55,27 @@ def train_head(
     if recipe.classify.chunk is not None and any(row.vector is None for row in examples):
         raise RecipeInvalid("classify.chunk: expected rows of a collection, whose chunks are known")
     torch.set_num_threads(recipe.threads)
-    space = manifest.load(artifact).manifest.space
-    checked = rows.check(
-        examples,
-        dim=space.dim,
-        validation_share=recipe.validation_share,
-        test_share=recipe.test_share,
-    )
+    checked = context.checked(recipe, examples)
     if recipe.classify.decoder and any(row.text is None for row in examples):
         raise RecipeInvalid("classify.decoder: expected texts for the decoder, got vectors")
-    stored = as_stored(checked.rows, artifact=artifact, should_stop=should_stop)
-    trained = classifier(
-        recipe,
-        checked,
-        stored,
-        provenance=dataclasses.replace(provenance, data_sha256=checked.digest()),
-        extra=held_out_signals(recipe, checked, stored, artifact=artifact),
-        on_progress=on_progress,
-        should_stop=should_stop,
+    stored = as_stored(checked.rows, context)
+    return context.published(
+        _classifier(recipe, checked, stored, context),
+        checked.counts(),
+        contradicted=checked.contradicted,
+        dropped_labels=checked.dropped_labels,
     )
-    return published(trained, checked, out_dir, artifact=artifact, on_progress=on_progress)
 
 
-def as_stored(
-    examples: Sequence[Row], *, artifact: Path, should_stop: ShouldStop = lambda: False
-) -> NDArray[np.float32]:
+def as_stored(examples: Sequence[Row], context: TrainingContext) -> NDArray[np.float32]:
     """Return the vectors of rows as an int8 collection stores them. Shape: (N, D), float32."""
-    scale = manifest.load(artifact).manifest.space.int8_scale
+    scale = manifest.load(context.artifact).manifest.space.int8_scale
     missing = [i for i, row in enumerate(examples) if row.vector is None]
     found = [row.vector for row in examples]
     if missing:
-        graph = EncoderGraph(artifact, threads=torch.get_num_threads())
+        graph = EncoderGraph(context.artifact, threads=torch.get_num_threads())
         for start in range(0, len(missing), 256):
-            if should_stop():
+            if context.should_stop():
                 raise Cancelled("the training was cancelled")
             part = missing[start : start + 256]
             texts = [str(examples[i].text)[:_MAX_CHARACTERS] for i in part]
@@ -145,17 +101,10 @@ def held_out_signals(
     return found
 
 
-def classifier(
-    recipe: HeadRecipe,
-    checked: Checked,
-    stored: NDArray[np.float32],
-    *,
-    provenance: Provenance,
-    on_progress: OnProgress,
-    should_stop: ShouldStop,
-    extra: Extra | None = None,
+def _classifier(
+    recipe: HeadRecipe, checked: Checked, stored: NDArray[np.float32], context: TrainingContext
 ) -> Trained:
-    """A trained, calibrated and measured classifier on vectors; ``stored`` goes with the rows."""
+    """Return a trained, calibrated and measured classifier; ``stored`` goes with the rows."""
     part = {
         split: Part(
             stored[[i for i, row in enumerate(checked.rows) if row.split is split]],
@@ -169,8 +118,8 @@ def classifier(
         validation=part[RowSplit.VALIDATION],
         classes=len(checked.labels),
         seed=recipe.seed,
-        on_progress=on_progress,
-        should_stop=should_stop,
+        on_progress=context.on_progress,
+        should_stop=context.should_stop,
     )
     return measured(
         Trained(
@@ -178,11 +127,11 @@ def classifier(
             module=model,
             outputs=("logits", "feature") if recipe.classify.hidden else ("logits",),
             samples=[{"vector": row} for row in _samples(part)],
-            provenance=provenance,
+            provenance=context.of(checked.digest()),
         ),
         checked,
         {s: vectors.outputs(model, part[s].vectors) for s in RowSplit},
-        extra=extra or {},
+        extra=held_out_signals(recipe, checked, stored, artifact=context.artifact),
     )
 
 
@@ -224,30 +173,6 @@ def measured(
     )
 
 
-def published(
-    trained: Trained,
-    checked: Checked,
-    out_dir: Path,
-    *,
-    artifact: Path,
-    on_progress: OnProgress,
-) -> HeadReport:
-    """Write a measured classifier and return its report.
-
-    Raises:
-        HeadInvalid, DiskFull: as :func:`shipping.publish` says.
-    """
-    folder = shipping.publish(trained, artifact=artifact, out_dir=out_dir)
-    on_progress(Progress(1.0, dict(trained.metrics)))
-    return HeadReport(
-        folder,
-        heads.load(folder).head,
-        {str(split): len(checked.of(split)) for split in RowSplit},
-        checked.dropped_labels,
-        checked.contradicted,
-    )
-
-
 def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
     """Return the figures of a classifier that ``head.json`` holds."""
     found = {
@@ -271,7 +196,7 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
 
 
 def _notes(checked: Checked) -> tuple[str, ...]:
-    counts = ", ".join(f"{len(checked.of(split))} {split}" for split in RowSplit)
+    counts = ", ".join(f"{count} {split}" for split, count in checked.counts().items())
     notes = [f"Rows: {counts}."]
     if checked.dropped_labels:
         notes.append(f"Dropped, too few rows: {', '.join(checked.dropped_labels)}.")

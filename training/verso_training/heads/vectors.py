@@ -146,7 +146,10 @@ class _Rounds:
                 logits = model(val_x)[0]
                 val_loss = float(F.cross_entropy(logits, val_y))
                 val_accuracy = float((logits.argmax(-1) == val_y).float().mean())
-            self._tell(turn / rounds, loss=loss, val_loss=val_loss, accuracy=val_accuracy, l2=l2)
+            share = (self.number + turn / rounds) / len(self.config.l2)
+            figures = {"loss": loss, "validation_loss": val_loss}
+            figures |= {"validation_accuracy": val_accuracy, "l2": l2}
+            self.on_progress(Progress(share, figures))
             waited += 1
             if val_loss < lowest - 1e-5:
                 lowest, accuracy, waited = val_loss, val_accuracy, 0
@@ -154,22 +157,6 @@ class _Rounds:
             if waited > self.config.patience:
                 break
         return accuracy, kept.to(device.PROCESSOR)
-
-    def _tell(
-        self, turn: float, *, loss: float, val_loss: float, accuracy: float, l2: float
-    ) -> None:
-        share = (self.number + turn) / len(self.config.l2)
-        self.on_progress(
-            Progress(
-                share,
-                {
-                    "loss": loss,
-                    "validation_loss": val_loss,
-                    "validation_accuracy": accuracy,
-                    "l2": l2,
-                },
-            )
-        )
 
 
 @torch.inference_mode()

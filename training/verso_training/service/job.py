@@ -37,11 +37,10 @@ from verso_training.service.process import RESULT_NAME
 from verso_training.service.trainer import described
 
 if TYPE_CHECKING:
-    from verso_training.heads.context import TrainingContext
+    from verso_training.heads.context import HeadReport, TrainingContext
     from verso_training.heads.graph import Start
     from verso_training.heads.recipe import HeadRecipe
     from verso_training.heads.shipping import Provenance
-    from verso_training.heads.vector_classifier import HeadReport
     from verso_training.heads.vectors import Progress
 
 RUN_NAME = "run"
@@ -121,19 +120,8 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
 
     telemetry.adopt("torch")
     recipe, context = _recipe(request), _context(request, folder)
-    if recipe.reads is Reads.TOKENS:
-        report = train_token_classifier(recipe, rows, context)
-    else:
-        report = train_head(
-            recipe,
-            rows,
-            context.out_dir,
-            artifact=context.artifact,
-            provenance=context.provenance,
-            on_progress=context.on_progress,
-            should_stop=context.should_stop,
-        )
-    return report
+    train_it = train_token_classifier if recipe.reads is Reads.TOKENS else train_head
+    return train_it(recipe, rows, context)
 
 
 def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport:
@@ -162,7 +150,6 @@ def _context(request: Mapping[str, Any], folder: Path) -> TrainingContext:
         provenance=_provenance(request["params"]),
         run=folder / RUN_NAME,
         on_progress=_report,
-        should_stop=lambda: False,  # the process is killed instead
     )
 
 

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,41 +55,31 @@ _OLD_DRAFT_S = 600.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class Trainer:
     """Runs train jobs.
 
-    Args:
-        ledger: of the jobs.
-        models: folder with the registry, published into.
-        work: folder of running trainings.
-        metrics: the trainer's counters.
-        owner: this trainer's name.
-        lease_s: length of a lease, seconds.
-        threads: cores that a training may use.
-        heartbeat_file: touched at every heartbeat that reached the ledger, also during a training.
+    Attributes:
+        ledger: Of the jobs.
+        metrics: The trainer's counters.
+        models: Folder with the registry, published into.
+        work: Folder of running trainings.
+        owner: This trainer's name.
+        lease_s: Length of a lease, seconds.
+        threads: Cores that a training may use.
+        heartbeat_file: Touched at every heartbeat that reached the ledger, also during a training.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        metrics: Metrics,
-        *,
-        models: Path,
-        work: Path,
-        owner: str,
-        lease_s: float,
-        threads: int,
-        heartbeat_file: Path | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._metrics = metrics
-        self._models = models
-        self._work = work
-        self._owner = owner
-        self._lease_s = lease_s
-        self._threads = threads
-        self._heartbeat_file = heartbeat_file
-        self._closing = threading.Event()
+    ledger: Ledger
+    metrics: Metrics
+    _: KW_ONLY
+    models: Path
+    work: Path
+    owner: str
+    lease_s: float
+    threads: int
+    heartbeat_file: Path | None = None
+    _closing: threading.Event = field(default_factory=threading.Event, init=False)
 
     def close(self) -> None:
         """Stop: the running training is ended and its job released."""
@@ -96,9 +87,9 @@ class Trainer:
 
     def heartbeat(self) -> None:
         """Record in the ledger that this trainer is alive."""
-        self._ledger.liveness.note_trainer(self._owner)
-        if self._heartbeat_file is not None:
-            self._heartbeat_file.touch()
+        self.ledger.liveness.note_trainer(self.owner)
+        if self.heartbeat_file is not None:
+            self.heartbeat_file.touch()
 
     def step(self) -> bool:
         """Run the next job; return whether there was one.
@@ -106,43 +97,43 @@ class Trainer:
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        leases = self._ledger.leases.claim(Queue.TRAIN, owner=self._owner, lease_s=self._lease_s)
+        leases = self.ledger.leases.claim(Queue.TRAIN, owner=self.owner, lease_s=self.lease_s)
         for lease in leases:
             traced = tracing.span("train work", parent=lease.trace, about=_about(lease))
-            running = self._metrics.running()
+            running = self.metrics.running()
             with telemetry.about(lease.slice_id), running, traced as span:
                 with self._held(lease) as lost:
                     outcome = self._run(lease, lost)
                 if span is not None:
                     span.set_attribute("verso.outcome", outcome)
-            self._metrics.ended(outcome)
+            self.metrics.ended(outcome)
         return bool(leases)
 
     def _run(self, lease: Lease, lost: threading.Event) -> str:
         """Run one job and end it; return the outcome."""
-        folder = self._work / lease.job_id
+        folder = self.work / lease.job_id
         try:
             result = self._train(lease, read_slice(lease.payload), folder, lost)
         except Stopped:
             if not lost.is_set():
-                self._ledger.leases.release(lease)
+                self.ledger.leases.release(lease)
                 return "stopped"  # the rows stay for the next attempt
             _log.info("training stopped: the lease was lost or the job cancelled")
             outcome = "stale"
         except VersoError as error:
             _log.warning("training failed: %s", error.detail, extra={"code": error.code})
             if error.retryable and not isinstance(error, DiskFull):
-                self._ledger.leases.retry(lease, error, delay_s=_RETRY_S)
+                self.ledger.leases.retry(lease, error, delay_s=_RETRY_S)
                 return "retried"
             # A full disk may have room later, but a second training would fill it again.
-            self._ledger.leases.fail(lease, error)
+            self.ledger.leases.fail(lease, error)
             outcome = "failed"
         except OSError as exc:
             _log.exception("training failed")
-            self._ledger.leases.fail(lease, DiskFull(f"{self._work}: {exc.strerror}"))
+            self.ledger.leases.fail(lease, DiskFull(f"{self.work}: {exc.strerror}"))
             outcome = "failed"
         else:
-            committed = self._ledger.leases.commit(lease, result.pack(), ok=1, errors=0)
+            committed = self.ledger.leases.commit(lease, result.pack(), ok=1, errors=0)
             outcome = "stale" if committed is Commit.STALE else "done"
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
@@ -155,7 +146,7 @@ class Trainer:
 
         head = work.params.head
         folder.mkdir(parents=True, exist_ok=True)
-        with self._metrics.phase("rows"):
+        with self.metrics.phase("rows"):
             self._prepare(lease, work, folder, stopped=stopped)
         history: list[dict[str, Any]] = []
         reported_s = 0.0
@@ -167,21 +158,21 @@ class Trainer:
             if time.monotonic() - reported_s >= _PROGRESS_S or row.get("share") == 1:
                 reported_s = time.monotonic()
                 with contextlib.suppress(LedgerUnavailable):  # the next report repeats it
-                    self._ledger.leases.report_progress(lease, row)
+                    self.ledger.leases.report_progress(lease, row)
 
         self._remove_drafts(head)
         if not (folder / RESULT_NAME).exists():
             report({"stage": "train", "share": 0.0})
-            environment = {"OMP_NUM_THREADS": str(self._threads)}
-            with self._metrics.phase("train"):
+            environment = {"OMP_NUM_THREADS": str(self.threads)}
+            with self.metrics.phase("train"):
                 process.run(folder, environment=environment, on_progress=report, stopped=stopped)
         result = json.loads((folder / RESULT_NAME).read_bytes())
         if result.get("error") is not None:
             raise from_body(result["error"])
         report({"stage": "publish", "share": 1.0})
         share = work.params.share
-        with self._metrics.phase("publish"):
-            registry.assign(self._models, Channel.CANARY, result["version"], head=head, share=share)
+        with self.metrics.phase("publish"):
+            registry.assign(self.models, Channel.CANARY, result["version"], head=head, share=share)
         _log.info("head %s %s is the canary", head, result["version"])
         return Result([Trained(channel=Channel.CANARY, history=tuple(history), **result)])
 
@@ -189,12 +180,12 @@ class Trainer:
         self, lease: Lease, work: Slice[TrainParams, TrainItem], folder: Path, *, stopped: Any
     ) -> None:
         """Write the files that the training's process reads; keep those that exist."""
-        artifact = registry.resolve(self._models)
+        artifact = registry.resolve(self.models)
         request = {
             "params": work.params.model_dump(mode="json"),
             "artifact": str(artifact.resolve()),
-            "models": str(self._models.resolve()),
-            "threads": self._threads,
+            "models": str(self.models.resolve()),
+            "threads": self.threads,
         }
         files.replace(folder / "request.json", json.dumps(request).encode())
         item, source = work.only, work.params.source
@@ -204,7 +195,7 @@ class Trainer:
         if (folder / "rows.json").exists() or (folder / "rows.jsonl").exists():
             return
         name = str(source.collection)
-        collection = self._ledger.documents.collections().get(name)
+        collection = self.ledger.documents.collections().get(name)
         if collection is None:
             raise CollectionUnknown(f"no collection {name!r}")
         space = Manifest.model_validate_json((artifact / MANIFEST_NAME).read_bytes()).space.id
@@ -213,9 +204,9 @@ class Trainer:
             raise SpaceMismatch(
                 f"expected a collection of space {space}, got {name} of {collection.space}"
             )
-        self._ledger.leases.report_progress(lease, {"stage": "rows", "share": 0.0})
+        self.ledger.leases.report_progress(lease, {"stage": "rows", "share": 0.0})
         found = row_export.fetch(
-            self._ledger.jobs,
+            self.ledger.jobs,
             collection,
             name=name,
             label_key=str(source.label_key),
@@ -238,7 +229,7 @@ class Trainer:
 
     def _remove_drafts(self, head: str) -> None:
         """Remove the drafts that killed trainings left in the models folder."""
-        for draft in (self._models / registry.HEADS / head).glob(".draft-*"):
+        for draft in (self.models / registry.HEADS / head).glob(".draft-*"):
             with contextlib.suppress(OSError):
                 if time.time() - draft.stat().st_mtime > _OLD_DRAFT_S or not _alive(draft.name):
                     shutil.rmtree(draft)
@@ -249,10 +240,10 @@ class Trainer:
         lost, over = threading.Event(), threading.Event()
 
         def renew() -> None:
-            while not over.wait(self._lease_s / 3):
+            while not over.wait(self.lease_s / 3):
                 try:
                     self.heartbeat()
-                    if self._ledger.leases.renew([lease], self._lease_s):
+                    if self.ledger.leases.renew([lease], self.lease_s):
                         lost.set()
                 except Unavailable as error:
                     _log.warning("heartbeat failed: %s", error.detail)

@@ -11,11 +11,12 @@ import onnxruntime as ort
 import pytest
 import torch
 from tests.support import tiny_artifact
+from tests.support.untrained_encoder import untrained
 
 from verso_codecs import ranks
 from verso_core import manifest
 from verso_core.errors import ArtifactInvalid
-from verso_training import config, encoder
+from verso_training import config
 from verso_training.artifact import export
 from verso_training.artifact.evaluate import Suite
 from verso_training.config import Recipe, Storage
@@ -36,7 +37,7 @@ def recipe() -> Recipe:
 def prepared(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
     pool = list(tiny_artifact.documents(count=300))
-    pair = encoder.untrained([d.text for d in pool], dim=recipe.model.vector_dim)
+    pair = untrained([d.text for d in pool], dim=recipe.model.vector_dim)
     dataset.prepare(recipe, pool, folder=folder, sentence_encoder=pair)
     return folder
 

@@ -1,14 +1,13 @@
 """What the decoder says of a text, against its own logits."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from verso_core import manifest
 from verso_core.heads import SignalName
 from verso_training.artifact.graphs import DecoderGraph
-from verso_training.config import ModelConfig
 from verso_training.heads import signals
 
 TINY = Path(__file__).parents[3] / "data" / "artifact-tiny"
@@ -19,18 +18,7 @@ def test_bits_and_first_guesses_are_those_of_the_decoder_token_by_token() -> Non
     vectors = np.zeros((1, 384), np.float32)
     vectors[0, 3] = 1.0
     found = signals.decoder_signals([text], vectors, artifact=TINY)
-    codec = json.loads((TINY / "manifest.json").read_text())["codec"]
-    config = ModelConfig(
-        vocab=codec["vocab"],
-        width=codec["width"],
-        layers=codec["layers"],
-        heads=codec["width"] // codec["head_dim"],
-        kv_heads=codec["kv_heads"],
-        head_dim=codec["head_dim"],
-        slots=codec["slots"],
-        max_tokens=codec["max_tokens"],
-    )
-    graph = DecoderGraph(TINY, config, threads=1)
+    graph = DecoderGraph(TINY, manifest.load(TINY).manifest.codec, threads=1)
     ((_, seen),) = graph.passes([graph.tokens(text)], vectors)
     bits, hits = 0.0, 0
     for row, target in zip(seen.logits.astype(np.float64), seen.targets, strict=True):

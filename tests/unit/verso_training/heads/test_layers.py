@@ -8,16 +8,15 @@ from scipy.special import erf
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from studies.quality.vector_pair import PairPooling, VectorPair
 from studies.tasks.objectives import OneWayAttention
 from verso_training.heads import backbone, scoring, token_classifier
 from verso_training.heads.modules import (
     CrossEncoder,
-    PairPooling,
     SequenceClassifier,
     SpanHead,
     SpanLayers,
     VectorClassifier,
-    VectorPair,
 )
 from verso_training.heads.scoring import PairTokens
 from verso_training.heads.token_classifier import TextTokens

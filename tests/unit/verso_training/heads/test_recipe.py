@@ -37,8 +37,3 @@ def test_what_does_not_fit_is_refused(values: dict[str, object]) -> None:
 def test_tasks_and_reads_are_parsed() -> None:
     made = recipe.parse({"name": "qa", "task": "answer", "reads": "token_pair"})
     assert (made.task, made.reads) == (Task.ANSWER, Reads.TOKEN_PAIR)
-
-
-def test_a_missing_recipe_is_named() -> None:
-    with pytest.raises(RecipeInvalid, match="readable recipe"):
-        recipe.load("no-such-recipe")
