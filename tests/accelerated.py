@@ -29,9 +29,10 @@ from torch import nn
 
 from studies.quality import ranking
 from studies.quality.ranking import Group
-from studies.tasks import distillation, siamese, steps
+from studies.tasks import distillation, steps
 from studies.tasks.distillation import Taught
-from studies.tasks.siamese import Siamese
+from studies.tasks.pairs import siamese
+from studies.tasks.pairs.siamese import Siamese
 from verso_core import heads, questions
 from verso_core.heads import Task
 from verso_core.jobs.train import Labelled, Scored, pack_pairs, pack_rows

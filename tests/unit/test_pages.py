@@ -87,20 +87,18 @@ def test_every_program_on_a_page_exists_with_its_options(page: Path) -> None:
 
 
 def options_of(source: Path) -> set[str]:
-    """Return the options that a bench, or a module beside it that it imports, adds to its
-    parser.
-    """
+    """Return the options that a bench, or a module of the benches that it imports, adds."""
     text = source.read_text()
-    for name in re.findall(r"^(?:from|import) (?:studies\.benches\.)?(\w+)", text, re.MULTILINE):
-        for folder in BENCHES:
-            beside = folder / f"{name}.py"
-            text += beside.read_text() if beside.exists() else ""
+    imports = "\n".join(re.findall(r"^(?:from|import) .*", text, re.MULTILINE))
+    imported = set(re.findall(r"\w+", imports))
+    for folder in BENCHES:
+        text += "".join(p.read_text() for p in folder.rglob("*.py") if p.stem in imported)
     return set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', text))
 
 
 def bench(name: str) -> Path:
-    """Return the bench of this file name, in either of the folders of benches."""
-    [found] = [folder / name for folder in BENCHES if (folder / name).exists()]
+    """Return the bench of this file name, anywhere in the folders of benches."""
+    [found] = [path for folder in BENCHES for path in folder.rglob(name)]
     return found
 
 

@@ -25,8 +25,9 @@ from studies.quality import shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
 from studies.quality.report import page
-from studies.tasks import catalogue, missed
-from studies.tasks import page as tasks
+from studies.tasks import catalogue
+from studies.tasks.pages import missed
+from studies.tasks.pages import page as tasks
 from verso_core.errors import VersoError
 from verso_training import config, encoder
 

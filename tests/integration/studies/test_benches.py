@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.benches import bench_guess, halves, interaction, scoring
-from studies.benches.readings import readers
-from studies.benches.reranking import Read
+from studies.benches.codecs import bench_guess, scoring
+from studies.benches.rerank import interaction
+from studies.benches.rerank.readings import readers
+from studies.benches.rerank.reranking import Read
+from studies.benches.serving import halves
 from verso_core import manifest, registry
 from verso_core.jobs.search import Hit
 from verso_core.registry import Channel

@@ -11,7 +11,8 @@ import pytest
 
 from studies.__main__ import main
 from studies.quality import sets as labelled
-from studies.tasks import catalogue, missed, page
+from studies.tasks import catalogue
+from studies.tasks.pages import missed, page
 
 ARTIFACT = Path(__file__).parents[2] / "data" / "artifact-tiny"
 PARTS = ("worker", "gateway", "queue", "keeper", "engine")

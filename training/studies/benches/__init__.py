@@ -3,5 +3,5 @@
 They share tables, texts and record sets with the benches in tests/bench, so run them with both
 folders:
 
-    PYTHONPATH=training:tests/bench python -m studies.benches.bench_margin
+    PYTHONPATH=training:tests/bench python -m studies.benches.codecs.bench_margin
 """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from studies.quality import sets
 from studies.quality.classification import Bench
 from studies.quality.sets import LabelledSet
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from verso_core.heads import SignalName
 from verso_training.heads import signals, vectors

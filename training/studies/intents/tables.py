@@ -11,7 +11,7 @@ from studies.intents.means import Found, Signal
 from studies.tasks import adapters
 from studies.tasks.adapters import CLINC
 from studies.tasks.curves import Curve
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from verso_training.heads.signals import Interval
 

@@ -17,7 +17,7 @@ from sklearn.metrics import homogeneity_score
 
 from studies.quality import sets
 from studies.quality.classification import Bench
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from verso_training.heads.rows import RowSplit
 

@@ -10,16 +10,14 @@ from studies.quality.classification import Bench
 from studies.tasks import (
     adapters,
     aggregation,
-    apart,
     curves,
     distillation,
     frozen,
-    mapped,
-    pair_models,
     pretraining,
     result,
     strategies,
 )
+from studies.tasks.pairs import apart, mapped, pair_models
 from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Alone, Strategy
 

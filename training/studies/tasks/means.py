@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.tasks import apart, frozen
+from studies.tasks import frozen
+from studies.tasks.pairs import apart
 from studies.tasks.result import StudyResult
 from verso_training.heads import scoring, signals
 from verso_training.heads.signals import Interval

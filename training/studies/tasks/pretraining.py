@@ -24,7 +24,7 @@ from transformers import BertModel
 
 from studies.quality.classification import Bench
 from studies.tasks import objectives, steps
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from studies.tasks.steps import Rates, Spent, Task
 from verso_training import device, encoder

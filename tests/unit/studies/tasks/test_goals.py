@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.tasks import apart, curves, frozen, means, missed, page
+from studies.tasks import curves, frozen, means
 from studies.tasks.curves import Curve
+from studies.tasks.pages import missed, page
+from studies.tasks.pairs import apart
 from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Alone, Strategy
 

@@ -19,8 +19,10 @@ from transformers import BertConfig, BertModel
 
 from studies.intents import study
 from studies.intents.study import Labels
-from studies.tasks import distillation, page, sets, siamese, steps, strategies
+from studies.tasks import distillation, sets, steps, strategies
 from studies.tasks.distillation import Taught
+from studies.tasks.pages import page
+from studies.tasks.pairs import siamese
 from studies.tasks.result import StudyResult, load
 from studies.tasks.steps import Spent, Task
 from verso_training.heads import fitting

@@ -33,9 +33,9 @@ import numpy as np
 import sheet
 from tokenizers import Tokenizer
 
-from studies.benches import mixing, reranking
-from studies.benches.mixing import Asked, Mix, Order, Scores
-from studies.benches.readings import Way, readers
+from studies.benches.rerank import mixing, reranking
+from studies.benches.rerank.mixing import Asked, Mix, Order, Scores
+from studies.benches.rerank.readings import Way, readers
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core import heads, registry

@@ -5,9 +5,10 @@ import pytest
 import torch
 from transformers import BertModel
 
-from studies.tasks import pair_models, steps
-from studies.tasks.pair_models import OneWay
-from studies.tasks.siamese import Apart
+from studies.tasks import steps
+from studies.tasks.pairs import pair_models
+from studies.tasks.pairs.pair_models import OneWay
+from studies.tasks.pairs.siamese import Apart
 from studies.tasks.steps import Task
 
 SEP = 1

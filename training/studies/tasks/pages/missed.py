@@ -13,8 +13,9 @@ from statistics import mean
 
 from studies.intents import tables
 from studies.quality.tables import figure
-from studies.tasks import curves, frozen, page, strategies
-from studies.tasks.paragraphs import wrapped
+from studies.tasks import curves, frozen, strategies
+from studies.tasks.pages import page
+from studies.tasks.pages.paragraphs import wrapped
 from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Strategy
 

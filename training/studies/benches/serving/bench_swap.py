@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from prometheus_client import CollectorRegistry
 
-from studies.benches.publishing import fate, hand_in, variant
+from studies.benches.serving.publishing import fate, hand_in, variant
 from verso_core import registry
 from verso_core.registry import Channel
 from verso_worker.metrics import Metrics

@@ -32,9 +32,9 @@ import numpy as np
 import sheet
 from numpy.typing import NDArray
 
-from studies.benches import reranking
-from studies.benches.readings import Way, readers
-from studies.benches.reranking import HITS, Read
+from studies.benches.rerank import reranking
+from studies.benches.rerank.readings import Way, readers
+from studies.benches.rerank.reranking import HITS, Read
 from studies.quality import pairsets, selection
 from studies.quality.pairsets import Ranking
 from verso_client import Client

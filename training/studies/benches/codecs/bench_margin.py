@@ -32,7 +32,14 @@ import numpy as np
 import sheet
 import texts
 
-from studies.benches.scoring import LEVELS, Sample, Setting, load_scores, save_samples, scored
+from studies.benches.codecs.scoring import (
+    LEVELS,
+    Sample,
+    Setting,
+    load_scores,
+    save_samples,
+    scored,
+)
 from verso_codecs import ranks
 from verso_codecs.rank_stream import SHIFT_COUNT
 from verso_codecs.ranks import ESCAPE, RankTables, Streams

@@ -39,8 +39,8 @@ from bench_restore import timed
 from numpy.typing import NDArray
 from onnxruntime import quantization
 
-from studies.benches.bench_margin import samples_of
-from studies.benches.scoring import Sample, Setting, load_scores, save_samples, scored
+from studies.benches.codecs.bench_margin import samples_of
+from studies.benches.codecs.scoring import Sample, Setting, load_scores, save_samples, scored
 from verso_codecs import ranks
 from verso_core import manifest
 from verso_core.manifest import Artifact

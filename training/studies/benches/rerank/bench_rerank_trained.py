@@ -45,8 +45,8 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from studies.benches import query_maps, reranking
-from studies.benches.searched import Scores, Searched, searched
+from studies.benches.rerank import query_maps, reranking
+from studies.benches.rerank.searched import Scores, Searched, searched
 from studies.quality import passages, ranker, sets
 from studies.quality.job import load_recipe
 from studies.quality.ranker import Taught

@@ -19,11 +19,12 @@ from transformers import BertModel
 
 from studies.quality import pairsets
 from studies.quality.classification import Bench
-from studies.tasks import frozen, siamese, steps, strategies
+from studies.tasks import frozen, steps, strategies
 from studies.tasks.objectives import OneWayAttention
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
+from studies.tasks.pairs import siamese
+from studies.tasks.pairs.siamese import Apart
 from studies.tasks.result import StudyResult
-from studies.tasks.siamese import Apart
 from studies.tasks.steps import Task
 from verso_training import device, encoder
 from verso_training.heads import backbone, scoring

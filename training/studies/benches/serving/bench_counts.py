@@ -1,6 +1,7 @@
-"""What do the statistics of a large collection cost: to ask for, and to keep?
+r"""What do the statistics of a large collection cost: to ask for, and to keep?
 
-    PYTHONPATH=training:tests/bench python -m studies.benches.bench_counts --documents 1000000
+    PYTHONPATH=training:tests/bench python -m studies.benches.serving.bench_counts \
+        --documents 1000000
 
 Entries of one record go into a real Valkey through the ledger's own commits, 64 at a time, with
 counts and without. Then they are counted three ways: by reading every entry, as the statistics once
@@ -19,7 +20,7 @@ import psutil
 import redis
 import sheet
 
-from studies.benches.ledger_server import server_s, serving
+from studies.benches.serving.ledger_server import server_s, serving
 from verso_core.jobs import (
     Collection,
     IngestItem,

@@ -27,9 +27,9 @@ import numpy as np
 import sheet
 import torch
 
-from studies.benches import interaction, reranking
-from studies.benches.interaction import Array
-from studies.benches.reranking import HITS, Read
+from studies.benches.rerank import interaction, reranking
+from studies.benches.rerank.interaction import Array
+from studies.benches.rerank.reranking import HITS, Read
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core.jobs.search import Hit

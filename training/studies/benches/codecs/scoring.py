@@ -1,6 +1,6 @@
 """The decoder's opinion of records, in any configuration; on another processor as a program.
 
-    PYTHONPATH=training:tests/bench python -m studies.benches.scoring ARTIFACT FOLDER
+    PYTHONPATH=training:tests/bench python -m studies.benches.codecs.scoring ARTIFACT FOLDER
 
 reads ``FOLDER/samples.npz`` and ``FOLDER/settings.json`` and writes the scores of each setting, in
 the same order, as ``FOLDER/scores-N.npz``. Nothing is imported that a bare Python with numpy, ONNX

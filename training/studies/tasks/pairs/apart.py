@@ -17,9 +17,10 @@ from safetensors.torch import save_file
 
 from studies.quality import pairsets
 from studies.quality.classification import Bench
-from studies.tasks import sets, siamese, steps, strategies
+from studies.tasks import sets, steps, strategies
+from studies.tasks.pairs import siamese
+from studies.tasks.pairs.siamese import Siamese
 from studies.tasks.result import StudyResult
-from studies.tasks.siamese import Siamese
 from studies.tasks.steps import Task
 from verso_core import manifest
 from verso_training.heads import backbone, scoring

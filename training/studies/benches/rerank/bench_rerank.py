@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import sheet
 
-from studies.benches import reranking
-from studies.benches.reranking import HITS, Read
+from studies.benches.rerank import reranking
+from studies.benches.rerank.reranking import HITS, Read
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from studies.tasks import frozen, mapped
+from studies.tasks import frozen
 from studies.tasks.frozen import Vectors
+from studies.tasks.pairs import mapped
 from verso_training.heads import scoring
 
 DIM = 8

@@ -9,18 +9,16 @@ from statistics import mean
 from studies.intents import outside, tables
 from studies.tasks import (
     aggregation,
-    apart,
     catalogue,
     distillation,
     frozen,
-    mapped,
     means,
-    pair_models,
     pretraining,
     strategies,
 )
 from studies.tasks.means import Mean
-from studies.tasks.paragraphs import wrapped
+from studies.tasks.pages.paragraphs import wrapped
+from studies.tasks.pairs import apart, mapped, pair_models
 from studies.tasks.result import StudyResult
 from studies.tasks.strategies import Strategy
 

@@ -1,6 +1,6 @@
 """What could the gateway save by joining one-text embeds into one job before it accepts them?
 
-    PYTHONPATH=training:tests/bench python -m studies.benches.bench_join
+    PYTHONPATH=training:tests/bench python -m studies.benches.serving.bench_join
 
 Sixty-four callers at a time accept jobs of one text, as one-text requests do, and wait for none of
 them; then jobs of sixteen texts, as joined requests would. The difference a text is the most that
@@ -21,7 +21,7 @@ import psutil
 import sheet
 import texts
 
-from studies.benches.ledger_server import server_s, serving
+from studies.benches.serving.ledger_server import server_s, serving
 from verso_core.jobs import EmbedItem, EmbedParams, Kind, Queue, cut
 from verso_ledger import AsyncLedger, NewJob
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench_queue import memory
 
-from studies.benches.publishing import fate, hand_in, variant
+from studies.benches.serving.publishing import fate, hand_in, variant
 from verso_client import Client, Document, Retries
 from verso_core import registry
 from verso_core.errors import VersoError

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from rival_server import load_encoder
 
-from studies.benches import halves
+from studies.benches.serving import halves
 from verso_core import manifest
 from verso_core.manifest import Artifact
 from verso_standalone.stack import find_artifact

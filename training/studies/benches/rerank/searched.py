@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.benches import reranking
-from studies.benches.reranking import HITS, Read
+from studies.benches.rerank import reranking
+from studies.benches.rerank.reranking import HITS, Read
 from studies.quality import passages
 from studies.quality.ranking import Group
 from verso_client import Client

@@ -1,0 +1,1 @@
+"""What a record takes: codecs, dictionaries, decoders and their margins."""

@@ -1,0 +1,1 @@
+"""What serving costs: the encoder, the ledger, publication."""

@@ -1,0 +1,1 @@
+"""The sections of the page that say what the studies found."""

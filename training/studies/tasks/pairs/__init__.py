@@ -1,0 +1,1 @@
+"""Similarity and duplicates: models of two texts."""
