@@ -5,7 +5,8 @@ some are searched for and embedded, through the processes as they run on many ma
 process spent is read from the kernel, so other work on the machine hardly moves the figures; what
 idle processes spend in the meantime is measured first and taken off.
 
-The cores' time in the engine bounds everything; the rest says what gives way when there are many.
+The limit is the engine's core time; the other figures show which part is the limit on many
+machines.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Cost:
 
 
 def by_part(spent: dict[str, float]) -> dict[str, float]:
-    """Add up what the processes of each part spent, seconds."""
+    """Sum the core seconds of each part's processes."""
     found: dict[str, float] = defaultdict(float)
     for name, seconds in spent.items():
         part = name.rpartition(" ")[2]
@@ -53,7 +54,7 @@ def by_part(spent: dict[str, float]) -> dict[str, float]:
 
 
 class Meter:
-    """Reads what work costs beyond what the idle platform costs."""
+    """Measures the cost of work above that of the idle platform."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -64,7 +65,7 @@ class Meter:
         self.idle = {part: (after[part] - before[part]) / wall for part in PARTS}
 
     def cost(self, work: Callable[[], int]) -> Cost:
-        """Return what a piece of work costs; it gives how many texts that was."""
+        """Return the cost of a piece of work, which returns its number of texts."""
         before, started = by_part(self._site.spent()), time.perf_counter()
         count = work()
         wall = time.perf_counter() - started
@@ -80,7 +81,7 @@ def documents(count: int) -> list[Document]:
 
 
 def costs(site: Site, given: list[Document], *, asked: int) -> dict[str, Cost]:
-    """Do each kind of work once."""
+    """Measure each kind of work once."""
     meter = Meter(site)
     ids = [str(one.id) for one in given]
     queries = [str(one.text)[:80] for one in given[:asked]]
@@ -117,7 +118,7 @@ def costs(site: Site, given: list[Document], *, asked: int) -> dict[str, Cost]:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--documents", type=int, default=768)

@@ -7,8 +7,8 @@ The same texts of the shipped corpus go two ways, by turns, in one run on one ma
 - *embed, platform*: one bulk job over HTTP through gateway, ledger, queue, worker and engine,
   until the client holds the vectors;
 - *ingest, one process*: what an ingest asks of the model (cut, encode, round, code by all codecs,
-  decode the smallest under disturbance) called directly, in slices of the same size, as many in
-  hand as a worker has;
+  decode the smallest under disturbance) called directly, in slices of the same size, as many
+  at once as a worker has;
 - *ingest, platform*: the same documents over HTTP until the job has ended: entries committed,
   vectors flushed and read back. The independent verify is put off: it would share the cores;
 - *ingest and verify*: the same with the verify at once, until every document is verified; in one
@@ -89,7 +89,7 @@ class Direct:
         self._space = Space(Precision.FLOAT16, settings.dim, settings.int8_scale)
 
     def ingest(self, documents: Sequence[bytes], *, verified: bool) -> None:
-        """Work through documents slice by slice, with as many in hand as a worker has."""
+        """Work through documents slice by slice, with as many at once as a worker has."""
         parts = [documents[at : at + SLICE_ITEMS] for at in range(0, len(documents), SLICE_ITEMS)]
         with ThreadPoolExecutor(WorkerSettings.model_fields["bulk_slices"].default) as hands:
             list(hands.map(partial(self._slice, verified=verified), parts))
@@ -211,7 +211,7 @@ def measure(artifact: Artifact, arguments: argparse.Namespace) -> list[dict[str,
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--documents", type=int, default=512, help="at most 2048")

@@ -1,4 +1,4 @@
-"""Is every record exact, after as many as a machine will take and every process killed on the way?
+"""Is every record exact when a machine is filled while every process is killed in turn?
 
 Log lines of all systems of a data folder (without one: the shipped corpus) are repeated, each time
 with other digits, so that every record differs and can be made again from its number. They go in
@@ -9,11 +9,11 @@ their texts dropped, the whole platform is killed and started again, and
 - a scrub pass decodes every record from the stores and compares checksums, vectors and points;
 - documents are read back over HTTP and compared with what was sent, byte by byte.
 
-Without kills (``--kill-every-s 0``) it tells as well what each part's processes spent on a record
+Without kills (``--kill-every-s 0``) it also reports what each part's processes spent on a record
 until it was verified; the client is this process, which makes the lines and sends them.
 
-A record counts as **lost** if it cannot be read, **wrong** if other bytes come back, **damaged** if
-the scrub says so. All three must be 0.
+A record counts as **lost** if it cannot be read, **wrong** if it reads as other bytes, **damaged**
+if the scrub says so. All three must be 0.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Platform:
         return Client(f"http://127.0.0.1:{self._port}", retries=Retries(patience_s=patience_s))
 
     def kill(self, part: str) -> bool:
-        """Kill one process; False where it is just between two lives."""
+        """Kill one process; False where it is just being restarted."""
         for process in self._processes(part):
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -130,7 +130,7 @@ class Platform:
                 yield process
 
     def end(self, how: signal.Signals) -> None:
-        """End all of it, and wait until the last process is gone."""
+        """End all processes and wait for them."""
         assert self._process is not None
         members = psutil.Process(self._process.pid).children(recursive=True)
         self._process.send_signal(how)
@@ -170,7 +170,7 @@ def produced(lines: Lines, *, count: int, until: float, sent: list[int]) -> Iter
 
 
 def verified(verso: Client, count: int, *, until: float) -> int:
-    """Wait until all are verified, or the time is over; give how many are."""
+    """Wait until all are verified or the time is over; return how many are."""
     while True:
         done = verso.stats().verified
         if done >= count or time.monotonic() > until:
@@ -194,7 +194,7 @@ def read_back(verso: Client, lines: Lines, numbers: Sequence[int]) -> tuple[int,
 
 
 def scrubbed(verso: Client) -> ScrubState:
-    """Have everything read from the stores, and give what was found."""
+    """Scrub all stores and return the findings."""
     wanted = verso.scrub(now=True).number + 1
     while (state := verso.scrub()).number < wanted or state.running:
         time.sleep(1.0)
@@ -202,7 +202,7 @@ def scrubbed(verso: Client) -> ScrubState:
 
 
 def per_record(core_ms: dict[str, float], records: int) -> dict[str, float]:
-    """Name what each part, and all of them, spent on a record: milliseconds of a core."""
+    """Return the core milliseconds of each part, and of all, for a record."""
     parts = {f"core ms a record: {part}": ms / records for part, ms in core_ms.items()}
     return parts | {"core ms a record": sum(parts.values())}
 
@@ -233,7 +233,7 @@ def main() -> None:
 def run(
     data: Path, artifact: Path, lines: Lines, given: argparse.Namespace
 ) -> dict[str, float | int]:
-    """Take in, kill, start again, scrub and read back."""
+    """Ingest, kill, restart, scrub and read back."""
     settings = {
         "VERSO_VERIFY_DELAY_S": "0.5",
         "VERSO_RAW_TEXT_RETENTION_S": "0",
@@ -244,9 +244,9 @@ def run(
     taken = take_in(platform, lines, given)
     platform.end(signal.SIGKILL)
     again = Platform(data, artifact, **settings | {"VERSO_SCRUB_SHARE": "1"})
-    begun = time.monotonic()
+    began = time.monotonic()
     again.start()
-    up = {"start again s": time.monotonic() - begun}
+    up = {"start again s": time.monotonic() - began}
     documents = int(taken["acknowledged"])
     found = look(again, lines, documents=documents, most=given.read)
     again.end(signal.SIGTERM)
@@ -290,15 +290,15 @@ def take_in(platform: Platform, lines: Lines, given: argparse.Namespace) -> dict
 
 
 def look(platform: Platform, lines: Lines, *, documents: int, most: int) -> dict[str, float | int]:
-    """Have all documents scrubbed, and read some back."""
+    """Scrub all documents and read some back."""
     with platform.client() as verso:
-        begun = time.monotonic()
+        began = time.monotonic()
         state = scrubbed(verso)
-        scrub_s = time.monotonic() - begun
+        scrub_s = time.monotonic() - began
         numbers = random.Random(7).sample(range(documents), min(most, documents))
-        begun = time.monotonic()
+        began = time.monotonic()
         exact, lost, wrong = read_back(verso, lines, numbers)
-        read_s = time.monotonic() - begun
+        read_s = time.monotonic() - began
     return {
         "documents after it": state.documents,
         "sound": state.sound,

@@ -244,7 +244,7 @@ def _documents(folder: Path, size: int, artifact: Artifact) -> list[dict[str, An
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public data sets")

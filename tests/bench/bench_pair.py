@@ -1,16 +1,15 @@
 """Is this tree faster than another one, and what does it add to the bare graph?
 
 Two platforms run side by side, this source tree's and another's (``git worktree add OTHER REV``),
-and the same texts go to one and the other in turn, in short rounds and in random order. So a
-machine that others share slows both alike: compare the two rows of one run, and of nothing else.
-Where real time priority may be had (``chrt -f 10``), other work disturbs less; the tenth percentile
-is disturbed less than the median.
+and the same texts go to one and the other in turn, in short rounds and in random order. Load of a
+shared machine slows both alike: compare only the two rows of one run. With real time priority
+(``chrt -f 10``) other work disturbs less; it disturbs the tenth percentile less than the median.
 
-With one caller the graph is run in this process between the rounds, and its latency is what others
-are told to add to. CPU milliseconds a text are those of all processes of a platform. Where those of
-the bare graph rise as well, the machine became slower: a virtual one does, by a quarter and for
-minutes. Without ``--other`` this tree is compared with the bare graph alone. Bounded by
-computation, and by the syncs of the ledger's file.
+With one caller the graph is run in this process between the rounds, and the latency above it is
+reported. CPU milliseconds a text are those of all processes of a platform. Where those of the bare
+graph rise as well, the machine became slower: a virtual one does, by a quarter and for minutes.
+Without ``--other`` this tree is compared with the bare graph alone. Bounded by computation, and by
+the syncs of the ledger's file.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _START_S = 300.0
 
 @dataclass
 class Side:
-    """One tree's platform, and what its rounds gave."""
+    """The platform of one tree, and the figures of its rounds."""
 
     name: str
     route: Route
@@ -58,7 +57,7 @@ class Side:
     cpu_s: float = 0.0
 
     def ask(self, strings: Sequence[str], *, callers: int) -> None:
-        """Send one round."""
+        """Send one round of requests."""
         before = self._cpu_s()
         traffic = send(self.route, strings, concurrency=callers)
         self.cpu_s += self._cpu_s() - before
@@ -70,7 +69,7 @@ class Side:
 
 
 def serve(folder: Path, url_file: Path, *, threads: int) -> None:
-    """Be one side: run a platform until the file is gone."""
+    """Run one side's platform until the file is removed."""
     with platform(folder, threads=threads) as stack:
         url_file.write_text(stack.url)
         while url_file.exists():
@@ -106,7 +105,7 @@ def side(tree: Path, folder: Path, *, name: str, threads: int) -> Iterator[Side]
 
 
 def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.Namespace) -> None:
-    """Send rounds in turn for each number of callers, and print what they gave."""
+    """Send rounds in turn for each number of callers, and print the figures."""
     encoder = load_encoder(arguments.artifact, threads=arguments.threads)
     results = []
     for callers in arguments.callers:
@@ -123,9 +122,9 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
                 one.ask(asked, callers=callers)
             spent_s = time.process_time()
             for text in asked if callers == 1 else ():
-                begun = time.perf_counter()
+                began = time.perf_counter()
                 encoder.run(encoder.tokenise([text.encode()]))
-                bare.append(time.perf_counter() - begun)
+                bare.append(time.perf_counter() - began)
             bare_cpu_s += time.process_time() - spent_s
         for one in sides:
             p50 = 1000 * statistics.median(one.latencies)
@@ -155,7 +154,7 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
 
 
 def main() -> None:
-    """Start both, compare, hand in."""
+    """Start both platforms, compare them and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--other", type=Path, help="root of the other source tree")
     parser.add_argument("--artifact", type=Path, help="default: the stable one")

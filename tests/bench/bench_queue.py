@@ -1,4 +1,4 @@
-"""What does the queue bear, and how soon is it back?
+"""How deep may the queue become, and how fast does it recover?
 
 1. *Depth*: jobs of one short text each are accepted until ``--jobs`` wait; meanwhile nobody works.
    Then the worker drains them for ``--seconds``, beside the same with a thousand waiting. If the
@@ -49,7 +49,7 @@ def ledger_url(stack: Stack) -> str:
 
 
 def fill(url: str, jobs: int, *, limit: int) -> float:
-    """Have so many jobs accepted; gives seconds."""
+    """Submit so many jobs; return the seconds."""
     started = time.perf_counter()
     policy, limits = Policy(), Limits(max_slices=limit, max_bytes=1 << 40)
     with redis.Redis.from_url(url) as client:
@@ -141,7 +141,7 @@ def depth(stack: Stack, *, jobs: int, seconds: float) -> dict[str, Any]:
 
 
 def recovery(stack: Stack, *, kills: int) -> dict[str, list[float]]:
-    """Kill each process and wait for a new embed; gives seconds."""
+    """Kill each process and wait for a new embed; return the seconds."""
     found: dict[str, list[float]] = {}
     retries = Retries(patience_s=300.0, longest_pause_s=0.5)
     with Client(stack.url, retries=retries) as client:
@@ -156,7 +156,7 @@ def recovery(stack: Stack, *, kills: int) -> dict[str, list[float]]:
 
 
 def _pid(stack: Stack, part: str) -> int:
-    """Find a process; it may be between two lives for a moment."""
+    """Find a process; it may be restarting."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
         for process in stack.processes:
@@ -175,7 +175,7 @@ def _pid(stack: Stack, part: str) -> int:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--jobs", type=int, default=1_000_000)

@@ -1,4 +1,4 @@
-"""How fast are texts given back, one alone and many together?
+"""How fast are texts reconstructed, one alone and many together?
 
 Chunks of the shipped corpus are coded once and read back:
 
@@ -8,7 +8,7 @@ Chunks of the shipped corpus are coded once and read back:
   1, 8, 32, 64 and everything at once (64 rows, refilled as records end);
 - *disturbed*: as the verify reads, with noise on every logit.
 
-Every text that comes back is compared with the one that went in.
+Every text that is read back is compared with the original.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def timed(run: Callable[[], None], *, repeats: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--records", type=int, default=512, help="records read together")

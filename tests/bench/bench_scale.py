@@ -31,7 +31,7 @@ from verso_standalone.stack import find_artifact
 
 @dataclass(frozen=True)
 class Run:
-    """What a site did within its time.
+    """The work of a site within its time.
 
     cores: kept busy on average by the platform's processes, by the callers, and by all else.
     """
@@ -48,7 +48,7 @@ def measure(site: Site, each: int, *, seconds: float, callers: int, batch: list[
     over = 0.0
 
     def call(number: int) -> tuple[int, int]:
-        """Embed until the time is over; gives requests, the one under way included."""
+        """Embed until the time is over; return the requests, the current one included."""
         done = within = 0
         with Client(site.url(f"gateway-{number % each}")) as verso:
             while time.perf_counter() < over:
@@ -95,7 +95,7 @@ def measure(site: Site, each: int, *, seconds: float, callers: int, batch: list[
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 def show(runs: list[Run]) -> dict[str, Any]:
-    """Print the table, and give what it says for machines."""
+    """Print the table; return its figures."""
     columns = ["platform", "workers", "callers", "else"]
     sheet.table(
         "Texts embedded a second, and cores kept busy",

@@ -52,7 +52,7 @@ _PAGE = 64
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table: a way of serving, and what it gave."""
+    """One line of the table: a way of serving and its figures."""
 
     way: str
     callers: int | None
@@ -75,7 +75,7 @@ class Bench:
     def singles(self, way: str, ask: Callable[[Sequence[str], int], Traffic]) -> None:
         """Measure one-text requests by several numbers of callers, once the server is at rest.
 
-        The first second after a start is slower, for whoever: code is loaded and caches are cold.
+        The first second after a start is slower for every server: code is loaded, caches are cold.
         """
         for callers in (8, 1):
             ask(self.single, callers)
@@ -107,9 +107,9 @@ class Bench:
         memory = psutil.Process().memory_info().rss
         spent, started, latencies = _own_cpu(), time.perf_counter(), []
         for text in self.single:
-            begun = time.perf_counter()
+            began = time.perf_counter()
             encoder.run(encoder.tokenise([text.encode()]))
-            latencies.append(time.perf_counter() - begun)
+            latencies.append(time.perf_counter() - began)
         traffic = Traffic(len(self.single), time.perf_counter() - started, latencies)
         self._add("bare graph, one by one", traffic, _own_cpu() - spent, callers=1, memory=memory)
         spent, started = _own_cpu(), time.perf_counter()
@@ -188,7 +188,7 @@ def _ingest(client: Client, strings: Sequence[str]) -> None:
 
 
 def compare(bench: Bench, artifact: Path, arguments: argparse.Namespace) -> dict[str, str]:
-    """Measure the rivals; gives those that could not be, with the reason."""
+    """Measure the rivals; return those that could not be measured, with the reason."""
     threads, missing = arguments.threads, {}
     with rivals.plain_server(artifact, threads=threads) as route:
         bench.singles(
@@ -228,7 +228,7 @@ def _own_cpu() -> float:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--texts", type=int, default=1024, help="texts of a bulk call")

@@ -225,7 +225,7 @@ def _neural(findings: Findings, test: Sequence[bytes], model: Model) -> None:
 def _fit(
     findings: Findings, fit: Sequence[bytes], test: Sequence[bytes], model: Model
 ) -> tuple[MixtureTables, dict[str, int]]:
-    """Fit what `verso train decoder` fits, measure it; give it and what has to be kept for it."""
+    """Fit what `verso train decoder` fits, measure it, and return it and the bytes to keep."""
     tables = MixtureTables.fit(list(fit), model.tables)
     findings.add(_coder("mixture", MixtureCodec(tables)), test)
     dictionary, _ = best_dictionary(fit, own=model.artifact.data["zstd.dict"])
@@ -297,7 +297,7 @@ def _compared(name: str, read: Sequence[bytes | None], records: Sequence[bytes])
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public data sets")

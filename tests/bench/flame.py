@@ -69,7 +69,7 @@ def record(pids: Mapping[str, int], folder: Path, *, seconds: int) -> None:
 
 
 def tops(file: Path, *, count: int) -> tuple[int, list[tuple[str, float]]]:
-    """Count the samples of a process; give where the top of its stack was most often, by share."""
+    """Count the samples of a process; return the most frequent tops of its stack, by share."""
     counts: Counter[str] = Counter()
     for line in file.read_text(encoding="utf-8").splitlines():
         stack, _, number = line.rpartition(" ")
@@ -95,7 +95,7 @@ def load(stack: Stack, strings: Sequence[str], *, callers: int, over: threading.
 
 
 def main() -> None:
-    """Record and show."""
+    """Record the processes and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, default=None)
     parser.add_argument("--seconds", type=int, default=20)

@@ -1,4 +1,4 @@
-"""Look for a text that does not come back: every codec, for as long as asked.
+"""Look for a text that a codec does not reconstruct, for a given time.
 
 Texts are log lines and lines of values (numbers, identifiers, addresses, times, paths), cut,
 joined, repeated and damaged at random, and random bytes. Each is coded and read back by every
@@ -66,7 +66,7 @@ class Neural:
         self._space = Space(Precision.INT8, about.dim, about.int8_scale)
 
     def wrong(self, found: Sequence[bytes]) -> tuple[bytes | None, int]:
-        """Return a text that does not come back, if there is one, and how many could be coded."""
+        """Return a text that is not reconstructed, or None, and how many could be coded."""
         vectors = self._space.widen(self._space.round(self._service.encode(found).vectors))
         offers = self._codec.code(found, vectors)
         rows = [row for row, offer in enumerate(offers) if offer is not None]

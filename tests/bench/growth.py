@@ -1,9 +1,9 @@
-"""What gives way first when there is more to take in: arithmetic on what ``bench_cost`` measured.
+"""Which part is the first limit when load grows: arithmetic on the output of ``bench_cost``.
 
     python tests/bench/growth.py cost.log --bytes-ledger 113 --bytes-vectors 500
 
-``cost.log`` is what ``bench_cost.py`` printed; its last line is read. Two things do not spread over
-machines: the ledger, one process that runs its steps one after another on one core, and its memory.
+``cost.log`` is what ``bench_cost.py`` printed; its last line is read. Two things do not scale out:
+the ledger, one process that runs its steps one after another on one core, and its memory.
 Everything else is added to. No contention, no network, no growth of an index with its size is in
 here.
 """
@@ -21,7 +21,7 @@ _DAY_S = 86_400
 
 
 def main() -> None:
-    """Read what was measured, print what follows."""
+    """Read the measurements and print the limits."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("cost", type=Path, help="what bench_cost.py printed")
     parser.add_argument("--cores", type=float, default=2.0, help="of the machine that is 1x")

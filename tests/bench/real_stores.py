@@ -61,7 +61,7 @@ class Text:
 def measure(
     artifact: Path, sets: Mapping[str, Sequence[Text]], *, precision: Precision
 ) -> list[dict[str, Any]]:
-    """Take sets in, each into a collection of its own; give a row of bytes a record for each."""
+    """Take sets in, each into a collection of its own; return a row of bytes a record for each."""
     with tempfile.TemporaryDirectory(prefix="verso-stores-", ignore_cleanup_errors=True) as folder:
         data = Path(folder) / "data"
         stack = Stack(StackConfig(data, artifact, port=0, settings=_SETTINGS))
@@ -175,7 +175,7 @@ def _packed(entries: Mapping[str, Entry]) -> dict[str, bytes]:
 
 
 def _taken(ledger: redis.Redis, values: Mapping[str, bytes], share: int) -> int:
-    """Write values into keys of their own, or about so many to a bucket; give what they take.
+    """Write values into keys of their own, or about so many to a bucket; return their bytes.
 
     What is too long for a bucket gets a key of its own, and a head in the bucket, as in the ledger.
     """

@@ -1,7 +1,7 @@
 """What an engineer would use instead: compressors of one record at a time, at their best.
 
-Each gives the least bytes its format allows: no magic, no sizes, no checksums where they can be
-left out, because the record has its own. PPMd and Brotli are told nothing of other records;
+Each writes the least bytes its format allows: no magic, no sizes, no checksums where they can be
+left out, because the record has its own. PPMd and Brotli know nothing of other records;
 Zstandard may have a dictionary.
 """
 

@@ -62,7 +62,7 @@ def record_sets(folder: Path | None, names: list[str] | None = None) -> Iterator
 def spread(found: Sequence[T], count: int) -> Iterator[T]:
     """Return texts from all over a list, in its order of first importance: every n-th, then others.
 
-    Whoever takes texts until there are enough records has taken them from everywhere.
+    A caller that takes texts until it has enough records has taken them from everywhere.
     """
     step = max(1, len(found) // max(1, count))
     return itertools.chain.from_iterable(found[start::step] for start in range(step))

@@ -1,4 +1,4 @@
-"""The sheet a bench hands in: a table for people, then one JSON line for machines.
+"""The report of a bench: a table for people, then one JSON line for machines.
 
 The JSON line names the machine, the versions, the command and the date, so that a figure in a
 document can be traced to the run it came from.

@@ -219,7 +219,7 @@ def _totals(keys: Keys, raw: Tally) -> Tally:
 
 @kernel
 def _write(cells: Cells, start: int, data: NDArray[np.uint8], out: NDArray[np.uint8]) -> Int:
-    """Write the payload; give its length. `out` must hold the worst case."""
+    """Write the payload; return its length. `out` must hold the worst case."""
     length = 0
     low: Int = 0
     size: Int = _ALL
@@ -261,7 +261,7 @@ def _write(cells: Cells, start: int, data: NDArray[np.uint8], out: NDArray[np.ui
 
 @kernel
 def _close(low: Int, size: Int, out: NDArray[np.uint8], length: Int) -> Int:
-    """End the payload on the roundest number within the interval; give its length."""
+    """End the payload on the roundest number within the interval; return its length."""
     shift: Int = _WIDTH
     rounded: Int = 0
     while shift >= 0:
@@ -279,7 +279,7 @@ def _close(low: Int, size: Int, out: NDArray[np.uint8], length: Int) -> Int:
 
 @kernel
 def _read(cells: Cells, start: int, payload: NDArray[np.uint8], text: NDArray[np.uint8]) -> Int:
-    """Read a text; give its length, or -1 where it does not end within `text`."""
+    """Read a text; return its length, or -1 where it does not end within `text`."""
     taken, length = 0, 0
     low: Int = 0
     size: Int = _ALL

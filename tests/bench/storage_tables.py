@@ -32,7 +32,7 @@ def artifact_bytes(artifact: Artifact) -> dict[str, int]:
 
 
 def show(rows: list[dict[str, Any]], stores: list[dict[str, Any]], artifact: Artifact) -> None:
-    """Print them all."""
+    """Print all tables."""
     _codecs(rows)
     _views(rows)
     sheet.table(

@@ -40,7 +40,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a run of requests gave. Times in seconds; latencies are of those that were answered."""
+    """The result of a run of requests. Times in seconds; latencies of answered ones only."""
 
     requests: int
     seconds: float

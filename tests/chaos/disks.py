@@ -1,7 +1,7 @@
 """Two ways to lose what a power cut takes: all that was written and not yet synced.
 
-`SyncedFiles` is hard on whoever forgets a sync: what is not synced is gone, however long ago it was
-written. `LoopFile` is a real file system, with names, renames and a journal of its own.
+`SyncedFiles` is hard on code that forgets a sync: what is not synced is gone, however long ago
+it was written. `LoopFile` is a real file system, with names, renames and a journal of its own.
 """
 
 from __future__ import annotations

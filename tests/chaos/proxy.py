@@ -37,7 +37,7 @@ class Proxy:
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
                 with suppress(OSError):
-                    end.shutdown(socket.SHUT_RD)  # wakes whoever reads from it
+                    end.shutdown(socket.SHUT_RD)  # wakes its reader
                 end.close()
 
     @contextmanager

@@ -186,8 +186,8 @@ def _texts(client: Client, documents: list[str]) -> Iterator[StoredText]:
 def _at_rest(ledger: Any) -> dict[str, tuple[str, str]]:
     """Return kind and state of every job, once all have ended or should have.
 
-    Nobody waits any more for the job of a call that was cut off and made again. It ends when the
-    lease of whoever died with it does.
+    No caller waits any more for the job of a call that was cut off and made again. It ends when the
+    lease of the process that died with it does.
     """
     until = time.monotonic() + _REST_S
     while True:
@@ -246,7 +246,7 @@ def run(folder: Path, arguments: argparse.Namespace, log: TextIO) -> dict[str, A
 
 
 def summary_of(storm: Storm, verdict: dict[str, Any]) -> dict[str, Any]:
-    """Put what was done beside what came of it. Times in seconds."""
+    """Compare the faults with their effects. Times in seconds."""
     every = [seconds for row in storm.recovery_s.values() for seconds in row]
     return {
         "kills": storm.kills,

@@ -1,4 +1,4 @@
-"""A user's path: logs go in, the codec is fitted to them, taken over, and all is written anew.
+"""A user's path: logs go in, the codec is fitted to them, taken over, and all is written again.
 
 With a decoder that was trained on them as well, and back again.
 """
@@ -60,7 +60,7 @@ def publish(platform: Platform, folder: Path) -> str:
 
 
 def migrate(platform: Platform, name: str, codec: str) -> int:
-    """Move a collection to a codec; returns how many documents were written anew."""
+    """Move a collection to a codec; returns how many documents were written again."""
     until = time.monotonic() + 240
     with platform.client() as verso:
         verso.migrate(name, to=codec)

@@ -335,7 +335,7 @@ class Asker(threading.Thread):
 def test_a_head_is_promoted_and_taken_back_while_it_is_asked(
     verso: Client, headed: Platform
 ) -> None:
-    """No process is started anew, and no request fails."""
+    """No process is restarted, and no request fails."""
     models = headed.data / "models"
     [source] = (models / "heads" / "kinds").iterdir()
     head = heads.load(source).head

@@ -25,7 +25,7 @@ def fresh() -> Taught:
     named = load_recipe("relevance")
     score = dataclasses.replace(named.score, start="", epochs=12, max_tokens=32, rate=2e-3)
     score = dataclasses.replace(score, tokens_per_step=256, dropout=0.0, patience=0)
-    return ranker.begun(dataclasses.replace(named, score=score), TINY)
+    return ranker.started(dataclasses.replace(named, score=score), TINY)
 
 
 def margin(taught: Taught) -> float:

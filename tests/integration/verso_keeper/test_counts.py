@@ -1,4 +1,4 @@
-"""What collections hold is counted anew on a real ledger, once for each pass of the scrub."""
+"""What collections hold is counted again on a real ledger, once for each pass of the scrub."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_counts_that_are_wrong_are_mended_by_the_next_pass(
     [name] = raw.keys(key("counts", "*"))
     raw.hincrby(name, "documents", 5)
     assert store.documents.holdings("c") != recounted(store.documents.entries("c"))
-    assert store.documents.count("c") is Counting.KEPT  # not asked for anew
+    assert store.documents.count("c") is Counting.KEPT  # not counted again
     while (step := store.documents.count("c", scrubbed=1)) is Counting.MORE:
         life.commit()
     assert step is Counting.MENDED

@@ -14,14 +14,14 @@ from verso_worker.engine.lanes import Tally
 from verso_worker.metrics import ResourceMetrics, Running
 
 
-class Desk:
-    """Two of three bulk hands are at work."""
+class Dispatcher:
+    """Two of three bulk slots are busy."""
 
     def slots(self) -> dict[Queue, tuple[int, int]]:
         return {Queue.BULK: (2, 3)}
 
 
-class Shelf:
+class Store:
     """One engine that answers, and one that died."""
 
     def engines(self) -> dict[str, Running]:
@@ -42,7 +42,7 @@ class Shelf:
 
 def test_a_scrape_shows_hands_disk_and_engines_and_outlives_a_dead_one() -> None:
     registry = CollectorRegistry()
-    registry.register(ResourceMetrics(Desk(), Shelf(), data=Path("/"), floor_mib=3))
+    registry.register(ResourceMetrics(Dispatcher(), Store(), data=Path("/"), floor_mib=3))
     value = registry.get_sample_value
     lane = {"model": "s-new", "lane": "encode"}
     assert value("verso_worker_slots", {"queue": "bulk"}) == 3
@@ -63,5 +63,5 @@ def test_a_scrape_shows_hands_disk_and_engines_and_outlives_a_dead_one() -> None
 
 def test_a_folder_that_is_gone_shows_no_free_space_at_all() -> None:
     registry = CollectorRegistry()
-    registry.register(ResourceMetrics(Desk(), Shelf(), data=Path("/nowhere"), floor_mib=3))
+    registry.register(ResourceMetrics(Dispatcher(), Store(), data=Path("/nowhere"), floor_mib=3))
     assert registry.get_sample_value("verso_disk_free_bytes") is None

@@ -68,7 +68,7 @@ def train(recipe: HeadRecipe, job: Job) -> Head:
         HeadUnknown: the head that it goes on from is not published.
     """
     groups = passages.shippable(job.data, **recipe.data, seed=recipe.seed)
-    taught = begun(recipe, job.artifact)
+    taught = started(recipe, job.artifact)
     teach(
         taught,
         groups,
@@ -89,7 +89,7 @@ def train(recipe: HeadRecipe, job: Job) -> Head:
         outputs=("score",),
         samples=graph.golden_pairs((pair.ids, pair.second) for pair in golden),
         provenance=Provenance(passages.DATA, passages.LICENCE, command(recipe), digest(groups)),
-        card=_card(figures, groups=len(groups), begun=config.start),
+        card=_card(figures, groups=len(groups), start=config.start),
         metrics=figures,
         sources=taught.base.sources,
         max_tokens=config.max_tokens,
@@ -97,7 +97,7 @@ def train(recipe: HeadRecipe, job: Job) -> Head:
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
 
 
-def begun(recipe: HeadRecipe, artifact: Path) -> Taught:
+def started(recipe: HeadRecipe, artifact: Path) -> Taught:
     """Start from the published head that the recipe names, or afresh.
 
     Raises:
@@ -176,9 +176,9 @@ def _figures(taught: Taught, data: Path) -> dict[str, float]:
     return figures
 
 
-def _card(figures: Mapping[str, float], *, groups: int, begun: str) -> str:
+def _card(figures: Mapping[str, float], *, groups: int, start: str) -> str:
     rows = [
-        f"Begun {f'from {begun}' if begun else 'afresh'}; {groups} questions, each",
+        f"Begun {f'from {start}' if start else 'afresh'}; {groups} questions, each",
         "with its passage and wrong ones that a search finds.",
         "",
         "| measured on texts that were not trained on | |",

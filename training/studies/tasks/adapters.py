@@ -15,7 +15,7 @@ class Adapter:
 
     Attributes:
         name: Of the set.
-        seed: For the order of rows and for weights that start anew.
+        seed: For the order of rows and for weights that start at random.
         share: Of the training rows, the first in an order that is shuffled once.
         half: On every second layer of the encoder.
     """

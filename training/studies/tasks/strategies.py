@@ -62,7 +62,7 @@ class Alone:
 
     Attributes:
         name: Of the task.
-        seed: For the order of rows, and for layers that start anew.
+        seed: For the order of rows, and for layers that start at random.
         share: Of the training rows, the first in an order that is shuffled once.
     """
 

@@ -99,9 +99,9 @@ def test_a_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
         yield from map(float, range(50))
         raise KeyboardInterrupt
 
-    begun = Budget(2.0, clock=stopping().__next__)
+    first = Budget(2.0, clock=stopping().__next__)
     with pytest.raises(KeyboardInterrupt):
-        tuning.trained(artifact, texts[:50], texts[50:], budget=begun, work=tmp_path)
+        tuning.trained(artifact, texts[:50], texts[50:], budget=first, work=tmp_path)
     state = torch.load(tmp_path / "run" / "state.pt", weights_only=True)
     reached = state["progress"]
     assert 0 < reached["step"] < reached["elapsed_s"] <= 50

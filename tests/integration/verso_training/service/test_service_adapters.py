@@ -105,8 +105,8 @@ def test_a_reader_that_was_killed_goes_on_from_its_checkpoint_and_becomes_a_cana
     record = bench.ledger.jobs.get(job_id)
     assert (record.status, record.attempts) == (Status.SUCCEEDED, 2), record.error
     [item] = Result.unpack(bench.ledger.jobs.result(job_id) or b"").items
-    # Every tenth step is told: an attempt that had begun anew would have told of the tenth. One
-    # that was killed near its end may have had no tenth step left.
+    # Every tenth step is reported: an attempt that had started again would have reported the
+    # tenth. One that was killed near its end may have had no tenth step left.
     shares = [row["share"] for row in item["history"] if "loss" in row.get("metrics", {})]
     assert all(share > 0.2 for share in shares)
     loaded = heads.load(registry.head(bench.models, "manual", Channel.CANARY)).head

@@ -60,7 +60,7 @@ class Killed(BaseException):
 
 
 class Fate:
-    """Kills whoever calls the stores: so many moments from now, before a call's effect or after it.
+    """Kills the caller of the stores: so many moments from now, before a call's effect or after it.
 
     left: moments that are survived; None lets everybody live
     """

@@ -21,8 +21,8 @@ from verso_worker.records.points import Point
 
 def a_pass(stores: Stores, *, aged: bool = True, unread: bool = False) -> dict[str, Any]:
     """Do a whole pass over ``default``; the one before it was two hours ago if ``aged``."""
-    begun = stores.ledger.scrub.move(stores.ledger.scrub.state().turn, Move(begin=True))
-    assert begun
+    started = stores.ledger.scrub.move(stores.ledger.scrub.state().turn, Move(begin=True))
+    assert started
     if aged and stores.redis.hget("verso:scrub", "prior"):
         stores.redis.hset("verso:scrub", "prior", round((time.time() - 7200) * 1000))
     found = stores.scrub()
@@ -123,8 +123,8 @@ def test_nothing_goes_while_a_backup_is_taken_or_the_ledger_is_halted(filled: St
     assert a_pass(filled)["orphans"] == 0
     guard.thaw("backup")
     life = guard.current()
-    begun = filled.ledger.scrub.move(filled.ledger.scrub.state().turn, Move(begin=True))
-    assert begun
+    started = filled.ledger.scrub.move(filled.ledger.scrub.state().turn, Move(begin=True))
+    assert started
     filled.redis.hset("verso:scrub", "prior", 1)
     guard.make_read_only(EpochState(life.epoch, "", life.seq + 9))
     sweep = filled.pipeline._scrub.orphans

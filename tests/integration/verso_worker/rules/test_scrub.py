@@ -280,7 +280,7 @@ def test_a_point_that_encoding_does_not_give_again_is_written_under_another_name
 
 
 def test_workers_of_both_precisions_serve_what_either_wrote(stores: Stores, tmp_path: Path) -> None:
-    """A vector may have other last bits; a repair that does not meet them writes anew."""
+    """A vector may have other last bits; a repair that does not meet them writes again."""
     texts = {**TEXTS, "long": LONG}
     stores.fill(texts)
     with closing(

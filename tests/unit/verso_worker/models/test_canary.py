@@ -52,7 +52,7 @@ def test_what_it_does_well_is_noted_too() -> None:
 @pytest.mark.parametrize(
     ("error", "stable", "raised"),
     [
-        (QuestionTooLong("it is"), None, QuestionTooLong),  # whoever asks is to blame
+        (QuestionTooLong("it is"), None, QuestionTooLong),  # the caller is to blame
         (BROKEN, EngineUnavailable("the engine died"), EngineUnavailable),  # stable fails too
         (BROKEN, HeadUnknown("no stable version"), EngineUnavailable),  # nothing stable is there
     ],

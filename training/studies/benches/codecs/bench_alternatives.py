@@ -209,7 +209,7 @@ def _behind(primer: bytes, text: bytes, general: NgramTables) -> float:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")

@@ -84,7 +84,7 @@ def against(
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, help="folder of public data sets")
     parser.add_argument("--sets", nargs="+", help="names of sets; default: all")

@@ -43,7 +43,7 @@ _BATCH = 256
 def measure(
     found: record_sets.RecordSet, artifact: Path, *, records: int, data: Path
 ) -> dict[str, Any]:
-    """Take a set in, fit, publish, take its last part in; give bytes a record."""
+    """Take a set in, fit, publish, ingest its last part; return bytes a record."""
     test = list(record_sets.spread(found.test, records))[:records]
     stack = Stack(StackConfig(data, artifact, port=0, settings=_SETTINGS))
     stack.start()
@@ -70,7 +70,7 @@ def measure(
 
 
 def _taken_in(client: Client, what: str, texts: Sequence[bytes]) -> dict[str, Any]:
-    """Take texts in, wait until all are verified, read them back; give what their patches take."""
+    """Ingest texts, wait until all are verified, read them back; return their patches' bytes."""
     name = what.replace(" ", "-")
     client.create_collection(name, precision=Precision.INT8)
     documents = (Document(text, id=str(number)) for number, text in enumerate(texts))
@@ -108,7 +108,7 @@ def _promoted(client: Client, name: str) -> None:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")

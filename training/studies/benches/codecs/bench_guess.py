@@ -1,6 +1,6 @@
-"""How near is a guess from a vector alone, greedily and by beam search?
+"""How close is a guess from a vector alone, greedily and by beam search?
 
-Nothing of this is needed to read a record: its patch says where the guess is wrong. It tells what
+Nothing of this is needed to read a record: its patch says where the guess is wrong. It shows what
 the vector and the decoder know by themselves. Short texts that were not trained on are encoded,
 their vectors rounded to int8 as they are stored, and guessed with no patch. For each width of the
 beam:
@@ -11,7 +11,7 @@ beam:
 - *exact*: guesses that are the text, byte for byte;
 - *log p*: mean log-probability of a guess's tokens, which is what the beam looks for.
 
-Limited by the decoder's steps, one vector after another.
+The limit is the decoder's steps, one vector after another.
 
     bench_guess.py --data DIR --texts 100
 """
@@ -93,7 +93,7 @@ def measure(service: Any, space: Space, records: Sequence[bytes], *, beam: int) 
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public sets; default: the corpus")

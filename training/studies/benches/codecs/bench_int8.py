@@ -12,8 +12,9 @@ questions, in one run:
 - bits: cross-entropy of validation records, which is what a patch takes before rounding up;
 - steadiness: the largest difference of a logit between configurations, and in brackets the records
   in which one is beyond what the artifact's margin bears. With ``--other`` on other processors as
-  well, which QEMU's user mode emulates (see `bench_margin`): there the records meet what this one
-  says of them. A patch's bits are told with the artifact's margin and with the one it would need.
+  well, which QEMU's user mode emulates (see `bench_margin`): there the payloads are read with the
+  logits of that processor. A patch's bits are reported with the artifact's margin and with the one
+  it would need.
 """
 
 from __future__ import annotations
@@ -291,7 +292,7 @@ def _saved(artifact: Artifact, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")

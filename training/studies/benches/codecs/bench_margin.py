@@ -2,8 +2,9 @@
 
 Segments of the shipped corpus, and of the public sets with --data, are coded in one configuration:
 whole records at once, 32 side by side, one thread, the artifact's own optimisation. Then the same
-payloads meet the logits of all others: 1, 7 or 32 records side by side, whole records or token by
-token with a cache, one or two threads, every optimisation level of ONNX Runtime. Told are
+payloads are read with the logits of all others: 1, 7 or 32 records side by side, whole records or
+token by token with a cache, one or two threads, every optimisation level of ONNX Runtime. Reported
+are
 
 - the largest difference of any logit and of any confidence from those the payload was coded with;
 - every record in which a payload chose another token than the true one, and how many there were
@@ -12,7 +13,7 @@ token with a cache, one or two threads, every optimisation level of ONNX Runtime
   what they would cost were they smaller.
 
 With ``--other`` the records are scored on other processors as well, which QEMU's user mode emulates
-bit for bit: the payloads that this one wrote meet what they say.
+bit for bit: the payloads written here are read with their logits.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ SMALLER = (1 / 4, 1 / 16)
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, help="folder of public sets; default: none")

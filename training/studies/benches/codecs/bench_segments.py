@@ -1,6 +1,6 @@
 """What does it cost that the segments of a chunk share its vector (ADR 10)?
 
-Limited by the decoder. Chunks of several segments are taken from the shipped corpus; each segment
+The limit is the decoder. Chunks of several segments are taken from the shipped corpus; each segment
 is coded against the vector of its chunk, as it is stored, against a vector of its own, and against
 none. Real payload bytes, int8 vectors.
 """
@@ -22,7 +22,7 @@ from verso_worker.records.space import Space
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--chunks", type=int, default=80, help="most chunks of a kind")

@@ -66,7 +66,7 @@ def parts(data: Path, names: list[str]) -> Iterator[Part]:
 
 
 def measure(part: Part, artifact: Artifact, *, minutes: float) -> dict[str, Any]:
-    """Train, and give the mean bytes of a record by every codec."""
+    """Train; return the mean bytes of a record by every codec."""
     general = NgramTables.load(artifact.folder / "ngram.npz")
     fitted = MixtureTables.fit(part.known, general)
     budget = Budget(minutes, clock=time.process_time)
@@ -98,7 +98,7 @@ def measure(part: Part, artifact: Artifact, *, minutes: float) -> dict[str, Any]
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--artifact", type=Path, help="default: the stable one")
     parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")

@@ -1,4 +1,4 @@
-"""The decoder's opinion of records, in any configuration; on another processor as a program.
+"""The decoder's logits of records, in any configuration; a program for another processor.
 
     PYTHONPATH=training:tests/bench python -m studies.benches.codecs.scoring ARTIFACT FOLDER
 
@@ -79,7 +79,7 @@ def scored(artifact: Artifact, samples: Sequence[Sample], setting: Setting) -> l
 
 
 def save_samples(samples: Sequence[Sample], path: Path) -> None:
-    """Write records so that :func:`load_samples` gives them back."""
+    """Write records so that :func:`load_samples` reads them."""
     np.savez(
         path,
         targets=np.concatenate([np.array(sample.targets) for sample in samples]),
@@ -157,7 +157,7 @@ def _stepwise(
 
 
 def main() -> None:
-    """Score what is in a folder."""
+    """Score the records of a folder."""
     artifact, folder = manifest.load(Path(sys.argv[1])), Path(sys.argv[2])
     samples = load_samples(folder / "samples.npz")
     for number, row in enumerate(json.loads((folder / "settings.json").read_text())):

@@ -1,12 +1,11 @@
 """What does it take to group more records than can be compared in pairs, and are they the groups?
 
-Limited by the vector store, which is asked for the neighbours of each distinct vector, and does so
-beside searches. Real vectors of texts go into the embedded store as int8: those that `make
-evaluate` keeps in its working folder (.npy, float32). Told are the seconds of processor that store
-and worker took, the worker's memory, what a search took while the store was being asked and while
-it was not, and how the groups agree with those of all pairs (adjusted Rand index; 1 is the same).
-DBSCAN is compared at full size, HDBSCAN on the first ``--pairs`` vectors, for of all pairs it takes
-minutes.
+The limit is the vector store, which returns the neighbours of each distinct vector beside searches.
+Real vectors of texts go into the embedded store as int8: those that `make evaluate` keeps in its
+working folder (.npy, float32). The bench reports the processor seconds of store and worker, the
+worker's memory, the time of a search during grouping and without it, and how the groups agree with
+those of all pairs (adjusted Rand index; 1 is the same). DBSCAN is compared at full size, HDBSCAN on
+the first ``--pairs`` vectors, since all pairs take minutes.
 
     bench_clusters.py --vectors work/vectors --records 20000 --records 50000
 """
@@ -183,7 +182,7 @@ def percentiles(spent: Sequence[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--vectors", type=Path, required=True, help="folder of .npy files")
     parser.add_argument("--records", type=int, action="append", required=True)

@@ -1,6 +1,6 @@
 """Do log lines that one statement wrote end up together, and how fast?
 
-Limited by one core: masking is a regular expression over each line. On the 2,000 lines of each
+The limit is one core: masking is a regular expression over each line. On the 2,000 lines of each
 system of loghub (Zhu et al. 2023) whose statements people have marked: grouping accuracy (GA: share
 of lines whose group is exactly a marked one), FGA (the same as an F1 over groups; Jiang et al.
 2024), and the V measure (Rosenberg & Hirschberg 2007). One setting for all. Beside what the worker
@@ -113,7 +113,7 @@ def read(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def main() -> None:
-    """Measure, print, hand in."""
+    """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the loghub systems")
     parser.add_argument("--similar", type=float, default=SIMILAR)

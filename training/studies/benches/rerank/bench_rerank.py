@@ -2,13 +2,13 @@
 
 The documents of a folder in BEIR's layout go into a new collection of a running platform
 (`verso up`), and each question is searched for once, by vectors and words, reranked by the head
-alone. Every hit then has both scores, and what each share would have given is reckoned from them,
+alone. Every hit then has both scores, and what each share would have yielded is computed from them,
 as `verso_worker.records.fusion` mixes them. Brackets are 95 % bootstrap intervals over the
 questions of the
 gain in nDCG@10. Choose on questions that nothing else is reported on: `--split train`. With
 `--collection` several runs share one that is kept.
 
-Limited by the processor: the head reads `--from` records a question.
+The limit is the processor: the head reads `--from` records a question.
 """
 
 from __future__ import annotations

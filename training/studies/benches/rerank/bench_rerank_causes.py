@@ -17,7 +17,7 @@ questions is among those that docs/research/quality.md reports on.
     verso up
     bench_rerank_causes.py --data DIR --heads alike pairs
 
-Limited by the processor; one thread. With `--collection` several runs share one that is kept.
+The limit is the processor; one thread. With `--collection` several runs share one that is kept.
 """
 
 from __future__ import annotations

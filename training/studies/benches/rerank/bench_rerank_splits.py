@@ -18,7 +18,7 @@ causes: what is served must not be chosen by them.
     verso up
     bench_rerank_splits.py ir_cacm
 
-Limited by the processor; one thread. With `--collection` several runs share one that is kept.
+The limit is the processor; one thread. With `--collection` several runs share one that is kept.
 """
 
 from __future__ import annotations

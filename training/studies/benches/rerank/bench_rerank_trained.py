@@ -24,8 +24,8 @@ intervals over the questions of the gain in nDCG@10.
     verso up
     bench_rerank_trained.py --data DIR --work DIR
 
-Limited by the processor; one thread, about an hour and a half for all arms. What was searched for,
-learnt and scored stays in `--work`, from where a later run goes on. Products in bfloat16.
+The limit is the processor; one thread, about an hour and a half for all arms. What was searched
+for, learnt and scored stays in `--work`, from where a later run goes on. Products in bfloat16.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _RATE = 3e-4
 
 @dataclass(frozen=True)
 class Arm:
-    """What scores, and what it learns from.
+    """A way to score, and its training data.
 
     Attributes:
         claims: A share of them.
@@ -122,7 +122,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class School:
-    """Where the arms learn; one that learnt is read from its folder."""
+    """Trains the arms; a trained one is read from its folder."""
 
     data: Path
     work: Path
@@ -130,12 +130,12 @@ class School:
     wrong: int
 
     def scores(self, arm: Arm) -> Scores:
-        """Teach an arm, and give what scores."""
+        """Train an arm and return its scoring function."""
         if not arm.reads:
             return self._map().scores
         recipe = load_recipe("relevance")
         torch.set_num_threads(recipe.threads)
-        taught = ranker.begun(recipe, find_artifact())
+        taught = ranker.began(recipe, find_artifact())
         if arm.general:
             self._teach(taught, _general(self.data), "relevance")
         if arm.claims:

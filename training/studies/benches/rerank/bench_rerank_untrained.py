@@ -14,7 +14,7 @@ Choose on questions that nothing else is reported on: `--split train`.
     verso up
     bench_rerank_untrained.py DIR/ir_scifact --split train
 
-Limited by the processor; one thread. With `--collection` several runs share one that is kept.
+The limit is the processor; one thread. With `--collection` several runs share one that is kept.
 """
 
 from __future__ import annotations

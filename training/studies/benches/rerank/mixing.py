@@ -1,6 +1,6 @@
-"""What a search and a head said of the first records, mixed in several ways.
+"""The scores of a search and of a head for the first records, mixed in several ways.
 
-The parts of the search's score are told apart: it is the mean of what the vector gave and of what
+The parts of the search's score are kept apart: it is the mean of what the vector gave and of what
 the words gave (``verso_worker.records.fusion``).
 """
 

@@ -1,8 +1,8 @@
-"""Searches that a head reads once more: sets taken in once, and what each share would give.
+"""Searches reranked by a head: sets ingested once, and the order of each share.
 
-The order of a share is reckoned by :func:`verso_worker.records.fusion.reranked`, as a worker does
+The order of a share is computed by :func:`verso_worker.records.fusion.reranked`, as a worker does
 it, from
-what the search and the head scored; so one reading serves for every share.
+what the search and the head scored; so one pass of the head serves every share.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HITS = 300
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a search found, in its order, and the scores of a head that read the first hits."""
+    """The hits of a search in their order, and a head's scores of the first ones."""
 
     hits: Sequence[Hit]
     scores: NDArray[np.float32]

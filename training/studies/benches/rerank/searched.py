@@ -1,6 +1,6 @@
-"""What a platform finds for a set's questions, with the texts of the first records.
+"""The hits of a platform for a set's questions, with the texts of the first records.
 
-It is written to a file, so that heads can be taught and tried on it without the platform.
+It is written to a file, so that heads can be trained and measured on it without the platform.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Searched:
         return made
 
     def read(self, scores: Scores, *, kept: Path) -> list[Read]:
-        """Let a head read the first records of every question, or take what it gave before."""
+        """Score the first records of every question, or read an earlier run's scores."""
         names = list(self.given.questions)
         if not kept.exists():
             flat = [

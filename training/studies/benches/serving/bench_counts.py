@@ -3,10 +3,10 @@ r"""What do the statistics of a large collection cost: to ask for, and to keep?
     PYTHONPATH=training:tests/bench python -m studies.benches.serving.bench_counts \
         --documents 1000000
 
-Entries of one record go into a real Valkey through the ledger's own commits, 64 at a time, with
-counts and without. Then they are counted three ways: by reading every entry, as the statistics once
-were; by counting anew in slices, as the keeper does after each pass of the scrub; and by asking for
-what is kept. Bounded by one core: Valkey's, or the reader's.
+Entries of one record are written to a real Valkey by the ledger's own commits, 64 at a time, with
+and without counts. Then they are counted in three ways: by reading every entry, as the statistics
+once were; in slices, as the keeper does after each pass of the scrub; and by reading the counts
+that are kept. The limit is one core: Valkey's, or the reader's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ASKED = 200
 
 
 def fill(ledger: Ledger, server: psutil.Process, *, name: str, documents: int) -> float:
-    """Commit new documents; give the server's CPU microseconds a document."""
+    """Commit new documents; return the server's CPU microseconds a document."""
     record = Record(Codec.NGRAM, 0, b"hashhash", b"sums", _PATCH)
     before = server_s(server)
     for start in range(0, documents, _SLICE):
@@ -64,8 +64,8 @@ def read_all(ledger: Ledger, name: str) -> int:
     return sum(len(Entry.unpack(data).records) for _, data in ledger.documents.entries(name))
 
 
-def count_anew(ledger: Ledger, name: str, number: int) -> list[float]:
-    """Count in slices; give the seconds of each."""
+def count_again(ledger: Ledger, name: str, number: int) -> list[float]:
+    """Count in slices; return the seconds of each."""
     spent = []
     step = Counting.MORE
     while step is Counting.MORE:
@@ -82,7 +82,7 @@ def _timed(do: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Fill, count, show."""
+    """Fill the ledger, count in each way and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--buckets", type=int, default=4096)
@@ -100,7 +100,7 @@ def main() -> None:
         fill(ledger, server, name="counted", documents=options.documents)
         reading_s = _timed(lambda: read_all(ledger, "counted"))
         before = server_s(server)
-        slices = count_anew(ledger, "counted", 1)
+        slices = count_again(ledger, "counted", 1)
         counting_cpu_s = server_s(server) - before
         asking_s = (
             _timed(lambda: [ledger.documents.holdings("counted") for _ in range(_ASKED)]) / _ASKED
@@ -125,7 +125,7 @@ def main() -> None:
         [
             ("every entry read", reading_s, "-", "-"),
             (
-                f"counted anew in {len(slices)} slices",
+                f"counted again in {len(slices)} slices",
                 sum(slices),
                 counting_cpu_s,
                 1000 * max(slices),

@@ -3,7 +3,7 @@
 The encoder of an artifact in this process, in several ways:
 
 - *as served*: what the engine does;
-- *no arena*: every tensor's memory is asked of the system anew;
+- *no arena*: every tensor's memory is requested from the system each time;
 - *bound*: inputs and output bound once for each shape (``IOBinding``);
 - *all rewriting*: ONNX Runtime's highest optimisation level;
 - *float16*: what ``VERSO_ENCODER_PRECISION=float16`` serves;
@@ -14,7 +14,7 @@ The encoder of an artifact in this process, in several ways:
 For each: milliseconds of one text and of a text in batches of 16, how far its vectors are from
 those served, how many of their int8 codes are others, and how near it comes to the golden samples.
 A space allows a cosine of ``tolerance.vector_cosine`` there: vectors that are further off are those
-of another space, and would have to be made anew for every record.
+of another space, and would have to be computed again for every record.
 
 Last it counts the shapes of the batches: CUDA graphs are recorded for one shape each.
 
@@ -153,14 +153,14 @@ def timed(run: Run, batches: Sequence[Feeds]) -> tuple[float, NDArray[np.float32
         run(feeds)
     spent, found = [], []
     for feeds in batches:
-        begun = time.perf_counter()
+        began = time.perf_counter()
         found.append(run(feeds))
-        spent.append((time.perf_counter() - begun) / len(found[-1]))
+        spent.append((time.perf_counter() - began) / len(found[-1]))
     return 1e3 * float(np.median(spent)), np.concatenate(found)
 
 
 def near(found: NDArray[np.float32], wanted: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the cosine of each pair of rows, which need not be of length 1."""
+    """Return the cosine of each pair of rows of any length."""
     products = np.sum(found.astype(np.float64) * wanted, axis=1)
     cosines: NDArray[np.float64] = products / (
         np.linalg.norm(found.astype(np.float64), axis=1) * np.linalg.norm(wanted, axis=1)
@@ -204,7 +204,7 @@ def compared(
 
 
 def main() -> None:
-    """Measure every way and print the sheet."""
+    """Measure every way and print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, default=512)
     parser.add_argument("--threads", type=int, default=1)

@@ -63,7 +63,7 @@ def _cpu_s() -> float:
 
 
 def main() -> None:
-    """Start a Valkey, measure, show."""
+    """Start a Valkey, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--texts", type=int, default=6400)
     options = parser.parse_args()

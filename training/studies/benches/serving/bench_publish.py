@@ -1,9 +1,9 @@
 """Does a request to a platform fail while its models are published?
 
-Limited by the start of engines. A whole platform serves callers who embed, take documents in, read
-them back and search over HTTP, without retries, while artifacts of one space are published: every
-tenth is corrupt, every tenth is rolled back, the others take over. Counted are the requests that
-failed or gave another text; at the end every document is read once more, whichever of the
+The limit is the start of engines. A whole platform serves callers who embed, take documents in,
+read them back and search over HTTP, without retries, while artifacts of one space are published:
+every tenth is corrupt, every tenth is rolled back, the others take over. Counted are the requests
+that failed or gave another text; at the end every document is read once more, whichever of the
 artifacts wrote it.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from bench_queue import memory
 
-from studies.benches.serving.publishing import fate, hand_in, variant
+from studies.benches.serving.publishing import fate, run_and_print, variant
 from verso_client import Client, Document, Retries
 from verso_core import registry
 from verso_core.errors import VersoError
@@ -33,7 +33,7 @@ _READ_AT_ONCE = 16
 
 
 class Caller(threading.Thread):
-    """One who asks for everything in turn, and notes what went wrong."""
+    """A caller that sends every kind of request in turn and counts errors."""
 
     def __init__(self, url: str, number: int) -> None:
         super().__init__(name=f"caller-{number}")
@@ -45,12 +45,12 @@ class Caller(threading.Thread):
         self.failed: Counter[str] = Counter()
 
     def end(self) -> None:
-        """Finish the request in hand."""
+        """Finish the current request."""
         self._over.set()
         self.join()
 
     def run(self) -> None:
-        """Ask until told to end."""
+        """Send requests until ``end`` is called."""
         with Client(self._url, retries=Retries(patience_s=0.0)) as verso:
             turn = 0
             while not self._over.is_set():
@@ -94,7 +94,7 @@ def _finds(verso: Client, text: str) -> bool:
 
 
 def wait(what: str, over: Callable[[], bool]) -> float:
-    """Wait until something is so; gives seconds."""
+    """Wait until a condition holds; return the seconds."""
     started = time.monotonic()
     while not over():
         if time.monotonic() - started > _PATIENCE_S:
@@ -104,7 +104,7 @@ def wait(what: str, over: Callable[[], bool]) -> float:
 
 
 def publish(verso: Client, models: Path, source: Path, *, number: int) -> float | None:
-    """Publish one artifact; gives seconds until it serves, None where it is refused."""
+    """Publish one artifact; return the seconds until it serves, or None if it is refused."""
     corrupt, back = fate(number)
     before = registry.read(models).artifact.stable
     name = variant(source, models, number, spoil=corrupt)
@@ -178,4 +178,6 @@ def run(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    hand_in("publish", run, title="Publishing while serving over HTTP", publishes=20, callers=4)
+    run_and_print(
+        "publish", run, title="Publishing while serving over HTTP", publishes=20, callers=4
+    )

@@ -1,9 +1,9 @@
 """Does publishing models while serving fail a call, or make a worker grow?
 
-Limited by the start of engines. Threads encode, code and read all the time through a worker's
-shelf, while artifacts of one space are published: every tenth is corrupt and is refused, every
-tenth is rolled back, the others take over. Counted are the calls that failed; measured is the
-resident memory of this process and of its engines, when only the one that serves is left.
+The limit is the start of engines. Threads encode, code and read through a worker's artifact store
+while artifacts of one space are published: every tenth is corrupt and refused, every tenth is
+rolled back, the others take over. The bench counts the calls that failed and measures the resident
+memory of this process and of its engines when only the one that serves is left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from prometheus_client import CollectorRegistry
 
-from studies.benches.serving.publishing import fate, hand_in, variant
+from studies.benches.serving.publishing import fate, run_and_print, variant
 from verso_core import registry
 from verso_core.registry import Channel
 from verso_worker.metrics import Metrics
@@ -89,7 +89,7 @@ class Load:
             thread.start()
 
     def end(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
         self._over.set()
         for thread in self._threads:
             thread.join()
@@ -139,4 +139,4 @@ def resident_mib() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    hand_in("swap", run, title="Publishing while serving", publishes=50, callers=2)
+    run_and_print("swap", run, title="Publishing while serving", publishes=50, callers=2)

@@ -1,4 +1,4 @@
-"""What a graph gives on a processor that computes in float16, told on one that does not.
+"""The output of a graph on a processor that computes in float16, found on one that does not.
 
 ONNX Runtime has few kernels of float16 for x86: it computes in float32 between casts, and leaves
 out casts that meet, so that a float16 graph is rounded in a few places only. A GPU adds up in

@@ -16,7 +16,7 @@ from verso_standalone.valkey import Valkey, find_program, free_port
 
 @contextmanager
 def serving() -> Iterator[tuple[str, psutil.Process]]:
-    """Start an empty ledger; give its address and its process."""
+    """Start an empty ledger; return its address and its process."""
     with tempfile.TemporaryDirectory(prefix="verso-bench-") as name:
         valkey = Valkey(find_program(), Path(name), port=free_port(), password="bench")
         process = Process("valkey", valkey.argv(), log_path=Path(name) / "log", environment={})

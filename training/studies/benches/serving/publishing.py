@@ -1,4 +1,4 @@
-"""What the benches of publishing share: artifacts of one space, their fates, handing in."""
+"""What the benches of publication share: artifacts of one space, their fates, the command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from variants import ARTIFACT, make_variant
 
 
 class Fate(NamedTuple):
-    """What becomes of a published artifact, if not that it takes over."""
+    """Whether a published artifact is corrupt or rolled back; otherwise it takes over."""
 
     corrupt: bool
     rolled_back: bool
 
 
 def fate(number: int) -> Fate:
-    """Return the fate of the so manieth: of ten one is corrupt and one is rolled back."""
+    """Return the fate of an artifact: of ten, one is corrupt and one is rolled back."""
     return Fate(number % 10 == 4, number % 10 == 7)
 
 
@@ -35,7 +35,7 @@ def variant(source: Path, models: Path, number: int, *, spoil: bool = False) -> 
     return folder.name
 
 
-def hand_in(
+def run_and_print(
     bench: str,
     run: Callable[[Path, argparse.Namespace], dict[str, Any]],
     *,
@@ -43,14 +43,14 @@ def hand_in(
     publishes: int,
     callers: int,
 ) -> None:
-    """Read the command line, run a bench in a folder of its own, and show what came of it.
+    """Read the command line, run a bench in a folder of its own and print its results.
 
     Args:
-        bench: name of the bench.
-        run: does it.
-        title: of the table.
-        publishes: how many, if nothing else is said.
-        callers: how many, if nothing else is said.
+        bench: Name of the bench.
+        run: The measurement.
+        title: Of the table.
+        publishes: Default of the option.
+        callers: Default of the option.
     """
     question = (sys.modules["__main__"].__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(description=question)

@@ -88,7 +88,7 @@ def section(found: Found) -> str:
 
 
 def replaced(page: str, text: str) -> str:
-    """The page with a section written anew, at its end where it has none of that title."""
+    """Return the page with a section replaced; a new one stands at the end."""
     if not text:
         return page
     old = kept(page, text.partition("\n")[0])
