@@ -1,4 +1,4 @@
-"""The arms of the comparison: one recipe, and what each of them has otherwise."""
+"""The arms of the comparison: one recipe, and the settings in which each arm differs."""
 
 from __future__ import annotations
 

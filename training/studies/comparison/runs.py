@@ -1,8 +1,8 @@
-"""Train the arms one after the other, and set their figures side by side.
+"""Train the arms one after the other and compare their figures.
 
 The budget of an arm is processor time, so that a machine shared with others gives every arm the
-same. It is not quite the same: who shares caches with others does less in a second, so the number
-of steps stands beside every figure, and the start runs again with another seed.
+same. It is not quite the same: an arm that shares caches with others does less in a second, so the
+number of steps stands beside every figure, and the start runs again with another seed.
 
 What is measured is cross-entropy on texts that none was trained on: the bytes that a coder driven
 by the whole distribution would take, without its rounding up. The rank stream takes 1 to 10 % more.

@@ -1,7 +1,7 @@
-"""What the readers of CLINC150 say together, and where they are wrong.
+"""The mean answer of the readers of CLINC150, and its errors.
 
 Readers are the adapters and the heads on stored vectors, by seed. Their log probabilities are
-added, none weighed. What tells scope is a signal of one kind of reader or the sum of two signals,
+added without weights. Scope is decided by a signal of one kind of reader or the sum of two signals,
 each the mean of its readers and in units of its deviation on validation rows in scope. Classifier
 and signal are those that do best on validation rows; test rows are looked at once.
 """
@@ -48,7 +48,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Signal:
-    """How well scope is told, in percent."""
+    """How well a signal separates texts in scope from others, in percent."""
 
     validation: float
     auroc: Interval
@@ -57,7 +57,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of the rows of one split, and what each kind of reader says of them.
+    """The rows of one split, and the answers of each kind of reader.
 
     Attributes:
         labels: Their names.
@@ -97,7 +97,7 @@ def _reader(arrays: Arrays, name: str, split: RowSplit) -> dict[str, Floats]:
 
 
 def _whole(part: Rows | None) -> Rows | None:
-    """Rows of which every reader tells every signal."""
+    """Rows for which every reader has every signal."""
     if part is None:
         return None
     told = (signal in reader for of in part.kinds.values() for reader in of for signal in _SIGNALS)
@@ -128,7 +128,7 @@ def readers(found: Found) -> dict[str, int]:
 
 
 def chosen(of: Mapping[str, Classifier | Signal]) -> str:
-    """The title of what does best on validation rows."""
+    """The title of the best choice on validation rows."""
     return max(of, key=lambda title: of[title].validation)
 
 
@@ -222,7 +222,7 @@ def scope_figures(found: Found) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the few validation rows out of scope leave to chance.
+    """The variance that comes of few validation rows out of scope.
 
     Attributes:
         outside: Validation rows out of scope.
@@ -242,7 +242,7 @@ class Choice:
 
 
 def choice(found: Found, *, rounds: int = 200) -> Choice | None:
-    """Draw the validation rows again and again, choose by each draw, look at the test rows."""
+    """Resample the validation rows, choose by each sample and measure on the test rows."""
     held_out, test = _whole(rows(found, _HELD_OUT)), _whole(rows(found, _TEST))
     if held_out is None or test is None:
         return None
@@ -274,7 +274,7 @@ def choice(found: Found, *, rounds: int = 200) -> Choice | None:
 
 @dataclass(frozen=True)
 class Errors:
-    """Where a classifier is wrong on the test rows in scope.
+    """The errors of a classifier on the test rows in scope.
 
     Attributes:
         wrong: How often.

@@ -1,4 +1,4 @@
-"""What tells whether a text is in scope: signals of readers, and sums of two of them.
+"""Signals that separate texts in scope from others: those of readers, and sums of two.
 
 The energy, Mahalanobis and neighbour signals (``heads.signals``) look at the labels in scope only;
 "label" is how unlikely a reader holds the label "out of scope" itself.
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Given:
-    """What a classifier gives for the rows of each split.
+    """The outputs of a classifier for the rows of each split.
 
     Attributes:
         logits: Shape: (N, C).

@@ -1,8 +1,8 @@
 """Intents by adapters beside heads on stored vectors: CLINC150 and BANKING77.
 
-Each gives probabilities, and what tells scope (``scope``). A study holds what one adapter gives, by
-seed, share of the training rows and depth; the first of a set holds the heads on vectors too. What
-they say together is told by ``intent_means``.
+Each has probabilities and signals of scope (``scope``). A study holds the outputs of one adapter,
+by seed, share of the training rows and depth; the first of a set holds the heads on vectors too.
+Their mean is in ``means``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _accuracies(given: Given, labels: Labels, reader: str) -> dict[str, float]:
 
 
 def _known(labels: Labels) -> dict[str, NDArray[np.generic]]:
-    """What is known of the rows that are not trained on."""
+    """Return the facts of the rows that are not trained on."""
     arrays: dict[str, NDArray[np.generic]] = {"labels": np.array(labels.names)}
     for split in scope.MEASURED:
         arrays |= {f"gold_{split}": labels.targets[split], f"inside_{split}": labels.inside(split)}
@@ -126,7 +126,7 @@ def _known(labels: Labels) -> dict[str, NDArray[np.generic]]:
 
 
 def _told(given: Given, labels: Labels, reader: str) -> dict[str, NDArray[np.generic]]:
-    """What a reader gives for the rows that are not trained on: probabilities, signals of scope."""
+    """Return a reader's probabilities and signals of scope for the rows that are not trained on."""
     arrays: dict[str, NDArray[np.generic]] = {
         f"{reader}_{split}": scope.log_softmax(given.logits[split]) for split in scope.MEASURED
     }

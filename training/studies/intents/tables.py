@@ -1,4 +1,4 @@
-"""The tables of intents, and what keeps CLINC150 below its goals."""
+"""The tables of intents, and why CLINC150 misses its goals."""
 
 from __future__ import annotations
 

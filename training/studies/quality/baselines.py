@@ -15,7 +15,7 @@ _CHARACTERS = 3000
 
 @dataclass(frozen=True)
 class Probabilities:
-    """What a classifier gives for texts.
+    """The outputs of a classifier for texts.
 
     Attributes:
         values: Shape: (N, C), float32.

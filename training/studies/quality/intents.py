@@ -1,4 +1,4 @@
-"""Intents with an out-of-scope label: accuracy in scope, and how well scope is told."""
+"""Intents with an out-of-scope label: accuracy in scope, and detection of scope."""
 
 from __future__ import annotations
 

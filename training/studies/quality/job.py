@@ -1,4 +1,4 @@
-"""What every head that ships is trained with: where to read and write, and what its record says."""
+"""The inputs of every head that ships: folders, recipe, command and digest of the data."""
 
 from __future__ import annotations
 

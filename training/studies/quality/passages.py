@@ -1,4 +1,4 @@
-"""Questions with their passage and the passages that a search by words confuses it with.
+"""Questions with their passage and similar wrong passages of a search by words.
 
 Three sources, all of which a head that ships may be trained on: SQuAD's questions with their
 paragraph (CC BY-SA 4.0), SelQA's with their section (Apache-2.0), and documentation of open

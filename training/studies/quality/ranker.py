@@ -1,6 +1,6 @@
-"""The ``relevance`` head: how well a passage answers a question, for what a search has found.
+"""The ``relevance`` head: how well a passage of a search's hits answers a question.
 
-It goes on from the published ``pairs`` head, which has learnt it for single sentences.
+It starts from the published ``pairs`` head, which was trained on single sentences.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def train(recipe: HeadRecipe, job: Job) -> Head:
 
 
 def started(recipe: HeadRecipe, artifact: Path) -> Taught:
-    """Start from the published head that the recipe names, or afresh.
+    """Start from the published head that the recipe names, or from the encoder.
 
     Raises:
         HeadUnknown: it is not published.

@@ -7,7 +7,7 @@ z_1 ... z_k those of the wrong ones, the loss of a group is
 
 (localised contrastive estimation: Gao, Dai & Callan 2021, eq. 6; the wrong ones are what a search
 found first, which is what a ranker is shown). That loss leaves the level of a question's logits
-open, and ``/v1/rerank`` gives scores as they are. So the mean cross-entropy of each pair's own
+open, and ``/v1/rerank`` returns scores as they are. So the mean cross-entropy of each pair's own
 sigmoid is added, with a weight of 0.3.
 """
 

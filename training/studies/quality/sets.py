@@ -115,7 +115,7 @@ def banking(root: Path) -> LabelledSet:
 def stored_vectors(
     texts: Sequence[str], *, artifact: Path, cache: Path, scale: float, threads: int = 1
 ) -> NDArray[np.float32]:
-    """Vectors as an int8 collection gives them back, encoded once and kept in ``cache``.
+    """Vectors as an int8 collection returns them, encoded once and kept in ``cache``.
 
     Args:
         texts: To encode.

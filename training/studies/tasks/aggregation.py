@@ -3,7 +3,7 @@
 DBSCAN (Ester et al. 1996) on the cosine of the vectors as stored, at the two published thresholds,
 with two neighbours for a core as the platform serves it. A count proves nothing by itself, so the
 homogeneity goes with it (Rosenberg & Hirschberg 2007, eq. 1): 1 - H(label | group) / H(label),
-which is 1 where no group holds two labels. Whoever stands alone is a group.
+which is 1 where no group holds two labels. A row without neighbours is a group.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def grouped(vectors: NDArray[np.float32], *, cosine: float) -> NDArray[np.int64]
 
 
 def homogeneous(labels: list[str], found: NDArray[np.int64]) -> float:
-    """How far no group holds two labels, in [0, 1]."""
+    """Return the homogeneity, in [0, 1]."""
     own = np.where(found == _ALONE, found.max() + 1 + np.arange(len(found)), found)
     return float(homogeneity_score(labels, own))
 

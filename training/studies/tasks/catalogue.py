@@ -53,7 +53,7 @@ STUDIES: dict[str, Callable[[Bench], StudyResult]] = {
 
 
 def run(bench: Bench, names: Iterable[str]) -> dict[str, StudyResult]:
-    """Do the studies that were not done before; what was found is kept under ``bench.work``."""
+    """Run the studies that were not run before; their results are kept under ``bench.work``."""
     folder = bench.work / "tasks"
     for name in names:
         if result.load(folder, name) is None:
@@ -62,6 +62,6 @@ def run(bench: Bench, names: Iterable[str]) -> dict[str, StudyResult]:
 
 
 def found(bench: Bench) -> dict[str, StudyResult]:
-    """What the studies found so far."""
+    """Return the results of the studies so far."""
     loaded = {name: result.load(bench.work / "tasks", name) for name in STUDIES}
     return {name: part for name, part in loaded.items() if part is not None}

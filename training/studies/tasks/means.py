@@ -1,4 +1,4 @@
-"""What several readers of the same rows say together: the mean of their answers.
+"""The mean of the answers of several readers of the same rows.
 
 Nothing is trained here, and nothing is weighed: adapters, heads on stored vectors and students
 that other studies trained are taken as they are, each kind by the mean of its own.

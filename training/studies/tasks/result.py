@@ -1,4 +1,4 @@
-"""What a study found, kept in a folder so that a later run and the page can read it."""
+"""The result of a study, kept in a folder for later runs and for the page."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The sections of the page that say what the studies found."""
+"""The sections of the page with the results of the studies."""

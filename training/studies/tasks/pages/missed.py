@@ -1,4 +1,4 @@
-"""The section that sets every goal beside its figure, and says what keeps the missed ones away.
+"""The section with every goal, its figure, and the cause of each missed goal.
 
 Figures of other pages are read from their tables (``quality.tables``), so that no figure stands
 here twice.

@@ -1,4 +1,4 @@
-"""The section of ``docs/research/quality.md`` that tells what the studies found."""
+"""The section of ``docs/research/quality.md`` with the results of the studies."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Found = Mapping[str, StudyResult]
 
 
 def section(found: Found) -> str:
-    """All tables, of the studies that were done; empty where none was."""
+    """Return all tables of the studies that were done; empty if none was."""
     if not found:
         return ""
     parts = [_opening(found)]
@@ -133,13 +133,13 @@ def _goals(found: Found) -> str:
 
 
 def distance(value: float, asked: float, *, lower: bool = False) -> str:
-    """What a table of goals says of a figure, as it is printed there."""
+    """Return the distance of a figure to its goal, as the table prints it."""
     short = round(value - asked if lower else asked - value, 1)
     return "yes" if short <= 0 else f"{short:.1f} {'over' if lower else 'short'}"
 
 
 def reached(found: Found) -> dict[str, float]:
-    """The figure of what each goal is asked of, chosen beforehand.
+    """Return the figure that each goal refers to, chosen beforehand.
 
     That is the mean of several readers where all of them are there, else the adapter.
     """
@@ -155,7 +155,7 @@ def reached(found: Found) -> dict[str, float]:
 
 
 def together(found: Found) -> dict[str, Mean]:
-    """What several readers reach together, by goal."""
+    """Return the figures of means of readers, by goal."""
     made = {key: of(found) for key, of in _OF_MEANS.items()}
     return {key: one for key, one in made.items() if one is not None}
 
@@ -237,7 +237,7 @@ def _frozen(f: Mapping[str, float]) -> str:
 
 
 def _drops(found: Found) -> list[str]:
-    """What each strategy loses against one encoder a task, with its interval."""
+    """Return the loss of each strategy against one encoder a task, with its interval."""
     full = strategies.joined(Strategy.FULL, found)
     told = []
     for strategy in (Strategy.LORA, Strategy.ROUND_ROBIN, Strategy.SEQUENTIAL):

@@ -6,5 +6,5 @@ import textwrap
 
 
 def wrapped(text: str) -> str:
-    """As wide as those of the other pages."""
+    """Return a paragraph as wide as those of the other pages."""
     return textwrap.fill(text, 105, break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""What each pair objective makes of the stored vectors: a linear map of them, and nothing else.
+"""Each pair objective on a linear map of the stored vectors, and nothing else.
 
     u' = W u,    W in R^(D x D), from the identity on
 
@@ -102,7 +102,7 @@ def fitted(name: str, shown: Vectors, *, held: Vectors, seed: int) -> Mapped:
 
 
 def _triplets(u: Tensor, v: Tensor, score: Tensor) -> Tensor:
-    """Of texts that are alike, each with the partner of another one as what is not."""
+    """Return triplets: similar texts, with the partner of another pair as the negative."""
     u, v = _alike(u, v, score)
     return objectives.triplet(u, v, v.roll(1, 0), margin=0.2)
 
@@ -112,7 +112,7 @@ def _contrasted(u: Tensor, v: Tensor, score: Tensor) -> Tensor:
 
 
 def _alike(u: Tensor, v: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Those that are; where fewer than two are, the two that are most."""
+    """Return the similar pairs; of fewer than two, the two most similar."""
     fewest = min(_ALIKE, float(score.topk(min(2, len(score))).values[-1]))
     return u[score >= fewest], v[score >= fewest]
 
