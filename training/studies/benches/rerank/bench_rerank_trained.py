@@ -135,7 +135,7 @@ class School:
             return self._map().scores
         recipe = load_recipe("relevance")
         torch.set_num_threads(recipe.threads)
-        taught = ranker.began(recipe, find_artifact())
+        taught = ranker.started(recipe, find_artifact())
         if arm.general:
             self._teach(taught, _general(self.data), "relevance")
         if arm.claims:
