@@ -36,11 +36,10 @@ from verso_training.heads.modules import (
     CrossEncoder,
     SequenceClassifier,
     SpanHead,
-    SpanLayers,
     SpanReader,
     span_loss,
 )
-from verso_training.heads.recipe import ClassifyConfig, HeadRecipe
+from verso_training.heads.recipe import ClassifyConfig, HeadRecipe, SpanLayers
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance, Trained
 

@@ -31,9 +31,9 @@ from verso_training.heads.modules import (
     CrossEncoder,
     SequenceClassifier,
     SpanHead,
-    SpanLayers,
     SpanReader,
 )
+from verso_training.heads.recipe import SpanLayers
 from verso_training.heads.rows import Row
 from verso_training.heads.shipping import Provenance
 from verso_training.heads.vectors import Progress

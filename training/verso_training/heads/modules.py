@@ -17,7 +17,6 @@ layer by deeper ones; its widths are for states of 768 and are scaled to the enc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import torch
@@ -26,25 +25,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import BertModel
 
+from verso_training.heads.recipe import SpanLayers
+
 NEGATIVE = -1e4
 """Minus infinity among logits, in the range of float16."""
-
-
-class SpanLayers(StrEnum):
-    """The output layers of a reader, named as in Preite 2020, section 6.1."""
-
-    VANILLA = "vanilla"
-    """One linear layer (figure 6.1)."""
-    TANH_2 = "2l-tanh"
-    """768 to 384 to 2 with Tanh (figure 6.2)."""
-    GELU_2 = "2l-gelu"
-    """768 to 256 to 2 with GELU (figure 6.3)."""
-    RELU_2_SKIP = "2l-relu-skip"
-    """768 to 768 with ReLU, plus the input, to 2 (figure 6.4)."""
-    RELU_4 = "4l-relu"
-    """768 to 1024 to 768 to 200 to 2 with ReLU (figure 6.5)."""
-    GELU_4_SKIP = "4l-gelu-skip"
-    """768 to 1024 to 768, plus the input, to 384 to 2 with GELU (figure 6.6, listing 6.4)."""
 
 
 class SpanHead(nn.Module):

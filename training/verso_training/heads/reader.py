@@ -28,9 +28,9 @@ from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
-from verso_training.heads.modules import SpanHead, SpanLayers, SpanReader, best_spans, span_loss
+from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
-from verso_training.heads.recipe import AnswerConfig
+from verso_training.heads.recipe import AnswerConfig, SpanLayers
 
 Logits = Callable[[Sequence[Window]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Start and end logits of windows. Shape: twice (B, T)."""

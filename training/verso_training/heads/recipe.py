@@ -2,12 +2,14 @@
 
 An unknown key is an error, as in the recipes of decoders. A recipe has one table of settings for
 the task it names: ``[classify]``, ``[answer]`` or ``[score]``; the others keep their defaults.
+
+Nothing here loads torch: a recipe that cannot be followed is refused before the seconds that takes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,12 +18,29 @@ from pydantic import TypeAdapter, with_config
 
 from verso_core.heads import READS, Portion, Reads, Task
 from verso_training.config import STRICT, RecipeInvalid, checked
-from verso_training.heads.modules import SpanLayers
+from verso_training.heads.rows import Row
 
 _FEWEST_TOKENS = 24
 """Of a window: special tokens, a short question, and room for its context."""
 
 # The settings of the tasks are apart although some are alike: each task has its own defaults.
+
+
+class SpanLayers(StrEnum):
+    """The output layers of a reader, named as in Preite 2020, section 6.1."""
+
+    VANILLA = "vanilla"
+    """One linear layer (figure 6.1)."""
+    TANH_2 = "2l-tanh"
+    """768 to 384 to 2 with Tanh (figure 6.2)."""
+    GELU_2 = "2l-gelu"
+    """768 to 256 to 2 with GELU (figure 6.3)."""
+    RELU_2_SKIP = "2l-relu-skip"
+    """768 to 768 with ReLU, plus the input, to 2 (figure 6.4)."""
+    RELU_4 = "4l-relu"
+    """768 to 1024 to 768 to 200 to 2 with ReLU (figure 6.5)."""
+    GELU_4_SKIP = "4l-gelu-skip"
+    """768 to 1024 to 768, plus the input, to 384 to 2 with GELU (figure 6.6, listing 6.4)."""
 
 
 class ClassWeights(StrEnum):
@@ -207,3 +226,13 @@ def parse(values: Mapping[str, Any]) -> HeadRecipe:
         RecipeInvalid: an unknown key, or an invalid value.
     """
     return checked(HeadRecipe, values, strict=False)
+
+
+def check_chunk(recipe: HeadRecipe, examples: Iterable[Row]) -> None:
+    """Refuse a recipe that names a chunk for rows that are texts.
+
+    Raises:
+        RecipeInvalid: a row has no vector.
+    """
+    if recipe.classify.chunk is not None and any(row.vector is None for row in examples):
+        raise RecipeInvalid("classify.chunk: expected rows of a collection, whose chunks are known")

@@ -22,7 +22,7 @@ from verso_training.artifact.graphs import EncoderGraph
 from verso_training.config import RecipeInvalid
 from verso_training.heads import confidence, shipping, signals, vectors
 from verso_training.heads.context import HeadReport, TrainingContext
-from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.recipe import HeadRecipe, check_chunk
 from verso_training.heads.rows import Checked, Row, RowSplit
 from verso_training.heads.shipping import Trained
 from verso_training.heads.vectors import Part
@@ -52,8 +52,7 @@ def train_head(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingCon
         raise RecipeInvalid(
             f"expected a classifier on vectors, got {recipe.task} on {recipe.reads}"
         )
-    if recipe.classify.chunk is not None and any(row.vector is None for row in examples):
-        raise RecipeInvalid("classify.chunk: expected rows of a collection, whose chunks are known")
+    check_chunk(recipe, examples)
     torch.set_num_threads(recipe.threads)
     checked = context.checked(recipe, examples)
     if recipe.classify.decoder and any(row.text is None for row in examples):

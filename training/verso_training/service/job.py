@@ -32,6 +32,8 @@ from verso_core.heads import Head, Reads, Task
 from verso_core.jobs.train import Labelled, check_rows, unpack_pairs, unpack_rows
 from verso_core.registry import Channel
 from verso_training.config import RecipeInvalid
+from verso_training.heads import recipe as recipes
+from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.rows import Row, RowSplit, check
 from verso_training.service.process import RESULT_NAME
 from verso_training.service.trainer import described
@@ -39,7 +41,6 @@ from verso_training.service.trainer import described
 if TYPE_CHECKING:
     from verso_training.heads.context import HeadReport, TrainingContext
     from verso_training.heads.graph import Start
-    from verso_training.heads.recipe import HeadRecipe
     from verso_training.heads.shipping import Provenance
     from verso_training.heads.vectors import Progress
 
@@ -114,12 +115,15 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
         space = manifest.load(Path(request["artifact"])).manifest.space
         # A label with too few rows to train on is dropped, so it counts as missing.
         _expect_labels(known, set(check(rows, dim=space.dim).labels), name)
-    # Torch takes seconds to load: errors in the rows are raised before.
+    recipe = _recipe(request)
+    if recipe.reads is Reads.VECTOR:
+        recipes.check_chunk(recipe, rows)
+    # Torch takes seconds to load: errors in the rows and the recipe are raised before.
     from verso_training.heads.token_classifier import train_token_classifier
     from verso_training.heads.vector_classifier import train_head
 
     telemetry.adopt("torch")
-    recipe, context = _recipe(request), _context(request, folder)
+    context = _context(request, folder)
     train_it = train_token_classifier if recipe.reads is Reads.TOKENS else train_head
     return train_it(recipe, rows, context)
 
@@ -127,11 +131,11 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
 def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport:
     """Train a head that reads tokens, from its last checkpoint if there is one."""
     data = (folder / "rows.jsonl").read_bytes()
+    recipe = _recipe(request)
     from verso_training.heads.reading import train_reader
     from verso_training.heads.scoring import train_scorer
 
     telemetry.adopt("torch")
-    recipe = _recipe(request)
     begin = recipe.answer.start if task is Task.ANSWER else recipe.score.start
     named = request["params"]["recipe"].get(str(task), {}).get("start")
     start = _start(request, begin, task=task, expected=named is not None)
@@ -154,8 +158,6 @@ def _context(request: Mapping[str, Any], folder: Path) -> TrainingContext:
 
 
 def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
-    from verso_training.heads import recipe as recipes
-
     params = request["params"]
     task = Task(params["task"])
     values = {"threads": request["threads"], "reads": _READS[task], **params["recipe"]}

@@ -11,9 +11,10 @@ from tokenizers import Tokenizer
 
 from verso_core.errors import QuestionTooLong
 from verso_training.heads import backbone, fitting, modules, questions, reader, scoring
-from verso_training.heads.modules import SpanHead, SpanLayers
+from verso_training.heads.modules import SpanHead
 from verso_training.heads.questions import Question
 from verso_training.heads.reader import Answer
+from verso_training.heads.recipe import SpanLayers
 
 TOKENIZER = Tokenizer.from_file(
     str(Path(__file__).parents[3] / "data" / "artifact-tiny" / "encoder_tokenizer.json")

@@ -15,9 +15,9 @@ from verso_training.heads.modules import (
     CrossEncoder,
     SequenceClassifier,
     SpanHead,
-    SpanLayers,
     VectorClassifier,
 )
+from verso_training.heads.recipe import SpanLayers
 from verso_training.heads.scoring import PairTokens
 from verso_training.heads.token_classifier import TextTokens
 
