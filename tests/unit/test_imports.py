@@ -50,7 +50,7 @@ CASES = {
     ),
     "verso_worker.__main__": (
         {"verso_core", "verso_ledger", "verso_codecs", "verso_worker"},
-        {"torch", "transformers", "onnx", "fastapi"},
+        {"torch", "transformers", "onnx", "fastapi", "qdrant_client"},
     ),
     "verso_worker.rules.pipeline": (
         {"verso_core", "verso_codecs", "verso_worker"},
@@ -72,6 +72,15 @@ CASES = {
     "verso_training.service.__main__": (
         {"verso_core", "verso_ledger", "verso_training"},
         MODELS | STORES | ARRAYS | {"celery", "fastapi"},
+    ),
+    "verso_training.service.job": (
+        {"verso_core", "verso_ledger", "verso_training"},
+        MODELS | STORES | {"numba", "celery", "fastapi"},
+    ),
+    "verso_standalone.commands": (
+        PARTS - {"verso_gateway", "verso_keeper", "verso_training"},
+        {"torch", "transformers", "onnx", "onnxruntime", "numba", "celery", "fastapi"}
+        | {"qdrant_client"},
     ),
     "verso_codecs.ngram": (
         {"verso_core", "verso_codecs"},

@@ -50,7 +50,6 @@ from verso_worker.rules.reader import TextCache
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
-from verso_worker.stores.qdrant.store import QdrantVectors
 
 _IDLE_POLL_S = 5.0
 _QUEUES = tuple(queue for queue in Queue if queue.takes_wakeups)
@@ -200,11 +199,13 @@ def _serve_metrics(
 
 @contextmanager
 def _vectors(settings: WorkerSettings, run: Path) -> Iterator[Vectors]:
-    store: EdgeVectors | QdrantVectors
     if settings.qdrant_url is not None:
-        store = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
-        with closing(store):
-            yield store
+        # Qdrant's client takes a second to load, which a worker with its own store saves.
+        from verso_worker.stores.qdrant.store import QdrantVectors
+
+        server = QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
+        with closing(server):
+            yield server
         return
     socket = run / "vectors.sock"
     child = shard_child(

@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from verso_core import files, telemetry
 from verso_core.backup import KEPT_NAMES, LEDGER_NAME, VECTORS_NAME, Backup, seal
@@ -31,14 +32,17 @@ from verso_ledger.dump import dump
 from verso_ledger.epoch import Epoch
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.edge.client import EdgeVectors
-from verso_worker.stores.qdrant.store import QdrantVectors
+
+if TYPE_CHECKING:
+    from verso_worker.stores.qdrant.store import QdrantVectors
+
+    VectorStore = EdgeVectors | QdrantVectors
 
 FREEZE_S = 60.0
 """A freeze lapses after so many seconds without a renewal."""
 COPY_TIMEOUT_S = 3600.0
 """Longest copy of one collection."""
 
-VectorStore = EdgeVectors | QdrantVectors
 _log = logging.getLogger(__name__)
 
 
@@ -177,6 +181,9 @@ def _take(target: Path, settings: WorkerSettings) -> int:
 
 def _store(settings: WorkerSettings) -> VectorStore:
     if settings.qdrant_url is not None:
+        # Qdrant's client takes a second to load, which `verso up` and its backups save.
+        from verso_worker.stores.qdrant.store import QdrantVectors
+
         return QdrantVectors.server(settings.qdrant_url, api_key=settings.qdrant_api_key)
     if settings.run is None:
         raise BackupInvalid("expected VERSO_RUN, where the worker's vector store listens")
