@@ -10,8 +10,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
+from numpy.typing import NDArray
 from tests.support import tiny_artifact
-from tests.support.untrained_encoder import untrained
 
 from verso_codecs import ranks
 from verso_core import manifest
@@ -25,6 +25,7 @@ from verso_training.data.sources import Split
 from verso_training.decoder.model import Decoder
 from verso_training.decoder.train import Run
 
+pytestmark = pytest.mark.timeout(600)  # three graphs are exported
 COMMITTED = Path(__file__).resolve().parents[3] / "data" / "artifact-tiny"
 
 
@@ -34,20 +35,34 @@ def recipe() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def prepared(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prepared")
-    pool = list(tiny_artifact.documents(count=300))
-    pair = untrained([d.text for d in pool], dim=recipe.model.vector_dim)
-    dataset.prepare(recipe, pool, folder=folder, sentence_encoder=pair)
+def made(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an artifact made in one go: ``artifact``, and its data and run in ``work``.
+
+    Little is trained, counted and measured: of that the committed artifact tells.
+    """
+    folder = tmp_path_factory.mktemp("made")
+    data = dataclasses.replace(recipe.data, total_bytes=60_000, validation_chunks=30)
+    train = dataclasses.replace(recipe.train, max_steps=12)
+    publish = dataclasses.replace(
+        recipe.publish,
+        table_bytes=60_000,
+        fit_chunks=40,
+        mixing_chunks=40,
+        report_chunks=24,
+        golden=16,
+    )
+    short = dataclasses.replace(recipe, data=data, train=train, publish=publish)
+    tiny_artifact.build(folder / "artifact", work=folder / "work", recipe=short)
     return folder
 
 
-@pytest.mark.slow
-def test_the_tiny_artifact_is_made_and_verified_in_one_go(recipe: Recipe, tmp_path: Path) -> None:
-    short = dataclasses.replace(recipe.train, max_steps=12)
-    recipe = dataclasses.replace(recipe, train=short)
-    tiny_artifact.build(tmp_path / "artifact", work=tmp_path / "work", recipe=recipe)
-    artifact = manifest.load(tmp_path / "artifact")
+@pytest.fixture(scope="module")
+def prepared(made: Path) -> Path:
+    return made / "work" / "data"
+
+
+def test_the_tiny_artifact_is_made_and_verified_in_one_go(recipe: Recipe, made: Path) -> None:
+    artifact = manifest.load(made / "artifact")
     assert artifact.manifest.codec.slots == recipe.model.slots
     assert sum(f.size_bytes for f in artifact.manifest.files.values()) < 2_000_000
 
@@ -117,16 +132,10 @@ def test_prepared_chunks_fit_the_decoder_and_have_unit_vectors(
     np.testing.assert_allclose(norms, 1.0, atol=2e-3)
 
 
-def test_the_step_graph_continues_the_teacher_forced_graph(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_step_graph_continues_the_teacher_forced_graph(recipe: Recipe, made: Path) -> None:
     """Values of decoder.onnx, one token at a time, against all at once."""
-    torch.manual_seed(1)
-    decoder = Decoder(recipe.model).eval()
-    for block in decoder.layers:
-        torch.nn.init.normal_(block.attention.out.weight, std=0.2)
-    export.export_memory(decoder, tmp_path / "memory.onnx", storage=Storage.FLOAT16)
-    export.export_decoder(decoder, tmp_path / "decoder.onnx", storage=Storage.FLOAT16)
-    memory = export.session(tmp_path / "memory.onnx")
-    graph = export.session(tmp_path / "decoder.onnx")
+    memory = export.session(made / "artifact" / "memory.onnx")
+    graph = export.session(made / "artifact" / "decoder.onnx")
     model = recipe.model
     vector = np.full((1, model.vector_dim), model.vector_dim**-0.5, np.float32)
     bias, *cache = memory.run(None, {"vector": vector})
@@ -148,6 +157,8 @@ def test_the_step_graph_continues_the_teacher_forced_graph(recipe: Recipe, tmp_p
         return result
 
     forced = run(tokens, 0, cache)
+    alone = run(tokens[:, 3:], 3, cache)
+    assert np.abs(alone[0][0, 0] - forced[0][0, 3]).max() > 1e-2, "expected to attend to the past"
     past = cache
     for t in range(4):
         logits, confidence, *new = run(tokens[:, t : t + 1], t, past)
@@ -156,22 +167,40 @@ def test_the_step_graph_continues_the_teacher_forced_graph(recipe: Recipe, tmp_p
         past = [np.concatenate(pair, axis=2) for pair in zip(past, new, strict=True)]
 
 
-def test_int8_weights_are_off_by_half_a_step_per_channel(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    weight = (rng.normal(size=(128, 96)) * rng.uniform(0.01, 3, 96)).astype(np.float32)
+def stored(weight: NDArray[np.float32], storage: Storage, path: Path) -> NDArray[np.float32]:
+    """Write a graph of one product and return its weight as a session widens it."""
+    rows, columns = weight.shape
     node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
-    x = onnx.helper.make_tensor_value_info("x", 1, ["B", 128])
-    y = onnx.helper.make_tensor_value_info("y", 1, ["B", 96])
+    x = onnx.helper.make_tensor_value_info("x", 1, ["B", rows])
+    y = onnx.helper.make_tensor_value_info("y", 1, ["B", columns])
     initializer = onnx.numpy_helper.from_array(weight, "w")
     graph = onnx.helper.make_graph([node], "g", [x], [y], [initializer])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
     model.ir_version = 10
-    onnx.save(export.store(model, Storage.INT8), tmp_path / "g.onnx")
-    session = ort.InferenceSession(str(tmp_path / "g.onnx"), providers=["CPUExecutionProvider"])
-    (widened,) = session.run(None, {"x": np.eye(128, dtype=np.float32)})
+    onnx.save(export.store(model, storage), path)
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    widened: NDArray[np.float32] = session.run(None, {"x": np.eye(rows, dtype=np.float32)})[0]
+    return widened
+
+
+def a_weight() -> NDArray[np.float32]:
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(128, 96)) * rng.uniform(0.01, 3, 96)).astype(np.float32)
+
+
+def test_int8_weights_are_off_by_half_a_step_per_channel(tmp_path: Path) -> None:
+    weight = a_weight()
+    widened = stored(weight, Storage.INT8, tmp_path / "g.onnx")
     step = np.abs(weight).max(0) / 127
     assert (np.abs(widened - weight) <= 0.5 * step + 1e-6).all()
     assert (tmp_path / "g.onnx").stat().st_size < weight.nbytes / 2
+
+
+def test_float16_weights_are_the_nearest_halves(tmp_path: Path) -> None:
+    weight = a_weight()
+    widened = stored(weight, Storage.FLOAT16, tmp_path / "g.onnx")
+    np.testing.assert_array_equal(widened, weight.astype(np.float16).astype(np.float32))
+    assert (tmp_path / "g.onnx").stat().st_size < 0.6 * weight.nbytes
 
 
 def test_a_decoder_without_slots_is_not_exported(recipe: Recipe, tmp_path: Path) -> None:
