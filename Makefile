@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= verso-data
 FAULTS ?= 1000
-TESTERS ?= 2
+TESTERS ?= 3
 SEED ?= $(shell date +%s)
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
@@ -35,8 +35,9 @@ demo: $(VENV)/.installed-standalone  ## take in the sample corpus, search it, re
 up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=folder)
 	$(BIN)/verso up --data $(DATA)
 
-# A file's tests stay together, as they share a platform; the longest files go first.
-test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, two at a time (TESTERS=n)
+# A file's tests stay together, as they share a platform; the longest files go first. Platforms wait
+# more than they compute, so three testers fit on two cores.
+test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, three at a time (TESTERS=n)
 	$(BIN)/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
