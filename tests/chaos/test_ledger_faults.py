@@ -50,7 +50,7 @@ class Crowd:
         """Let them work while ``disturb`` is called again and again, then to their end."""
         for thread in self._threads:
             thread.start()
-        until = time.monotonic() + 40
+        until = time.monotonic() + 200
         while len(self.committed) < JOBS and time.monotonic() < until:
             disturb()
             time.sleep(0.05)

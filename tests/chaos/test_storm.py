@@ -49,7 +49,7 @@ def test_a_short_storm_breaks_no_promise_and_a_worker_leaves_in_time(tmp_path: P
         storm = Storm(platform, journal, random.Random(7), io.StringIO())
         load = Load(platform.client, journal, callers=2, seed=7)
         load.start()
-        storm.rage(faults=3, until=time.monotonic() + 60)
+        storm.rage(faults=3, until=time.monotonic() + 240)
         load.stop()
         verdict = judge(platform, journal)
         assert (verdict["lost"], verdict["twice"], verdict["broken"]) == (0, 0, [])

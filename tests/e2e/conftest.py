@@ -86,7 +86,7 @@ class Platform:
         self._process.send_signal(how)
         status: int = self._process.wait(timeout=60)
         self._process = None
-        _, alive = psutil.wait_procs(members, timeout=20)
+        _, alive = psutil.wait_procs(members, timeout=60)
         assert not alive, f"left behind: {alive}"
         return status
 
@@ -103,7 +103,7 @@ class Platform:
 
     def pid(self, part: str) -> int:
         """Return the process id of a part; it may be between two lives for a moment."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             for process in self._members():
                 if self._is(part, process):
@@ -121,7 +121,7 @@ class Platform:
         """Make a client that rides out restarts."""
         return Client(self.url, retries=Retries(patience_s=patience_s, longest_pause_s=0.5))
 
-    def await_verified(self, collection: str, count: int, timeout_s: float = 60.0) -> None:
+    def await_verified(self, collection: str, count: int, timeout_s: float = 120.0) -> None:
         """Wait until so many documents have passed the independent verify."""
         deadline = time.monotonic() + timeout_s
         with self.client() as client:
@@ -225,7 +225,7 @@ def publish_heads(platform: Platform) -> None:
     for folder in published:
         shutil.copytree(folder, models / "heads" / folder.parent.name / folder.name)
         registry.assign(models, Channel.STABLE, folder.name, head=folder.parent.name)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + READY_TIMEOUT_S
     with platform.client() as client:
         while len(client.heads()) < len(published):
             assert time.monotonic() < deadline
@@ -235,7 +235,7 @@ def publish_heads(platform: Platform) -> None:
 @pytest.fixture
 def verso(platform: Platform) -> Iterator[Client]:
     """A client of the shared platform."""
-    with platform.client(patience_s=30.0) as client:
+    with platform.client(patience_s=60.0) as client:
         yield client
 
 

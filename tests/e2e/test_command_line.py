@@ -29,7 +29,7 @@ def verso_command(platform: Platform) -> Callable[..., subprocess.CompletedProce
             [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, *words],
             input=stdin,
             capture_output=True,
-            timeout=60,
+            timeout=120,
             check=False,
             env={**os.environ, "COLUMNS": "200"},
         )

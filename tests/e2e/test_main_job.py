@@ -173,7 +173,7 @@ def test_the_same_request_twice_is_one_job(
 ) -> None:
     body = {"collection": collection, "documents": [{"id": "a", "text": "once"}]}
     headers = {"Idempotency-Key": f'"{uuid.uuid4()}"', "Prefer": "wait=20"}
-    with httpx2.Client(base_url=platform.url, timeout=30.0) as http:
+    with httpx2.Client(base_url=platform.url, timeout=60.0) as http:
         first = http.post("/v1/ingest", json=body, headers=headers)
         again = http.post("/v1/ingest", json=body, headers=headers)
         assert (first.status_code, again.status_code) == (200, 200)
@@ -220,6 +220,6 @@ def test_a_cancelled_job_ends_and_says_so(
 ) -> None:
     [job] = verso.submit(lines(2000), collection=collection)
     verso.cancel(job.id)
-    ended = verso.wait(job.id, timeout_s=30.0)
+    ended = verso.wait(job.id, timeout_s=120.0)
     assert ended.status is Status.CANCELLED
     assert ended.ok < 2000

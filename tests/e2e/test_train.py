@@ -68,7 +68,7 @@ def classify_new_lines(verso: Client, *, version: str) -> None:
 
 def await_registry(verso: Client, done: Callable[[RegistryState], bool]) -> RegistryState:
     """Wait until the workers have followed the registry."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while not done(state := verso.registry()):
         assert time.monotonic() < until, state
         time.sleep(0.2)

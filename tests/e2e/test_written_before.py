@@ -221,7 +221,7 @@ def test_messages_that_were_not_delivered_are_sent(
     names = ("told of", "open: leased", "open: ingest")
     wanted = {stopped.job(name)["id"] for name in names}
     webhook = Webhook(stopped.expected["webhook"]["secret"])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         told = [webhook.verify(body, headers) for headers, body in receiver[1]]
         if {one["data"]["id"] for one in told} >= wanted:
@@ -283,7 +283,7 @@ def test_a_killed_platforms_documents_are_read_back_byte_for_byte(
 def test_a_killed_platforms_migration_ends_and_searches_find_what_they_found(
     killed: Before,
 ) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     path = "/v1/collections/still/migrate"
     while (state := killed.http.get(path).json())["stage"] != "done":
         assert time.monotonic() < deadline, state

@@ -21,7 +21,7 @@ _STUBBORN = (
 )
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -223,14 +223,14 @@ class Gateway:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="gateway")
         self._thread.start()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not self._server.started:
             assert self._thread.is_alive()
             assert time.monotonic() < until
             time.sleep(0.01)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx2.Client(base_url=self.url, timeout=30)
+        self.client = httpx2.Client(base_url=self.url, timeout=60)
 
     def _serve(self) -> None:
         asyncio.run(self._server.serve())

@@ -82,7 +82,7 @@ def keeper(valkey_url: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.
     for process in started:
         if process.poll() is None:
             process.terminate()
-            assert process.wait(timeout=15) == 0, (tmp_path / "log").read_text()
+            assert process.wait(timeout=60) == 0, (tmp_path / "log").read_text()
 
 
 def _collection(name: str) -> Collection:

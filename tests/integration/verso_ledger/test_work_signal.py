@@ -69,7 +69,7 @@ def test_each_of_two_listeners_receives_an_announcement(client: redis.Redis) -> 
     received = threading.Semaphore(0)
 
     def listen() -> None:
-        if subscriber.receive(10.0):
+        if subscriber.receive(60.0):
             received.release()
 
     subscriber.open()
@@ -78,7 +78,7 @@ def test_each_of_two_listeners_receives_an_announcement(client: redis.Redis) -> 
         slot.start()
     for _ in slots:
         ledger.jobs.accept(_job())
-        assert received.acquire(timeout=5.0)
+        assert received.acquire(timeout=60.0)
     for slot in slots:
         slot.join()
     subscriber.close()
@@ -138,7 +138,7 @@ async def test_a_waiting_caller_has_the_result_before_the_commit_and_the_same_af
         await front.accept(job)
         await asyncio.sleep(0.05)
         [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w", n=together)
-        other = asyncio.create_task(front.wait("ab" * 16, 10.0))  # by the same idempotency key, say
+        other = asyncio.create_task(front.wait("ab" * 16, 60.0))  # by the same idempotency key, say
         for _ in range(100):  # the gateway's own subscription may not stand yet
             [end] = ledger.leases.notify_callers(
                 [Finished(lease, b"result", ok=1, errors=0)], spent_ms=7
@@ -146,7 +146,7 @@ async def test_a_waiting_caller_has_the_result_before_the_commit_and_the_same_af
             if end.notified:
                 break
             await asyncio.sleep(0.05)
-        early = await watch.end("ab" * 16, timeout_s=5.0, slices=1)
+        early = await watch.end("ab" * 16, timeout_s=60.0, slices=1)
         assert ledger.jobs.get(lease.job_id).status is Status.RUNNING
         await asyncio.sleep(0.1)
         assert not other.done()

@@ -47,7 +47,7 @@ def start_engine(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[EngineClient]:
-    client = EngineClient(tmp_path / "engine.sock", timeout_s=30)
+    client = EngineClient(tmp_path / "engine.sock", timeout_s=60)
     yield client
     client.close()
 

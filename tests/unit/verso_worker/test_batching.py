@@ -116,13 +116,13 @@ def test_a_closed_pool_ends_a_waiting_taker() -> None:
     thread = threading.Thread(target=take)
     thread.start()
     pool.close()
-    thread.join(10)
+    thread.join(60)
     assert ended.is_set()
 
 
 def test_one_request_gives_work_to_every_taker_that_waits() -> None:
     pool: Pool[int] = Pool()
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
 
     def take() -> None:
         pool.wait()
@@ -136,7 +136,7 @@ def test_one_request_gives_work_to_every_taker_that_waits() -> None:
         time.sleep(0.001)
     pool.put([1, 2], [1, 1])
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not together.broken
 
 

@@ -50,7 +50,7 @@ from pathlib import Path
 from typing import Any
 from verso_worker.ipc.child import make_child
 child = make_child("engine", [sys.executable, "-c", sys.argv[2], sys.argv[1]],
-              socket_path=Path(sys.argv[1]), ready_timeout_s=20)
+              socket_path=Path(sys.argv[1]), ready_timeout_s=60)
 child.start()
 print(child.pid, flush=True)
 time.sleep(60)
@@ -61,7 +61,7 @@ time.sleep(60)
 def new_child(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     made: list[Process] = []
 
-    def make(program: str = _SERVE, *, ready_timeout_s: float = 20, **options: Any) -> Process:
+    def make(program: str = _SERVE, *, ready_timeout_s: float = 60, **options: Any) -> Process:
         path = tmp_path / "s"
         made.append(
             make_child(
@@ -81,7 +81,7 @@ def new_child(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    client = Client(tmp_path / "s", 5)
+    client = Client(tmp_path / "s", 60)
     yield client
     client.close()
 
@@ -94,7 +94,7 @@ def _alive(pid: int) -> bool:
     return state != "Z"
 
 
-def _until(condition: Callable[[], bool], timeout_s: float = 20) -> bool:
+def _until(condition: Callable[[], bool], timeout_s: float = 60) -> bool:
     end = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > end:

@@ -144,15 +144,15 @@ def test_ping_is_answered_while_every_handler_is_busy(
 
     def wait(*_: object) -> tuple[dict[str, Any], list[bytes]]:
         entered.set()
-        release.wait(10)
+        release.wait(60)
         return {}, []
 
     with _serving(tmp_path / "s", {"wait": wait}, threads=1):
         client = open_client(tmp_path / "s")
         caller = threading.Thread(target=client.call, args=("wait",))
         caller.start()
-        entered.wait(10)
-        client.call("ping", timeout_s=2)
+        entered.wait(60)
+        client.call("ping", timeout_s=30)
         release.set()
         caller.join()
 
@@ -239,7 +239,7 @@ def test_closing_lets_the_call_in_hand_finish(
         client = open_client(tmp_path / "s")
         caller = threading.Thread(target=lambda: answers.append(client.call("slow")[0]))
         caller.start()
-        entered.wait(10)
+        entered.wait(60)
     caller.join()
     assert answers == [{"done": True}]
     assert not (tmp_path / "s").exists()

@@ -69,7 +69,7 @@ def read(vectors: EdgeVectors, points: list[Point]) -> dict[UUID, Stored]:
 
 def patiently(call: Callable[[], Any]) -> Any:
     """Call as the worker does: again while the store says it may come back."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             return call()
@@ -81,7 +81,7 @@ def patiently(call: Callable[[], Any]) -> Any:
 
 def kill(child: Process) -> None:
     """Kill the process in whatever it is doing, its start included."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (pid := child.pid) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
