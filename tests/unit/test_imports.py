@@ -77,6 +77,10 @@ CASES = {
         {"verso_core", "verso_ledger", "verso_training"},
         MODELS | STORES | {"numba", "celery", "fastapi"},
     ),
+    "verso_training.heads.vector_classifier": (
+        {"verso_core", "verso_codecs", "verso_training"},
+        {"transformers", "celery", "redis", "fastapi"} | STORES,
+    ),
     "verso_standalone.commands": (
         PARTS - {"verso_gateway", "verso_keeper", "verso_training"},
         {"torch", "transformers", "onnx", "onnxruntime", "numba", "celery", "fastapi"}

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import BertModel
+
+if TYPE_CHECKING:
+    from transformers import BertModel
 
 MAX_TOKENS = 256
 """The length all-MiniLM-L6-v2 was tuned for; longer texts are cut."""
@@ -63,6 +66,8 @@ def shipped_folder() -> Path:
 
 def load(folder: Path) -> tuple[SentenceEncoder, Tokenizer]:
     """Load the encoder and its tokenizer (no truncation, no padding) from a transformers folder."""
+    from transformers import BertModel
+
     bert = BertModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="sdpa")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import onnx
@@ -30,10 +30,12 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel
 
 from verso_core.errors import ArtifactInvalid
 from verso_core.heads import PlainWeight, WidenedWeight
+
+if TYPE_CHECKING:
+    from transformers import BertModel
 
 _EMBEDDINGS = ("word_embeddings", "token_type_embeddings", "position_embeddings")
 _PRODUCTS = (
@@ -102,6 +104,9 @@ def load(artifact: Path) -> Backbone:
     Raises:
         ArtifactInvalid: the graph is not a BERT written by ``export_encoder``.
     """
+    # It takes seconds to load, which heads on vectors save.
+    from transformers import BertConfig, BertModel
+
     model = onnx.load(artifact / "encoder.onnx")
     sources = _sources(model.graph)
     constants = {i.name: i for i in model.graph.initializer}

@@ -17,15 +17,18 @@ layer by deeper ones; its widths are for states of 768 and are scaled to the enc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import BertModel
 
 from verso_training.heads.recipe import SpanLayers
+
+if TYPE_CHECKING:
+    from transformers import BertModel
 
 NEGATIVE = -1e4
 """Minus infinity among logits, in the range of float16."""
