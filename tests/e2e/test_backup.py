@@ -118,7 +118,7 @@ def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
     saved, target = tmp_path / "saved", tmp_path / "target"
     assert verso_standalone("backup", str(saved), "--data", str(platform.data)).returncode == 0
     again = verso_standalone("backup", str(saved), "--data", str(platform.data))
-    assert (again.returncode, again.stdout.split(":")[0]) == (1, "backup_invalid")
+    assert (again.returncode, again.stderr.split(":")[0]) == (1, "backup_invalid")
     for path in sorted(path for path in saved.rglob("*") if path.is_file() and path.stat().st_size):
         good = path.read_bytes()
         at = len(good) // 2
@@ -128,7 +128,7 @@ def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
         path.write_bytes(good)
     (saved / "extra").write_bytes(b"not the manifest's")
     done = verso_standalone("restore", str(saved), "--data", str(target), "--no-check")
-    assert (done.returncode, done.stdout.split(":")[0]) == (1, "backup_invalid")
+    assert (done.returncode, done.stderr.split(":")[0]) == (1, "backup_invalid")
     (saved / "extra").unlink()
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
     done = verso_standalone("restore", str(saved), "--data", str(target), "--no-check")
@@ -138,7 +138,7 @@ def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
 def test_a_backup_of_nothing_says_what_is_missing(tmp_path: Path) -> None:
     done = verso_standalone("backup", str(tmp_path / "b"), "--data", str(tmp_path / "none"))
     assert done.returncode == 1
-    assert done.stdout.startswith("unavailable: expected a platform running on ")
+    assert done.stderr.startswith("unavailable: expected a platform running on ")
     done = verso_standalone("restore", str(tmp_path / "none"), "--data", str(tmp_path / "d"))
     assert done.returncode == 1
-    assert done.stdout.startswith("backup_invalid: expected backup.json in ")
+    assert done.stderr.startswith("backup_invalid: expected backup.json in ")

@@ -97,7 +97,7 @@ def test_a_folder_in_use_is_refused_and_its_owner_goes_on(target: Platform) -> N
     argv += ["--data", str(target.data), "--artifact", str(target.artifact)]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
     assert second.returncode == 1
-    assert "unavailable: " in second.stdout
+    assert "unavailable: " in second.stderr
     with target.client() as verso:
         assert len(verso.embed(["still here"])) == 1
 
@@ -115,8 +115,8 @@ def test_an_artifact_with_one_flipped_bit_is_refused(
     argv += ["--data", str(tmp_path / "data"), "--artifact", str(broken)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 1
-    assert done.stdout.startswith("artifact_invalid: worker: ")
-    assert "decoder.onnx" in done.stdout
+    assert done.stderr.startswith("artifact_invalid: worker: ")
+    assert "decoder.onnx" in done.stderr
 
 
 def text_of(value: object) -> str:
