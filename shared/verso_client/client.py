@@ -113,16 +113,21 @@ class Client:
 
     def ingest(
         self,
-        documents: Iterable[Document],
+        documents: Iterable[Document | None],
         *,
         collection: str = "default",
         progress: Callable[[Progress], None] | None = None,
     ) -> IngestReport:
-        """Store documents and wait until each is stored; ``progress`` is called meanwhile."""
+        """Store documents and wait until each is stored; ``progress`` is called meanwhile.
+
+        Documents are sent in uploads of up to 2,048; None among them sends those before it at once.
+        """
         steps = operations.documents.ingest(documents, collection=collection, progress=progress)
         return self._run(steps)
 
-    def submit(self, documents: Iterable[Document], *, collection: str = "default") -> list[Job]:
+    def submit(
+        self, documents: Iterable[Document | None], *, collection: str = "default"
+    ) -> list[Job]:
         """Send documents and return the jobs that will store them, without waiting for the jobs."""
         return self._run(operations.documents.submit(documents, collection=collection))
 

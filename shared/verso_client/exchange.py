@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from verso_core.errors import CLASSES, QueueFull, Unavailable, VersoError
+from verso_core.errors import CLASSES, DocumentsRefused, QueueFull, Unavailable, VersoError
 from verso_core.jobs.job import JobEvent
 
 T = TypeVar("T")
@@ -99,6 +99,8 @@ def error_of(reply: Reply) -> VersoError:
         return (Unavailable if reply.status in (429, 502, 503, 504) else VersoError)(detail)
     if code == QueueFull.code:
         return QueueFull(detail, retry_after_s=retry_after_s(reply) or 1.0)
+    if code == DocumentsRefused.code:
+        return DocumentsRefused(detail, intaken=problem)
     return CLASSES.get(code, VersoError)(detail)
 
 

@@ -5,7 +5,8 @@
     │   ├── TextNotEncodable           ├── TextTooLarge        ├── DuplicateId
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
-    │   ├── SpaceMismatch              ├── QuestionTooLong     └── TrainingDataInvalid
+    │   ├── SpaceMismatch              ├── QuestionTooLong     ├── TrainingDataInvalid
+    │   ├── DocumentsRefused           └── EncodingUnsupported
     ├── MethodNotAllowed
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
@@ -36,7 +37,8 @@ without losing its class.
 from __future__ import annotations
 
 import re
-from typing import ClassVar, TypedDict
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypedDict
 
 
 class ErrorBody(TypedDict):
@@ -108,6 +110,22 @@ class QuestionTooLong(RequestInvalid):
 
 class TrainingDataInvalid(RequestInvalid):
     """Raised when a head cannot be trained on the given rows, questions or pairs."""
+
+
+class DocumentsRefused(RequestInvalid):
+    """Raised when every document of an ingest was refused, so that no job was made.
+
+    Attributes:
+        intaken: the counts and first reasons, as JSON; empty where they are not known.
+    """
+
+    def __init__(self, detail: str, *, intaken: Mapping[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.intaken = {} if intaken is None else dict(intaken)
+
+
+class EncodingUnsupported(RequestInvalid):
+    """Raised when a request body has a content coding other than gzip and deflate."""
 
 
 class NotFound(VersoError):

@@ -18,6 +18,7 @@ from starlette.routing import Match
 from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoError
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
+from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
 from verso_gateway.context import CollectionsCache, Context, admit
 from verso_gateway.job_service import JobService
@@ -107,6 +108,7 @@ def create_app(settings: Settings) -> FastAPI:
         held_bytes=settings.held_limit_bytes,
         stall_timeout_s=settings.stall_timeout_s,
     )
+    app.add_middleware(Inflate)  # before the limit, which so counts inflated bytes
     app.add_middleware(Observe, metrics=metrics)  # added last, so outermost
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way
     return app

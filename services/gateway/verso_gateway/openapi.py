@@ -18,6 +18,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from verso_core.jobs.job import JobView
 from verso_gateway import problems
 from verso_gateway.bodies.reading import JSON
 from verso_gateway.headers import DEADLINE_PATTERN, KEY_PATTERN, WEBHOOK_PATTERN
@@ -38,9 +39,11 @@ _AWAITED = frozenset(
 _NOT_REPEATABLE = frozenset({"migrate"})
 """Operations that start a job and read no Idempotency-Key: doing them twice does no more."""
 _BODIES: dict[str, type[BaseModel]] = {}
+_DESCRIBED: dict[str, type[BaseModel]] = {}
+"""Models of 202 answers, of which FastAPI does not know."""
 
 _ANY_REQUEST = (401, 422, 500, 503)
-_WITH_BODY = (413, 429)
+_WITH_BODY = (413, 415, 429)
 _JOB = (404, 409, 410, 429, 504, 507)
 _MORE: dict[str, tuple[int, ...]] = {"getMigration": (409,), "getJob": (410,)}
 _OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404, 422)}
@@ -140,15 +143,17 @@ def responses(
     return {status: {"model": model, "content": content}}
 
 
-def job_responses(model: type[BaseModel], *, status: int = 200) -> dict[int | str, dict[str, Any]]:
+def job_responses(
+    model: type[BaseModel], *, status: int = 200, accepted: type[BaseModel] = JobView
+) -> dict[int | str, dict[str, Any]]:
     """Return the description of an answer that may also be 202: accepted, look at ``Location``."""
-    schema = {"$ref": _REF.format(model="JobView")}
-    accepted = {
+    _DESCRIBED[accepted.__name__] = accepted
+    later = {
         "description": "Accepted; the result will be at Location",
-        "content": {JSON: {"schema": schema}},
+        "content": {JSON: {"schema": {"$ref": _REF.format(model=accepted.__name__)}}},
         "headers": _JOB_HEADERS | _ACCEPTED_HEADERS,
     }
-    return {**responses(model, status=status), 202: accepted}
+    return {**responses(model, status=status), 202: later}
 
 
 def document(app: FastAPI) -> dict[str, Any]:
@@ -158,7 +163,11 @@ def document(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
         _, models = models_json_schema(
-            [(model, "validation") for model in _BODIES.values()], ref_template=_REF
+            [
+                *((model, "validation") for model in _BODIES.values()),
+                *((model, "serialization") for model in _DESCRIBED.values()),
+            ],
+            ref_template=_REF,
         )
         components = schema.setdefault("components", {})
         components["schemas"] |= models["$defs"] | {"Problem": problems.codes_in_openapi()}

@@ -18,6 +18,7 @@ from starlette.types import Scope
 
 from verso_core.errors import (
     CLASSES,
+    DocumentsRefused,
     ErrorBody,
     QueueFull,
     RequestInvalid,
@@ -37,6 +38,8 @@ STATUSES: dict[str, int] = {
     "space_mismatch": 422,
     "question_too_long": 422,
     "training_data_invalid": 422,
+    "documents_refused": 422,
+    "encoding_unsupported": 415,
     "unauthorized": 401,
     "not_found": 404,
     "method_not_allowed": 405,
@@ -75,6 +78,8 @@ STATUSES: dict[str, int] = {
 }
 """HTTP status of every error code (a test keeps it complete)."""
 
+CODINGS = ("gzip", "deflate")
+"""Content codings of request bodies that are taken."""
 _RETRY_AFTER_S = 1.0
 _OPENAI_PATHS = ("/v1/embeddings", "/v1/models")
 _OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -108,7 +113,7 @@ def answer(scope: Scope, error: BaseException) -> Response:
     content = (
         _openai_shape(body, status, pointer=pointer)
         if openai
-        else _problem_shape(scope, body, status=status, pointer=pointer)
+        else _problem_shape(scope, error, status=status, pointer=pointer)
     )
     return Response(
         # ASCII: a pointer may name a key that holds a lone surrogate
@@ -120,8 +125,9 @@ def answer(scope: Scope, error: BaseException) -> Response:
 
 
 def _problem_shape(
-    scope: Scope, body: ErrorBody, *, status: int, pointer: str | None
+    scope: Scope, error: BaseException, *, status: int, pointer: str | None
 ) -> dict[str, Any]:
+    body = error_body(error)
     content: dict[str, Any] = {
         "type": f"/docs/errors/{body['code']}",
         "title": body["code"].replace("_", " "),
@@ -136,6 +142,8 @@ def _problem_shape(
         content["job_id"] = job_id
     if pointer is not None:
         content["pointer"] = pointer
+    if isinstance(error, DocumentsRefused):
+        content |= error.intaken
     return content
 
 
@@ -158,6 +166,8 @@ def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str,
     else:
         # the OpenAI SDK tries a 409 or 5xx again unless this header forbids it
         headers["X-Should-Retry"] = "false"
+    if status == 415:
+        headers["Accept-Encoding"] = ", ".join(CODINGS)  # RFC 9110, section 12.5.3
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="verso"'
     return headers
@@ -196,6 +206,13 @@ def codes_in_openapi() -> Mapping[str, Any]:
             "request_id": {"type": ["string", "null"]},
             "job_id": {"type": "string", "description": "the job that ended in this error"},
             "pointer": {"type": "string", "description": "RFC 6901"},
+            "accepted": {"type": "integer", "const": 0, "description": "of documents_refused"},
+            "refused": {"type": "integer", "description": "of documents_refused"},
+            "refusals": {
+                "type": "array",
+                "items": {"$ref": "#/components/schemas/Refusal"},
+                "description": "of documents_refused",
+            },
         },
     }
 

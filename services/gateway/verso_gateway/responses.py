@@ -95,6 +95,7 @@ async def respond(
     body: Body,
     wait_default_s: float | None = None,
     status: int = 200,
+    accepted_with: Mapping[str, Any] | None = None,
 ) -> Response:
     """Submit a job and answer with its result, or with 202 when the caller's wait is over.
 
@@ -104,6 +105,7 @@ async def respond(
         body: makes the answer from the job's results.
         wait_default_s: how long to wait if the caller did not say, seconds.
         status: HTTP status of the answer with the result.
+        accepted_with: fields that a 202 has besides the job's.
 
     Raises:
         VersoError: the job was not accepted or ended in an error.
@@ -125,7 +127,7 @@ async def respond(
     service = context.job_service
     outcome = await service.submit_and_wait(job, wait_s=wait_s, on_accepted=on_accepted)
     if wait_s <= 0 or not outcome.record.status.terminal:  # without a wait it is always 202
-        return deferred(outcome.record, headers=fields)
+        return deferred(outcome.record, headers=fields, more=accepted_with)
     ended = job_service.ended(outcome)
     fields["Server-Timing"] = views.server_timing(ended.results)
     return json_response(body(ended), status=status, headers=fields)
@@ -147,10 +149,13 @@ async def finish(request: Request, job: NewJob) -> Ended:
     return await context.job_service.run(job, timeout_s=wait_s)
 
 
-def deferred(record: JobRecord, *, headers: Mapping[str, str]) -> Response:
+def deferred(
+    record: JobRecord, *, headers: Mapping[str, str], more: Mapping[str, Any] | None = None
+) -> Response:
     """Return the 202 of an accepted job, with its location (RFC 9110, section 15.3.3)."""
     location = {"Location": f"/v1/jobs/{record.job_id}", "Retry-After": "1"}
-    return json_response(views.job(record), status=202, headers={**headers, **location})
+    content = {**views.job(record).public(), **(more or {})}
+    return json_response(content, status=202, headers={**headers, **location})
 
 
 def sole(ended: Ended) -> Any:

@@ -18,11 +18,12 @@ from verso_client.operations.jobs import (
     new_key,
     post,
     results,
-    succeeded,
+    wait,
 )
-from verso_core.errors import RequestInvalid
+from verso_core.errors import DocumentsRefused, RequestInvalid
+from verso_core.jobs import ItemError, Status
 from verso_core.jobs.admin import DocumentPage
-from verso_core.jobs.ingest import Ingested
+from verso_core.jobs.ingest import Ingested, Intaken
 from verso_core.jobs.job import Job
 from verso_core.jobs.models import OpenModel
 from verso_core.jobs.reconstruct import StoredText
@@ -45,24 +46,6 @@ class IngestReport(OpenModel):
     codecs: dict[str, int]
     failed: tuple[Ingested, ...]
 
-    @classmethod
-    def of(cls, jobs: Iterable[str], items: Iterable[Ingested]) -> IngestReport:
-        """Sum the items of some ingest jobs."""
-        ended = list(items)
-        stored = [item for item in ended if item.error is None]
-        codecs: Counter[str] = Counter()
-        for item in stored:
-            codecs.update(item.codecs)
-        return cls(
-            jobs=tuple(jobs),
-            documents=len(stored),
-            chunks=sum(item.chunks for item in stored),
-            bytes_text=sum(item.bytes_text for item in stored),
-            bytes_patches=sum(item.bytes_patch for item in stored),
-            codecs=dict(codecs),
-            failed=tuple(item for item in ended if item.error is not None),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -70,8 +53,8 @@ class Document:
 
     Attributes:
         text: a string, or any bytes; the platform returns exactly these bytes.
-        id: 1..256 bytes of UTF-8; by default derived from the content, so that the same document
-            sent twice is stored once.
+        id: 1..256 bytes of UTF-8; a document that has this id is replaced. By default the platform
+            makes a new one, so that equal texts stay documents of their own.
         metadata: scalars that a search can filter by.
         time: Unix seconds, or an aware datetime.
     """
@@ -108,21 +91,26 @@ class Upload:
 
 
 def uploads(
-    documents: Iterable[Document],
+    documents: Iterable[Document | None],
     *,
     max_documents: int = UPLOAD_DOCUMENTS,
     max_bytes: int = UPLOAD_BYTES,
 ) -> Iterator[Upload]:
-    """Yield documents as uploads, in order; one larger than ``max_bytes`` goes alone."""
+    """Yield documents as uploads, in order; one larger than ``max_bytes`` goes alone.
+
+    None among the documents ends an upload early: what came before it is sent at once.
+    """
     lines: list[bytes] = []
     size = 0
     for document in documents:
-        line = document.line()
-        if lines and (len(lines) >= max_documents or size + len(line) > max_bytes):
+        line = b"" if document is None else document.line()
+        full = len(lines) >= max_documents or size + len(line) > max_bytes
+        if lines and (document is None or full):
             yield Upload(b"\n".join(lines), len(lines))
             lines, size = [], 0
-        lines.append(line)
-        size += len(line) + 1
+        if document is not None:
+            lines.append(line)
+            size += len(line) + 1
     if lines:
         yield Upload(b"\n".join(lines), len(lines))
 
@@ -135,8 +123,44 @@ class Progress:
     done: int
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What became of the documents so far: an endless ingest must not keep each one's result."""
+
+    sent: int = 0
+    done: int = 0
+    jobs: list[str] = field(default_factory=list)
+    failed: list[Ingested] = field(default_factory=list)
+    chunks: int = 0
+    bytes_text: int = 0
+    bytes_patches: int = 0
+    codecs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, items: Iterable[Ingested]) -> None:
+        for item in items:
+            self.done += 1
+            if item.error is not None:
+                self.failed.append(item)
+                continue
+            self.chunks += item.chunks
+            self.bytes_text += item.bytes_text
+            self.bytes_patches += item.bytes_patch
+            self.codecs.update(item.codecs)
+
+    def report(self) -> IngestReport:
+        return IngestReport(
+            jobs=tuple(self.jobs),
+            documents=self.done - len(self.failed),
+            chunks=self.chunks,
+            bytes_text=self.bytes_text,
+            bytes_patches=self.bytes_patches,
+            codecs=dict(self.codecs),
+            failed=tuple(self.failed),
+        )
+
+
 def ingest(
-    documents: Iterable[Document],
+    documents: Iterable[Document | None],
     *,
     collection: str,
     progress: Callable[[Progress], None] | None = None,
@@ -147,31 +171,35 @@ def ingest(
     is refused is in the report's ``failed``; the others are stored.
     """
     open_jobs: deque[str] = deque()
-    jobs: list[str] = []
-    items: list[Ingested] = []
-    sent = 0
+    tally = _Tally()
 
     def report(current: Job | None = None) -> None:
         if progress is not None:
             under_way = 0 if current is None else current.ok + current.failed
-            progress(Progress(sent=sent, done=len(items) + under_way))
+            progress(Progress(sent=tally.sent, done=tally.done + under_way))
+
+    def ended() -> Steps[None]:
+        tally.add((yield from _ingested(open_jobs.popleft(), on_progress=report)))
+        report()
 
     for upload in uploads(documents):
-        job = yield from _submit(upload.body, collection=collection)
-        jobs.append(job)
-        open_jobs.append(job)
-        sent += upload.documents
+        tally.sent += upload.documents
+        try:
+            job = yield from _submit(upload.body, collection=collection)
+        except DocumentsRefused as error:
+            tally.add(_refused(error, upload.documents))
+        else:
+            tally.jobs.append(job)
+            open_jobs.append(job)
         report()
         if len(open_jobs) >= _OPEN_UPLOADS:
-            items += yield from _ingested(open_jobs.popleft(), on_progress=report)
-            report()
+            yield from ended()
     while open_jobs:
-        items += yield from _ingested(open_jobs.popleft(), on_progress=report)
-        report()
-    return IngestReport.of(jobs, items)
+        yield from ended()
+    return tally.report()
 
 
-def submit(documents: Iterable[Document], *, collection: str) -> Steps[list[Job]]:
+def submit(documents: Iterable[Document | None], *, collection: str) -> Steps[list[Job]]:
     """Send documents and return the jobs that will store them, without waiting for the jobs."""
     jobs = []
     for upload in uploads(documents):
@@ -225,9 +253,20 @@ def _submit(body: bytes, *, collection: str) -> Steps[str]:
 
 
 def _ingested(job_id: str, *, on_progress: Callable[[Job], None]) -> Steps[list[Ingested]]:
-    yield from succeeded(job_id, on_progress=on_progress)
+    """Wait until an ingest ends and return its items, also if each of them failed."""
+    job = yield from wait(job_id, on_progress=on_progress)
+    if job.status is not Status.SUCCEEDED and job.ok + job.failed < job.items:
+        raise job.exception()
     rows = yield from results(job_id)
     return [Ingested.model_validate(row) for row in rows]
+
+
+def _refused(error: DocumentsRefused, documents: int) -> list[Ingested]:
+    """Return an item for each document of an upload that was refused as a whole."""
+    shown = Intaken.model_validate({"accepted": 0, "refused": 0, "refusals": [], **error.intaken})
+    items = [Ingested(id=one.id, error=one.error) for one in shown.refusals]
+    rest = ItemError(code=error.code, detail=error.detail)
+    return items + [Ingested(error=rest)] * (documents - len(items))
 
 
 def _unix_seconds(time: float | datetime) -> float:

@@ -11,7 +11,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from verso_core.jobs.models import ALWAYS, Item, ItemError, ItemResult, Name, Params, StrictModel
+from verso_core.jobs.job import Batch, JobView
+from verso_core.jobs.models import (
+    ALWAYS,
+    Item,
+    ItemError,
+    ItemResult,
+    Name,
+    OpenModel,
+    Params,
+    StrictModel,
+)
 from verso_core.texts import Scalar
 
 
@@ -20,7 +30,7 @@ class Document(StrictModel):
 
     id: str | None = Field(
         default=None,
-        description="1..256 bytes; by default derived from the content",
+        description="1..256 bytes; by default a new, time-ordered one",
         examples=["boot-1"],
     )
     text: str | None = Field(default=None, examples=["kernel: eth0: link is up"])
@@ -36,6 +46,33 @@ class IngestRequest(StrictModel):
 
     collection: Name = "default"
     documents: list[Document]
+
+
+MAX_REFUSALS = 20
+"""Refused documents whose reasons an answer shows; a job's results have all of them."""
+
+
+class Refusal(OpenModel):
+    """Why a document was refused at once; ``detail`` starts with its line or position."""
+
+    id: str | None = None
+    error: ItemError
+
+
+class Intaken(OpenModel):
+    """How many documents of a request were accepted, and how many refused at once."""
+
+    accepted: int
+    refused: int
+    refusals: tuple[Refusal, ...] = Field(description=f"the first {MAX_REFUSALS}, in order")
+
+
+class IngestAccepted(Intaken, JobView):
+    """The job of an ingest, before it has ended."""
+
+
+class IngestBatch(Intaken, Batch):
+    """The job of an ingest that ended in time, with all its results in order."""
 
 
 class IngestParams(Params):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -43,12 +44,38 @@ def test_every_document_has_its_own_result_in_its_place(client: httpx2.Client) -
     assert [body["results"][n]["id"] for n in (0, 69, 72, 199)] == ["d0", "d69", "d72", "d199"]
 
 
-def test_a_request_whose_every_document_is_bad_still_answers_for_each(
-    client: httpx2.Client,
-) -> None:
-    body = _ingest(client, {"text": 1}, {"id": "x#1", "text": ""})
-    assert body["status"] == "failed"
-    assert [one["error"]["code"] for one in body["results"]] == ["request_invalid", "id_invalid"]
+def test_a_request_whose_every_document_is_bad_makes_no_job(client: httpx2.Client) -> None:
+    answer = post(client, "/v1/ingest", {"documents": [{"text": 1}, {"id": "x#1", "text": ""}]})
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (422, "documents_refused")
+    assert (body["accepted"], body["refused"]) == (0, 2)
+    codes = [one["error"]["code"] for one in body["refusals"]]
+    assert codes == ["request_invalid", "id_invalid"]
+
+
+def test_an_upload_says_at_once_which_lines_were_refused(client: httpx2.Client) -> None:
+    lines = b'{"text": "a"}\n{"text": "b", "host": "c"}\n'
+    headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+    answer = client.post("/v1/ingest", content=gzip.compress(lines), headers=headers)
+    body = answer.json()
+    assert (answer.status_code, body["accepted"], body["refused"]) == (202, 1, 1)
+    assert body["refusals"][0]["error"]["detail"].startswith("line 2: expected the keys")
+    plain = client.post(
+        "/v1/ingest",
+        content=gzip.compress(lines),
+        headers=headers | {"Content-Encoding": "identity"},
+    )
+    assert (plain.status_code, plain.json()["code"]) == (422, "documents_refused")
+
+
+def test_the_same_request_with_its_key_is_the_same_job(client: httpx2.Client) -> None:
+    def sent(key: str) -> str:
+        answer = client.post(
+            "/v1/ingest", json={"documents": [{"text": "a"}]}, headers={"Idempotency-Key": key}
+        )
+        return str(answer.json()["id"])
+
+    assert sent("k1") == sent("k1") != sent("k2")
 
 
 def test_bytes_that_json_cannot_hold_come_back_exactly(client: httpx2.Client) -> None:
@@ -96,12 +123,13 @@ def test_an_upload_of_lines_is_cut_while_it_arrives(client: httpx2.Client) -> No
     assert client.get("/v1/documents/l499").json()["text"] == "line 499"
 
 
-def test_documents_without_ids_get_the_same_ids_again(client: httpx2.Client) -> None:
+def test_documents_without_ids_are_documents_of_their_own(client: httpx2.Client) -> None:
     first = _ingest(client, {"text": "a"}, {"text": "a"}, {"text": "b"})
     again = _ingest(client, {"text": "a"}, {"text": "a"}, {"text": "b"})
-    ids = [one["id"] for one in first["results"]]
-    assert len(set(ids)) == 3
-    assert ids == [one["id"] for one in again["results"]]
+    ids = [one["id"] for body in (first, again) for one in body["results"]]
+    assert len(set(ids)) == 6
+    assert (first["accepted"], first["refused"]) == (3, 0)
+    assert ids == sorted(ids)
 
 
 def test_ids_may_hold_anything_a_path_can_carry(client: httpx2.Client) -> None:

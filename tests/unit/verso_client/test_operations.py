@@ -241,3 +241,42 @@ def test_a_scrub_that_is_asked_for_is_shown_and_not_followed_as_a_job() -> None:
         assert verso.scrub().damaged_documents[0].id == "d"
         assert verso.scrub(now=True).asked
     assert asked == [("GET", "/v1/scrub"), ("POST", "/v1/scrub")]
+
+
+def test_an_upload_that_is_refused_as_a_whole_stops_no_other() -> None:
+    posted = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        nonlocal posted
+        if request.method == "POST":
+            posted += 1
+            if posted == 1:
+                reason = {"code": "metadata_invalid", "detail": "line 1: x", "retryable": False}
+                about = {"accepted": 0, "refused": 2, "refusals": [{"id": "a", "error": reason}]}
+                shown = {"code": "documents_refused", "detail": "all 2", "retryable": False}
+                return httpx2.Response(422, json=shown | about)
+            return httpx2.Response(202, json={**JOB, "items": 1})
+        rows = [{"id": "c", "chunks": 1}]
+        return httpx2.Response(200, json={**JOB, "results": rows, "next_cursor": None})
+
+    with client(answer) as verso:
+        report = verso.ingest([Document("1", id="a"), Document("2"), None, Document("3", id="c")])
+    assert [(item.id, item.error and item.error.code) for item in report.failed] == [
+        ("a", "metadata_invalid"),
+        (None, "documents_refused"),
+    ]
+    assert (report.documents, posted) == (1, 2)
+
+
+def test_an_upload_whose_every_document_failed_later_is_reported() -> None:
+    failed = {"id": "a", "error": {"code": "internal", "detail": "x", "retryable": False}}
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        job = {**JOB, "items": 1, "ok": 0, "failed": 1, "status": "failed"}
+        if request.method == "POST":
+            return httpx2.Response(202, json=job)
+        return httpx2.Response(200, json={**job, "results": [failed], "next_cursor": None})
+
+    with client(answer) as verso:
+        report = verso.ingest([Document("1", id="a")])
+    assert [item.id for item in report.failed] == ["a"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import time
+import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.jobs import IngestItem, Rejected
+from verso_core.jobs.ingest import MAX_REFUSALS
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway.bodies.intake import Intake
 
@@ -110,8 +113,22 @@ def test_a_refused_document_does_not_use_its_id_up() -> None:
     assert _good(good).text == b"2"
 
 
-def test_derived_ids_are_the_same_for_the_same_request() -> None:
-    documents = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "metadata": {"k": 1}}]
-    ids = [_good(item).id for item in _take(*documents)]
-    assert len(set(ids)) == 4
-    assert ids == [_good(item).id for item in _take(*documents)]
+def test_ids_that_were_not_given_are_new_and_in_order() -> None:
+    """Equal documents stay two, in one request and in two of them."""
+    documents = [{"text": "a"}, {"text": "a"}, {"text": "b"}]
+    ids = [_good(item).id for _ in range(2) for item in _take(*documents)]
+    assert len(set(ids)) == 6
+    for one in (ids[:3], ids[3:]):
+        assert one == sorted(one)
+    made = uuid.UUID(ids[0])
+    assert made.version == 7
+    assert abs((made.int >> 80) / 1000 - time.time()) < 60
+
+
+def test_what_was_refused_is_counted_with_the_first_reasons() -> None:
+    intake = Intake()
+    for number in range(60):
+        intake.take({"text": "a"} if number % 2 else {"txt": "a"}, where=f"line {number}")
+    told = intake.summary
+    assert (told.accepted, told.refused, len(told.refusals)) == (30, 30, MAX_REFUSALS)
+    assert told.refusals[1].error.detail.startswith("line 2: expected the keys")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire import Item, read_slice
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import DocumentsRefused, RequestInvalid
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, SliceSpec
 from verso_gateway.bodies import upload
 from verso_gateway.bodies.upload import Upload
@@ -77,12 +77,23 @@ def test_an_endless_line_is_refused_without_being_kept(monkeypatch: pytest.Monke
 
 
 def test_a_line_number_counts_refused_and_empty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "LINE_BYTES", 10)
-    items = _items(_upload(b"x" * 20 + b"\n\n" + b"y" * 20, size=3))
+    monkeypatch.setattr(upload, "LINE_BYTES", 15)
+    good = b'{"text":"a"}\n'
+    items = _items(_upload(good + b"x" * 20 + b"\n\n" + b"y" * 20, size=3))
     assert [item.rejected["detail"][:7] for item in items if item.rejected] == [
-        "line 1:",
-        "line 3:",
+        "line 2:",
+        "line 4:",
     ]
+
+
+def test_an_upload_of_refused_documents_alone_says_why() -> None:
+    with pytest.raises(
+        DocumentsRefused, match=r"all 2 documents.*line 1: expected UTF-8"
+    ) as caught:
+        _upload(b'\x1f\x8b\x08\n{"text": "a", "host": "b"}\n')
+    told = caught.value.intaken
+    assert (told["accepted"], told["refused"]) == (0, 2)
+    assert "'host'" in told["refusals"][1]["error"]["detail"]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"  \n"])

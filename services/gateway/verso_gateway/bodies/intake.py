@@ -3,17 +3,15 @@
 A document that is refused becomes an item that carries its error, at its position, so that the
 others are stored and the caller finds every answer where it expects it.
 
-A document without an id gets one derived from its content: BLAKE2b over text, metadata, time, and
-the number of earlier documents with the same content in this request. So the same request repeated
-names the same documents, and a log that repeats a line keeps both.
+A document without an id gets a time-ordered one (:mod:`~verso_gateway.bodies.ids`): equal texts
+stay documents of their own. A repeat is recognised by an id that the sender gave, or by the
+request's idempotency key.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -25,12 +23,13 @@ from verso_core.errors import (
     VersoError,
     error_body,
 )
-from verso_core.jobs import IngestItem, Rejected
+from verso_core.jobs import IngestItem, ItemError, Rejected
+from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
 from verso_core.texts import Scalar, check_document_id, check_metadata, text_bytes, text_from_base64
+from verso_gateway.bodies.ids import new_ids
 from verso_gateway.bodies.reading import encodable
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
-_ID_BYTES = 16
 _TIME_LIMIT_S = 253_402_300_800.0  # the year 10000, where ISO 8601 ends
 
 
@@ -39,8 +38,19 @@ class Intake:
 
     def __init__(self) -> None:
         self._ids: set[bytes] = set()
-        self._contents: Counter[bytes] = Counter()
+        self._new_ids = new_ids()
+        self._refusals: list[Refusal] = []
         self.count = 0
+        self.refused = 0
+
+    @property
+    def summary(self) -> Intaken:
+        """How many documents were taken and refused, and the first reasons."""
+        return Intaken(
+            accepted=self.count - self.refused,
+            refused=self.refused,
+            refusals=tuple(self._refusals),
+        )
 
     def take(self, document: object, *, where: str) -> IngestItem | Rejected:
         """Read one document.
@@ -70,10 +80,10 @@ class Intake:
         metadata = _metadata(document.get("metadata"))
         time_s = _time_s(document.get("time"))
         if document.get("id") is None:
-            document_id = self._derived_id(text, metadata, time_s)
+            document_id = next(self._new_ids)
         else:
             document_id = check_document_id(document["id"])
-        self._note(document_id)
+            self._note(document_id)
         return IngestItem(id=document_id, text=text, metadata=metadata, time=time_s)
 
     def _note(self, document_id: str) -> None:
@@ -83,20 +93,14 @@ class Intake:
             raise DuplicateId("the id stands earlier in this request")
         self._ids.add(digest)
 
-    def _derived_id(self, text: bytes, metadata: dict[str, Scalar], time_s: float | None) -> str:
-        about = json.dumps([metadata, time_s], sort_keys=True).encode("ascii")
-        content = hashlib.blake2b(about, digest_size=_ID_BYTES, person=b"verso.document")
-        content.update(text)
-        seen = self._contents[content.digest()]
-        self._contents[content.digest()] += 1
-        content.update(seen.to_bytes(8, "little"))
-        return content.hexdigest()
-
     def _rejected(self, document: object, error: VersoError, *, where: str) -> Rejected:
         body = error_body(error)
         body["detail"] = f"{where}: {body['detail']}"
         given = document.get("id") if isinstance(document, dict) else None
         name = given[:256] if isinstance(given, str) and encodable(given) else None
+        self.refused += 1
+        if self.refused <= MAX_REFUSALS:
+            self._refusals.append(Refusal(id=name, error=ItemError(**body)))
         return Rejected(body, name)
 
 

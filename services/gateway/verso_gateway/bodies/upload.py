@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
+from verso_core.errors import DocumentsRefused, RequestInvalid, TextTooLarge, VersoError
 from verso_core.jobs import (
     SLICE_BYTES,
     SLICE_ITEMS,
@@ -17,6 +17,7 @@ from verso_core.jobs import (
     SliceSpec,
     cut,
 )
+from verso_core.jobs.ingest import Intaken
 from verso_core.texts import MAX_TEXT_BYTES
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.intake import Intake
@@ -57,11 +58,24 @@ class Upload:
 
         Raises:
             RequestInvalid: there was no document.
+            DocumentsRefused: every document was refused.
         """
         self._cut(final=True)
         if not self._slices:
             raise RequestInvalid("expected at least one document")
+        intaken = self.intaken
+        if not intaken.accepted:
+            first = intaken.refusals[0].error
+            raise DocumentsRefused(
+                f"all {intaken.refused} documents were refused; {first.code}, {first.detail}",
+                intaken=intaken.public(),
+            )
         return self._slices
+
+    @property
+    def intaken(self) -> Intaken:
+        """How many documents were accepted and refused so far, and the first reasons."""
+        return self._intake.summary
 
     def _add_line(self, line: bytes | None, number: int) -> None:
         where = f"line {number}"

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
-from verso_core.jobs.ingest import IngestRequest
-from verso_core.jobs.job import Batch
+from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint, key_of
+from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["documents"])
 
@@ -28,7 +28,7 @@ router = APIRouter(tags=["documents"])
     "/v1/ingest",
     name="ingest",
     operation_id="ingest",
-    responses=openapi.job_responses(Batch),
+    responses=openapi.job_responses(IngestBatch, accepted=IngestAccepted),
     openapi_extra=openapi.body(IngestRequest, also={NDJSON: "one document a line"}),
 )
 async def ingest(
@@ -39,7 +39,8 @@ async def ingest(
 
     The text is dropped only after a decode of the stored bytes has given it back. Send JSON, or
     NDJSON with one document a line and the collection in the query. The answer is 202 unless
-    ``Prefer: wait=N`` asks to wait. A document without an id gets one derived from its content.
+    ``Prefer: wait=N`` asks to wait; it counts the documents that were refused at once and says why.
+    If every document was refused, the answer is 422. A document without an id gets a new one.
     """
     fingerprint = Fingerprint(request)
     if reading.media_type(request) == NDJSON:
@@ -66,7 +67,12 @@ async def ingest(
     job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))
-    return await responses.respond(request, job, body=views.batch, wait_default_s=0.0)
+    about = upload.intaken.public()
+
+    def body(ended: Ended) -> dict[str, Any]:
+        return {**views.batch(ended), **about}
+
+    return await responses.respond(request, job, body=body, wait_default_s=0.0, accepted_with=about)
 
 
 async def _hashed(chunks: AsyncIterator[bytes], fingerprint: Fingerprint) -> AsyncIterator[bytes]:
