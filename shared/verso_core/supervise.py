@@ -2,7 +2,8 @@
 
 1. A thread of its own starts the process and waits until it is ready.
 2. The thread waits for the process to end. If it ends unasked, the thread restarts it after a pause
-   that grows with each early death. A process that worked for a while is restarted at once.
+   that grows with each early death. A process that worked for a while is restarted at once. One
+   that cannot be started, on a full disk for example, counts as ended: the thread never gives up.
 3. :meth:`Process.stop` sends SIGTERM, and SIGKILL if the process does not end in time.
 
 The kernel kills the process when its supervisor dies (``PR_SET_PDEATHSIG``). That signal is tied to
@@ -14,6 +15,7 @@ which then ends its processes in the right order.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -24,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from verso_core.errors import VersoError
+from verso_core.errors import Unavailable, VersoError
 
 PAUSES_S = (0.0, 0.2, 1.0, 3.0, 10.0)
 """Pause before a restart, by the number of early deaths in a row."""
@@ -206,8 +208,11 @@ class Process:
 
     def _run_once(self) -> VersoError | None:
         """Start the process and wait for its end; return why it never became ready, or None."""
-        self._health.clear()
-        process = self._spawn()
+        try:
+            self._health.clear()
+            process = self._spawn()
+        except OSError as exc:
+            return Unavailable(f"{self.name} could not be started: {exc.strerror}")
         if self._stopping.is_set():  # stop() may have looked before the process was there
             process.kill()
         failure = self._health.await_ready(process)
@@ -239,12 +244,13 @@ class Process:
         return self._process
 
     def _note(self, message: str) -> None:
-        """Write to the process's log file if it has one, else to the supervisor's log."""
-        if self.log_path is None:
-            _log.error("%s", message)
-            return
-        with self.log_path.open("a", encoding="utf-8") as log:
-            log.write(f"-- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {message}\n")
+        """Write to the process's log file if it has one with room, else to the supervisor's log."""
+        if self.log_path is not None:
+            line = f"-- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {message}\n"
+            with contextlib.suppress(OSError), self.log_path.open("a", encoding="utf-8") as log:
+                log.write(line)
+                return
+        _log.error("%s", message)
 
 
 def status(process: subprocess.Popen[bytes] | None) -> str:

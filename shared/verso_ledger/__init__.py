@@ -22,7 +22,6 @@ its attributes. The keys are listed in ``keys``, and no other package knows them
 from verso_ledger.async_client import AsyncLedger
 from verso_ledger.durability import Server, await_ledger, check_durability
 from verso_ledger.models import (
-    URGENCY,
     Accepted,
     Backlog,
     Commit,

@@ -21,11 +21,10 @@ from verso_core.errors import (
     VersoError,
     WebhookUnknown,
 )
-from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.jobs import URGENCY, Collection, Kind, Queue, Status
 from verso_core.record import Codec, Entry, Holdings, Share, bucket_of
 from verso_ledger.keys import key
 from verso_ledger.models import (
-    URGENCY,
     Accepted,
     Awaited,
     Depth,

@@ -8,10 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from verso_core.errors import ErrorBody
-from verso_core.jobs import Kind, Queue, SliceSpec, Status
-
-URGENCY = 3
-"""Urgency of a job whose caller did not say (RFC 9218, section 4.1)."""
+from verso_core.jobs import URGENCY, Kind, Queue, SliceSpec, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +33,8 @@ class Policy:
     """Wait before the vectors of a collection that was never made may go: its maker has failed."""
     drain_s: int = 30
     """Memory of the drain rate that ``Retry-After`` is computed from, seconds."""
+    max_wait_s: int = 30
+    """Longest ``Retry-After`` of a full queue, seconds: it is a guess."""
     max_events: int = 1_000
     """Events kept for each job, about."""
     sweep_buckets: int = 256

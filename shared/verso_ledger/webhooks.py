@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -23,6 +23,10 @@ from verso_ledger.keys import key
 from verso_ledger.scripts import AsyncScripts, Scripts
 
 MAX_WEBHOOKS = 100
+IN_FLIGHT = 2
+"""Attempts in flight of one webhook."""
+IN_FLIGHT_OF_TENANT = 4
+"""Attempts in flight of one tenant's webhooks."""
 OLD_SECRET_S = 24 * 3600
 """How long the secret before the present one signs as well, seconds."""
 
@@ -56,6 +60,7 @@ class Message:
     """The message of one job's end. ``attempts``: made so far. Times are Unix seconds."""
 
     token: str
+    tenant: str
     webhook: Webhook
     job_id: str
     kind: str
@@ -81,9 +86,17 @@ class WebhookMessages:
     def __init__(self, scripts: Scripts) -> None:
         self._run = scripts.run
 
-    def take(self, n: int = 32, *, lease_s: float = 60.0) -> list[Message]:
-        """Take messages that are due; one that is not reported on comes again."""
-        return [_message(row) for row in self._run("hook_take", [n, round(lease_s * 1000)])]
+    def take(
+        self, n: int = 32, *, busy: Mapping[str, int] | None = None, lease_s: float = 60.0
+    ) -> list[Message]:
+        """Take messages that are due; one that is not reported on comes again.
+
+        Of each webhook and each tenant no more are taken than it may have in flight; ``busy``
+        counts those in flight already, by webhook and by tenant.
+        """
+        counts: list[codec.Arg] = [part for row in (busy or {}).items() for part in row]
+        args = [n, round(lease_s * 1000), IN_FLIGHT, IN_FLIGHT_OF_TENANT, *counts]
+        return [_message(row) for row in self._run("hook_take", args)]
 
     def delivered(self, message: Message) -> None:
         """Report that the receiver accepted a message."""
@@ -169,10 +182,11 @@ def _webhook(row: bytes) -> Webhook:
 
 
 def _message(row: Sequence[Any]) -> Message:
-    values = [codec.text(value) for value in row[2:]]
+    values = [codec.text(value) for value in row[3:]]
     job, st, at, kind, items, ok, err, made, code, detail, attempts = values
     return Message(
         token=codec.text(row[0]),
+        tenant=codec.text(row[2]),
         webhook=_webhook(row[1]),
         job_id=job,
         kind=kind,

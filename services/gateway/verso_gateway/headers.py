@@ -29,7 +29,7 @@ from starlette.requests import Request
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Queue
 from verso_gateway.settings import Settings
-from verso_ledger import URGENCY, Accepted
+from verso_ledger import Accepted
 
 LONGEST_DEADLINE_S = 30 * 24 * 3600.0
 WEBHOOK_PATTERN = "^wh_[0-9a-f]{32}$"
@@ -91,9 +91,12 @@ def parse_prefer(values: Iterable[str]) -> Preference:
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """How a job is to be scheduled. ``deadline_s``: seconds from now; None for none."""
+    """How a job is to be scheduled. ``deadline_s``: seconds from now; None for none.
 
-    urgency: int = URGENCY
+    ``urgency`` is None where the caller did not say, so that it follows from the kind of the job.
+    """
+
+    urgency: int | None = None
     deadline_s: float | None = None
     webhook: str | None = None
 
@@ -109,7 +112,7 @@ def scheduling_of(request: Request) -> Scheduling:
     headers = request.headers
     given = _URGENCY.search(",".join(headers.getlist("priority")))
     return Scheduling(
-        urgency=URGENCY if given is None else int(given[1]),
+        urgency=None if given is None else int(given[1]),
         deadline_s=_deadline_s(headers.get("verso-deadline")),
         webhook=_webhook(headers.get("verso-webhook")),
     )

@@ -44,7 +44,7 @@ _DESCRIBED: dict[str, type[BaseModel]] = {}
 
 _ANY_REQUEST = (401, 422, 500, 503)
 _WITH_BODY = (413, 415, 429)
-_JOB = (404, 409, 410, 429, 504, 507)
+_JOB = (404, 409, 410, 429, 504)
 _MORE: dict[str, tuple[int, ...]] = {"getMigration": (409,), "getJob": (410,)}
 _OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404, 422)}
 """Problems of operations that need no key."""

@@ -69,7 +69,7 @@ def job_of(request: Request, kind: Kind, slices: list[SliceSpec], *, queue: Queu
         slices=slices,
         tenant=request.state.tenant,
         deadline_s=asked.deadline_s,
-        urgency=asked.urgency,
+        urgency=kind.urgency if asked.urgency is None else asked.urgency,
         webhook=asked.webhook,
     )
 

@@ -5,7 +5,7 @@ wake      every second   send a wake-up for every queue with due work
 probe     every second   submit a text to embed when none was embedded lately
 drop      every second   delete verified raw texts, sweep deleted collections
 sweep     every second   remove large results of expired jobs, a part at a time
-webhooks  every second   send the webhook messages of ended jobs
+webhooks  5 a second     send the webhook messages of ended jobs
 scrub     every second   submit jobs that read stored records again, a few buckets at a time
 migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
@@ -39,6 +39,7 @@ from verso_ledger.connection import connect
 from verso_ledger.durability import ask_server
 
 _EVERY_S = 1.0
+_WEBHOOKS_EVERY_S = 0.2  # a round takes at most two messages of each webhook
 _STOP_S = 5.0
 _DROP_BATCH = 500
 _log = logging.getLogger("verso_keeper")
@@ -101,7 +102,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Periodic("probe", prober.step, every_s=_EVERY_S),
             Periodic("drop", lambda: drop(ledger), every_s=_EVERY_S),
             Periodic("sweep", sweeper.step, every_s=_EVERY_S),
-            Periodic("webhooks", webhooks.step, every_s=_EVERY_S),
+            Periodic("webhooks", webhooks.step, every_s=_WEBHOOKS_EVERY_S),
             Periodic("scrub", scrubber.step, every_s=_EVERY_S),
             Periodic("migrate", migrator.step, every_s=_EVERY_S),
             Periodic("count", recounter.step, every_s=_EVERY_S),

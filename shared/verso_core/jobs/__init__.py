@@ -10,7 +10,7 @@ from these classes.
 
 from verso_core.jobs.admin import Collection, CollectionRequest, MigrateRequest
 from verso_core.jobs.ingest import EmbedItem, EmbedParams, EmbedRequest, IngestItem, IngestParams
-from verso_core.jobs.job import TASK_WORK, Kind, Queue, Status
+from verso_core.jobs.job import TASK_WORK, URGENCY, Kind, Queue, Status
 from verso_core.jobs.models import (
     BucketRange,
     Failed,

@@ -14,6 +14,10 @@ TASK_WORK = "verso.work"
 """The one Celery task: a wake-up that names a queue and no job."""
 
 
+URGENCY = 3
+"""Urgency of a job that nothing else is known of (RFC 9218, section 4.1)."""
+
+
 class Kind(StrEnum):
     """What a job does."""
 
@@ -35,6 +39,17 @@ class Kind(StrEnum):
     ANSWER = "answer"
     SCORE = "score"
     HEADS = "heads"
+
+    @property
+    def urgency(self) -> int:
+        """Return the urgency of a job whose caller did not say (RFC 9218, section 4.1).
+
+        A kind that a person waits for precedes the bulk work of the same key.
+        """
+        return URGENCY - 1 if self in _WAITED_FOR else URGENCY
+
+
+_WAITED_FOR = frozenset({Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS})
 
 
 class Queue(StrEnum):
@@ -97,7 +112,7 @@ class Job(OpenModel):
     slices: int = Field(default=0, description="parts the job is worked on in")
     slices_done: int = 0
     attempts: int = Field(default=0, description="largest number of attempts of one slice")
-    urgency: int = Field(default=3, description="of RFC 9218: 0 first, 7 last")
+    urgency: int = Field(default=URGENCY, description="of RFC 9218: 0 first, 7 last")
     created: Moment | None = None
     started: Moment | None = None
     finished: Moment | None = None

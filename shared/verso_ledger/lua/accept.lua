@@ -43,7 +43,7 @@ if all > 0 or own > 0 then
   -- a tenant's own slices end at its share of the rate
   local tenants = math.max(1, redis.call('ZCARD', K.turns .. queue))
   local wait_s = math.max(all, own * tenants, 1) / rate
-  return { 'full', math.ceil(math.min(300, math.max(1, wait_s))) }
+  return { 'full', math.ceil(math.min(P.max_wait_s, math.max(1, wait_s))) }
 end
 
 local deadline = tonumber(ARGV[7])

@@ -113,3 +113,24 @@ time.sleep(600)
         assert alive(child)
         supervisor.kill()
     until(lambda: not alive(child))
+
+
+def test_a_full_disk_does_not_end_supervision(
+    start: Callable[[str], Process], tmp_path: Path
+) -> None:
+    """Its log cannot be opened while the disk is full; once there is room it runs again."""
+    process = start(_SLEEP)
+    until(lambda: "up" in process.last_words())
+    log = tmp_path / "trial.log"
+    log.rename(tmp_path / "away")
+    log.symlink_to("/dev/full/log")  # opening fails, as where no new file can be made
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    until(lambda: process.deaths >= 2 and process.pid is None)
+    log.unlink()
+    log.symlink_to("/dev/full")  # opened, but every write fails with ENOSPC
+    until(lambda: process.pid is not None)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    until(lambda: process.deaths >= 4)
+    log.unlink()
+    until(lambda: "up" in process.last_words(), timeout_s=15.0)

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 from verso_core.errors import VectorsUnavailable, VersoError
+from verso_core.jobs import Queue
 from verso_gateway.auth import mint
 
 LATER = {"Prefer": "respond-async"}
@@ -241,3 +242,17 @@ def test_a_job_past_its_callers_deadline_is_never_run(
     answer = client.get(f"/v1/jobs/{placed['id']}", headers={"Prefer": "wait=30"}).json()
     assert (answer["status"], answer["error"]["code"]) == ("expired", "deadline_expired")
     assert post(client, "/v1/embed", {"texts": ["a"]}, Verso_Deadline="x").status_code == 422
+
+
+def test_a_cluster_job_precedes_an_ingest_of_the_same_key(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    worker.pause()
+    documents = {"documents": [{"text": "a"}]}
+    placed = [post(client, "/v1/ingest", documents).json()["id"] for _ in range(3)]
+    cluster = post(client, "/v1/cluster", {}).json()
+    assert cluster["urgency"] == 2
+    asked = post(client, "/v1/cluster", {}, Priority="u=5").json()
+    assert asked["urgency"] == 5
+    order = worker.ledger.leases.claim(Queue.BULK, owner="w", n=5)
+    assert [lease.job_id for lease in order] == [cluster["id"], *placed, asked["id"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import threading
 import time
@@ -23,7 +24,7 @@ from verso_core import webhooks
 from verso_core.errors import WebhookUnknown
 from verso_core.jobs import Kind, Queue
 from verso_core.webhooks import networks
-from verso_keeper.webhooks import WebhookSender
+from verso_keeper.webhooks import NotSent, WebhookSender, post
 from verso_ledger import AsyncLedger, Ledger, NewJob
 
 LOOPBACK = networks("127.0.0.0/8")
@@ -109,15 +110,19 @@ async def front(valkey_url: str) -> AsyncIterator[AsyncLedger]:
 
 @pytest.fixture
 def sender(ledger: Ledger) -> Iterator[WebhookSender]:
-    found = WebhookSender(ledger.webhooks, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0)
+    found = WebhookSender(
+        ledger.webhooks, allowed=LOOPBACK, delays_s=(0.0, 0.0), timeout_s=1.0, round_s=5.0
+    )
     yield found
     found.close()
 
 
-def ended_job(ledger: Ledger, hook: str | None) -> str:
+def ended_job(ledger: Ledger, hook: str | None, tenant: str = "default") -> str:
     """Have a job end that names a webhook."""
     slices = list(cut(Kind.EMBED, {}, [Item({}, b"secret text")]))
-    job = NewJob(kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices, webhook=hook)
+    job = NewJob(
+        kind=Kind.EMBED, queue=Queue.INTERACTIVE, slices=slices, webhook=hook, tenant=tenant
+    )
     job_id = ledger.jobs.accept(job).job_id
     [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w")
     ledger.leases.commit(lease, b"r", ok=1, errors=0)
@@ -282,3 +287,71 @@ async def test_over_tls_only_a_certificate_of_the_name_is_spoken_to(
     else:
         assert seen == []
         assert (told(ledger, "sent"), told(ledger, "dead")) == (0, 1)
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """Accept connections and never answer; gives the address."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+
+
+async def test_a_silent_receiver_does_not_delay_another_tenants_message(
+    ledger: Ledger, front: AsyncLedger, receiver: Receiver
+) -> None:
+    """Neither by its attempts in flight nor by what waits in front."""
+    sender = WebhookSender(ledger.webhooks, allowed=LOOPBACK, timeout_s=3.0, round_s=0.1)
+    with silent() as url:
+        quiet = await front.webhooks.add("a", url)
+        for _ in range(150):
+            ended_job(ledger, quiet.id, tenant="a")
+        prompt = await front.webhooks.add("b", receiver.url)
+        ended_job(ledger, prompt.id, tenant="b")
+        started = time.monotonic()
+        assert sender.step() == 3  # two of the silent one's, and the other's
+        while not receiver.seen:
+            assert time.monotonic() - started < 2.0
+            sender.step()
+        assert sender.step() == 0  # no third attempt beside the two in flight
+        sender.close()
+
+
+async def test_a_tenant_has_four_attempts_in_flight(ledger: Ledger, front: AsyncLedger) -> None:
+    sender = WebhookSender(ledger.webhooks, allowed=LOOPBACK, timeout_s=2.0, round_s=0.1)
+    with silent() as url:
+        for _ in range(5):
+            hook = await front.webhooks.add("a", url)
+            for _ in range(2):
+                ended_job(ledger, hook.id, tenant="a")
+        assert (sender.step(), sender.step()) == (4, 0)
+        sender.close()
+
+
+async def test_after_three_timeouts_attempts_fail_unmade(
+    ledger: Ledger, front: AsyncLedger
+) -> None:
+    sender = WebhookSender(ledger.webhooks, allowed=LOOPBACK, timeout_s=0.3, round_s=2.0)
+    with silent() as url:
+        hook = await front.webhooks.add("default", url)
+        for _ in range(12):
+            ended_job(ledger, hook.id)
+        sender.step()
+        sender.step()
+        started = time.monotonic()
+        while sender.step():
+            pass
+        assert time.monotonic() - started < 1.0
+        assert told(ledger, "failed") == 12
+        sender.close()
+
+
+def test_a_name_that_is_not_resolved_in_time_ends_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The resolver is the system's own, and its silence cannot be had for a test."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(3.0))
+    target = webhooks.target_of("https://example.org/")
+    started = time.monotonic()
+    with pytest.raises(NotSent, match="in time"):
+        post(target, b"", headers={}, allowed=(), timeout_s=0.2)
+    assert time.monotonic() - started < 2.0

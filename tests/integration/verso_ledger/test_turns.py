@@ -85,6 +85,14 @@ def test_an_urgent_job_passes_its_own_tenants_jobs_and_nobody_elses(
     assert ledger.jobs.get(next(iter(names))).urgency == 7
 
 
+def test_a_full_queue_asks_nobody_to_wait_for_long(ledger: Ledger, new_job: Jobs) -> None:
+    limits = Limits(max_slices=4000)
+    ledger.jobs.accept(new_job(slices=4000, limits=limits))
+    with pytest.raises(QueueFull) as refused:
+        ledger.jobs.accept(new_job(slices=4000, limits=limits))
+    assert refused.value.retry_after_s == 30
+
+
 def test_a_slice_given_back_is_the_first_of_its_lane_again(ledger: Ledger, new_job: Jobs) -> None:
     first = ledger.jobs.accept(new_job()).job_id
     second = ledger.jobs.accept(new_job()).job_id

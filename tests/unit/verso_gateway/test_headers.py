@@ -18,15 +18,17 @@ def request(*headers: tuple[str, str]) -> Request:
 
 @pytest.mark.parametrize(
     ("value", "urgency"),
-    [("u=0", 0), ("u=7, i", 7), ("i, u=1", 1), ("i;x,u=2;y", 2), ("u=8", 3), ("u=", 3), ("", 3),
-     ("u=12", 3), ("xu=1", 3)],
+    [("u=0", 0), ("u=7, i", 7), ("i, u=1", 1), ("i;x,u=2;y", 2), ("u=8", None), ("u=", None),
+     ("", None), ("u=12", None), ("xu=1", None)],
 )  # fmt: skip
-def test_urgency_is_that_of_rfc_9218_and_nonsense_is_ignored(value: str, urgency: int) -> None:
+def test_urgency_is_that_of_rfc_9218_and_nonsense_is_ignored(
+    value: str, urgency: int | None
+) -> None:
     assert scheduling_of(request(("Priority", value))).urgency == urgency
 
 
 def test_a_request_that_asks_for_nothing_gets_the_defaults() -> None:
-    assert scheduling_of(request()) == Scheduling(urgency=3, deadline_s=None, webhook=None)
+    assert scheduling_of(request()) == Scheduling(urgency=None, deadline_s=None, webhook=None)
 
 
 def test_a_deadline_and_a_webhook_are_read() -> None:

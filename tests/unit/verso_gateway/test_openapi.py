@@ -75,7 +75,7 @@ def test_an_operation_that_makes_a_job_says_how_it_is_awaited_and_found() -> Non
     for name in jobs:
         operation = OPERATIONS[name][2]
         assert {"Priority", "Verso-Deadline", "Verso-Webhook"} <= names(operation)
-        assert {"404", "409", "410", "429", "504", "507"} <= operation["responses"].keys()
+        assert {"404", "409", "410", "429", "504"} <= operation["responses"].keys()
         accepted = operation["responses"].get("202")
         if accepted is not None:
             assert accepted["headers"]["Location"]["required"]
