@@ -213,9 +213,13 @@ class AttemptsExhausted(JobEnded):
 
 
 class Unavailable(VersoError):
-    """Raised when a part of the platform cannot serve now but may do so later."""
+    """Raised when a part of the platform cannot serve now but may do so later.
+
+    ``timed_out``: it was asked and took too long, so asking again would probably cost as much.
+    """
 
     retryable = True
+    timed_out: bool = False
 
 
 class QueueFull(Unavailable):

@@ -174,12 +174,17 @@ class Leases:
 
         return self._locations.run("verified", arguments)
 
-    def retry(self, lease: Lease, error: BaseException, *, delay_s: float) -> Commit:
+    def retry(
+        self, lease: Lease, error: BaseException, *, delay_s: float, timed_out: bool = False
+    ) -> Commit:
         """Return a slice after a retryable error; the eighth makes it a dead letter.
 
-        The slice is due again after ``delay_s``, which doubles with every error, up to 30 s.
+        The slice is due again after ``delay_s``, which doubles with every error, up to 30 s. Work
+        that took too long (``timed_out``) probably will again: the second time the slice fails,
+        unless its payload is the only copy of a text.
         """
-        return self._return(lease, error_body(error), delay_s=delay_s, count=True)
+        body = error_body(error)
+        return self._return(lease, body, delay_s=delay_s, count=True, timed_out=timed_out)
 
     def release(self, lease: Lease, *, delay_s: float = 0.0) -> Commit:
         """Return a slice uncounted: this worker shuts down, or the slice came too early.
@@ -195,9 +200,17 @@ class Leases:
         args: list[codec.Arg] = [lease.slice_id, lease.fence, body["code"], body["detail"]]
         return Commit(codec.text(self._scripts.run("fail", args)))
 
-    def _return(self, lease: Lease, body: ErrorBody, *, delay_s: float, count: bool) -> Commit:
+    def _return(
+        self,
+        lease: Lease,
+        body: ErrorBody,
+        *,
+        delay_s: float,
+        count: bool,
+        timed_out: bool = False,
+    ) -> Commit:
         args: list[codec.Arg] = [
             lease.slice_id, lease.fence, round(delay_s * 1000), body["code"], body["detail"],
-            int(count),
+            int(count), int(timed_out),
         ]  # fmt: skip
         return Commit(codec.text(self._scripts.run("retry", args)))

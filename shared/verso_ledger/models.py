@@ -19,6 +19,8 @@ class Policy:
     """Leases of one slice that may run out before it is a dead letter."""
     max_errors: int = 8
     """Retryable errors of one slice before it is a dead letter; counted apart from crashes."""
+    max_timeouts: int = 2
+    """Attempts of one slice that took too long before it fails; what was promised is kept."""
     backoff_ms: tuple[int, ...] = (0, 2_000, 8_000, 30_000)
     """Wait before the next attempt, by the number of crashes so far."""
     max_delay_ms: int = 30_000

@@ -168,7 +168,7 @@ def _leases(
     leases = LeaseRenewer(
         ledger, owner=owner, lease_s=settings.lease_s, heartbeat_file=settings.heartbeat_file
     )
-    leases.renew()
+    leases.beat()
     leases.start()
     stack.callback(leases.stop)
     return leases

@@ -16,6 +16,7 @@ from verso_core.errors import (
     JobUnknown,
     LedgerUnavailable,
     QueueFull,
+    VectorsUnavailable,
     VersoError,
 )
 from verso_core.jobs import Kind, Queue, Status
@@ -151,6 +152,22 @@ def test_retryable_errors_are_counted_apart_from_crashes(hasty: Ledger, new_job:
     record = hasty.jobs.get(job_id)
     assert record.status is Status.DEAD
     assert record.error == {"code": "engine_unavailable", "detail": "gone", "retryable": True}
+
+
+def test_work_that_took_too_long_twice_has_failed_and_a_promise_is_kept(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    """Else one request that takes too long would be run eight times, each time for as long."""
+    for kind, queue, status in (
+        (Kind.SEARCH, Queue.INTERACTIVE, Status.FAILED),
+        (Kind.INGEST, Queue.BULK, Status.RUNNING),
+    ):
+        job = ledger.jobs.accept(new_job(kind)).job_id
+        for _ in range(2):
+            [lease] = ledger.leases.claim(queue, owner="w")
+            late = VectorsUnavailable("no answer within 60 s")
+            ledger.leases.retry(lease, late, delay_s=0.0, timed_out=True)
+        assert ledger.jobs.get(job).status is status
 
 
 def test_a_released_slice_is_not_counted(hasty: Ledger, new_job: Jobs) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from verso_core.errors import EngineUnavailable
 from verso_worker.engine.lanes import Lane
+from verso_worker.ipc.rpc import Client, Server
 
 Run = Callable[[Sequence[int]], Sequence[int]]
 
@@ -140,3 +144,31 @@ def test_no_more_batches_run_at_once_than_the_lane_has_turns(
         caller.join(30)
     assert not wrong
     assert most == 2
+
+
+def test_the_texts_of_a_caller_that_hung_up_are_withdrawn(
+    make_lane: Callable[..., Lane[int, int]], tmp_path: Path
+) -> None:
+    batches: list[int] = []
+
+    def slowly(batch: Sequence[int]) -> list[int]:
+        batches.append(len(batch))
+        time.sleep(0.1)
+        return _double(batch)
+
+    lane = make_lane(slowly)
+
+    def work(*_: object) -> tuple[dict[str, Any], list[bytes]]:
+        lane.submit([1] * 400, [50] * 400)  # 200 batches, 20 seconds
+        return {}, []
+
+    server = Server(tmp_path / "s", {"work": work})
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    with closing(Client(tmp_path / "s", 0.3)) as client, pytest.raises(EngineUnavailable):
+        client.call("work")
+    time.sleep(0.6)
+    assert lane.figures()["waiting"] == 0
+    assert len(batches) < 20
+    server.close()
+    thread.join(10.0)

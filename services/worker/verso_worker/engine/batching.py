@@ -22,6 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from verso_core.errors import Cancelled
+from verso_worker.ipc.rpc import check_caller
+
+_CHECK_S = 0.25  # a caller that has hung up is noticed so often
 Work = TypeVar("Work")
 
 
@@ -49,10 +53,9 @@ class Request:
         if complete:
             self._complete.set()
 
-    def wait(self) -> list[Any]:
-        """Wait for all texts and return their results in order."""
-        self._complete.wait()
-        return self._results
+    def wait(self, timeout_s: float | None = None) -> list[Any] | None:
+        """Wait for all texts and return their results in order; None if the time was too short."""
+        return self._results if self._complete.wait(timeout_s) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +112,26 @@ class Pool(Generic[Work]):
             self._items = sorted(self._items + items, key=lambda item: item.key)
             self._changed.notify()
         return request
+
+    def run(self, works: Sequence[Work], costs: Sequence[int]) -> list[Any]:
+        """Add a request's texts and return their results in order.
+
+        Raises:
+            Cancelled: the caller of the running handler hung up; what still waited was withdrawn.
+        """
+        request = self.put(works, costs)
+        while (results := request.wait(_CHECK_S)) is None:
+            try:
+                check_caller()
+            except Cancelled:
+                self._withdraw(request)
+                raise
+        return results
+
+    def _withdraw(self, request: Request) -> None:
+        with self._changed:
+            if self._by_request.pop(request, None) is not None:
+                self._items = [item for item in self._items if item.request is not request]
 
     def wait(self) -> None:
         """Wait for work.

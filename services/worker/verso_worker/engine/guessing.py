@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from verso_core.errors import RequestInvalid
 from verso_worker.engine.decoder import Cache, Decoder, Scores
 from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.ipc.rpc import check_caller
 from verso_worker.records.recorder import Guess
 
 BEAM_MAX = 16
@@ -38,7 +39,7 @@ class _Prefix:
 
 
 class Guesser:
-    """Guesses texts for one vector after another; concurrent callers wait for each other."""
+    """Guesses texts for one vector after another; concurrent callers take turns."""
 
     def __init__(self, decoder: Decoder, vocabulary: Vocabulary) -> None:
         self._decoder = decoder
@@ -56,16 +57,18 @@ class Guesser:
 
         Raises:
             RequestInvalid: `beam` or `max_tokens` is out of its range.
+            Cancelled: the caller of the running handler hung up.
         """
         if not 1 <= beam <= BEAM_MAX:
             raise RequestInvalid(f"expected beam 1..{BEAM_MAX}, got {beam}")
         if max_tokens < 1:
             raise RequestInvalid(f"expected max_tokens >= 1, got {max_tokens}")
         limit = min(max_tokens, self._decoder.codec.max_tokens - 1)
-        with self._turn:
-            return [
-                self._finished(self._search(vector, beam=beam, limit=limit)) for vector in vectors
-            ]
+        found = []
+        for vector in vectors:
+            with self._turn:  # for one vector: those of other callers come in between
+                found.append(self._finished(self._search(vector, beam=beam, limit=limit)))
+        return found
 
     def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> _Prefix:
         codec = self._decoder.codec
@@ -74,6 +77,7 @@ class Guesser:
         live, last = [_Prefix()], [codec.bos]
         done: list[_Prefix] = []
         for _ in range(limit):
+            check_caller()
             logs = _log_softmax(self._cache.step(np.array(last)), never=codec.bos)
             grown = _grown(live, logs, count=2 * beam)
             done += [text for _, token, text in grown[:beam] if token == codec.eos]

@@ -59,15 +59,19 @@ class Lane(Generic[Work, Result]):
             thread.start()
 
     def submit(self, works: Sequence[Work], costs: Sequence[int]) -> list[Result | Exception]:
-        """Run all work and return the results in order, an exception for failed work."""
+        """Run all work and return the results in order, an exception for failed work.
+
+        Raises:
+            Cancelled: the caller of the running handler hung up.
+        """
         if len(works) == 1 and not self._pool.waiting and self._turns.acquire(blocking=False):
             request = Request(1)
             try:
                 self._finish([Item(costs[0], 0, works[0], request, 0)])
             finally:
                 self._turns.release()
-            return request.wait()
-        return self._pool.put(works, costs).wait()
+            return request.wait() or []
+        return self._pool.run(works, costs)
 
     def figures(self) -> dict[str, float]:
         """Return the counts so far, and how many texts wait."""

@@ -101,7 +101,7 @@ class Reader:
         group = Group(streams, self._decoder.memory(vectors), disturbed)
         records = [Record(group, index) for index in range(len(payloads))]
         # A longer payload mostly means more tokens: started first, it ends with the others.
-        results = self._pool.put(records, [len(payload) for payload in payloads]).wait()
+        results = self._pool.run(records, [len(payload) for payload in payloads])
         failed = next((result for result in results if isinstance(result, Exception)), None)
         if failed is not None:
             raise failed

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.ranks import RankTables
 from verso_core import tracing
-from verso_core.errors import EngineUnavailable, VectorInvalid
+from verso_core.errors import Cancelled, EngineUnavailable, VectorInvalid
 from verso_worker.engine.coding import Codable, Coder, Prober
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder, Precision
@@ -178,6 +178,8 @@ class Service:
                 found = reader.read(
                     [payloads[index] for index in indices], vectors[indices], disturbed=disturbed
                 )
+            except Cancelled:
+                raise
             except Exception as exc:
                 raise EngineUnavailable("the decoder failed on a batch") from exc
         for index, text in zip(indices, found, strict=True):

@@ -11,6 +11,10 @@ several connections; :class:`Client` keeps a pool of them.
 The server itself answers the operation ``ping``, which never waits for a busy handler. An error of
 Verso's tree crosses as its body and is raised on the other side as the same class. Any other
 exception of a handler arrives as ``internal`` and is logged where it happened.
+
+A caller hangs up when its time is over, when its work was cancelled (:class:`Cancellation`), and
+when it dies. A handler that works in batches calls :func:`check_caller` between them, so that work
+that nobody waits for ends.
 """
 
 from __future__ import annotations
@@ -25,11 +29,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from verso_core import telemetry, tracing
 from verso_core.errors import (
+    Cancelled,
     EngineUnavailable,
     FrameInvalid,
     RequestInvalid,
@@ -55,6 +61,77 @@ _LENGTH = struct.Struct("<I")
 _AT_ONCE = 1 << 16
 _ADDRESS_BYTES_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on BSD, with the final NUL
 _log = logging.getLogger(__name__)
+
+
+_caller: ContextVar[socket.socket | None] = ContextVar("caller", default=None)
+_cancellation: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
+
+
+def check_caller() -> None:
+    """Check that the caller of the running handler still waits.
+
+    Raises:
+        Cancelled: it has hung up.
+    """
+    connection = _caller.get()
+    if connection is not None and _hung_up(connection):
+        raise Cancelled("nobody waits for the reply")
+
+
+class Cancellation:
+    """Ends the calls of one piece of work from another thread.
+
+    Calls made in a thread while it has entered the cancellation can be ended by :meth:`cancel`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._connections: set[socket.socket] = set()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Hang up the calls under way; later ones are refused."""
+        with self._lock:
+            self._cancelled = True
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Let the calls that this thread makes in the block be cancelled."""
+        token = _cancellation.set(self)
+        try:
+            yield
+        finally:
+            _cancellation.reset(token)
+
+    @contextlib.contextmanager
+    def covering(self, connection: socket.socket) -> Iterator[None]:
+        """Hang up a connection if the work is cancelled in the block.
+
+        Raises:
+            Cancelled: it was, before the block or in it.
+        """
+        with self._lock:
+            if not self._cancelled:
+                self._connections.add(connection)
+        try:
+            if self._cancelled:
+                raise Cancelled("cancelled, or done by another worker")
+            yield
+        except Unavailable as error:
+            if self._cancelled:
+                raise Cancelled("cancelled, or done by another worker") from error
+            raise
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
 
 
 class Server:
@@ -113,6 +190,7 @@ class Server:
                 request = _receive(connection, deadline=None)
                 if request is None:
                     return
+                _caller.set(connection)
                 _send(connection, self._answer(request))
         except (OSError, FrameInvalid) as exc:
             _log.debug("connection ended: %s", exc)
@@ -132,6 +210,7 @@ class Server:
             if handler is None:
                 raise RequestInvalid(f"expected one of {sorted(self._handlers)}, got {op!r}")
             with _labelled(op, message), self._turns:
+                check_caller()
                 header, reply = handler(message.get("header", {}), blobs)
             return _bounded(pack({"header": header}, reply))
         except VersoError as exc:
@@ -221,18 +300,39 @@ class Client:
             connection = self._connection(deadline)
         except OSError as exc:
             raise self._unavailable(f"nothing answers for {op!r}: {_reason(exc)}") from exc
+        cancellation = _cancellation.get()
+        covered = (
+            contextlib.nullcontext() if cancellation is None else cancellation.covering(connection)
+        )
+        try:
+            with covered:
+                answer = self._answered(connection, op, request, deadline=deadline, limit_s=limit_s)
+        except VersoError:
+            connection.close()
+            raise
+        self._keep(connection)
+        return answer
+
+    def _answered(
+        self,
+        connection: socket.socket,
+        op: str,
+        request: bytes,
+        *,
+        deadline: float,
+        limit_s: float,
+    ) -> bytes:
         try:
             _send(connection, request, deadline=deadline)
             answer = _receive(connection, deadline=deadline)
             if answer is None:
                 raise ConnectionResetError("connection closed before the reply")
         except TimeoutError as exc:
-            connection.close()
-            raise self._unavailable(f"no answer to {op!r} within {limit_s:g} s") from exc
+            error = self._unavailable(f"no answer to {op!r} within {limit_s:g} s")
+            error.timed_out = True
+            raise error from exc
         except (OSError, FrameInvalid) as exc:
-            connection.close()
             raise self._unavailable(f"connection lost during {op!r}: {_reason(exc)}") from exc
-        self._keep(connection)
         return answer
 
     @contextlib.contextmanager

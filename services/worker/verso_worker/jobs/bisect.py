@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verso_core.errors import (
+    Cancelled,
     CollectionUnknown,
     DiskFull,
     LedgerUnavailable,
@@ -34,7 +35,7 @@ SUSPECT_AFTER = 3
 """Attempts after which a slice with a retryable error is halved."""
 CONDEMN_AFTER = 5
 """Attempts after which an item that fails alone with a retryable error gets that error."""
-_OF_ALL = (CollectionUnknown, DiskFull, LedgerUnavailable, VectorsUnavailable)
+_OF_ALL = (Cancelled, CollectionUnknown, DiskFull, LedgerUnavailable, VectorsUnavailable)
 """Errors that no single item causes."""
 _log = logging.getLogger(__name__)
 

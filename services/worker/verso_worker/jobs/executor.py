@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from verso_core import telemetry, tracing
-from verso_core.errors import VersoError
+from verso_core.errors import Unavailable, VersoError
 from verso_core.jobs import AnyResult, AnySlice, Kind, Queue, read_slice
 from verso_core.result_files import ResultFiles
 from verso_ledger import (
@@ -27,6 +27,7 @@ from verso_ledger import (
     Ledger,
     Phase,
 )
+from verso_worker.ipc.rpc import Cancellation
 from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.metrics import Metrics
@@ -130,10 +131,11 @@ class Executor:
 
     def _execute_one(self, lease: Lease) -> None:
         """Execute one slice under its lease, and log and count how it ended."""
-        is_lost = self._leases.hold(lease)
+        cancellation = Cancellation()
+        is_lost = self._leases.hold(lease, on_lost=cancellation.cancel)
         started = time.perf_counter()
         traced = tracing.span(_title(lease), parent=lease.trace, about=_attributes(lease))
-        with telemetry.about(lease.slice_id), traced as span:
+        with telemetry.about(lease.slice_id), traced as span, cancellation.entered():
             try:
                 outcome = self._attempt(lease)
             finally:
@@ -252,7 +254,8 @@ class Executor:
         """Return a slice to the queue if another attempt may help, else fail it."""
         # An error that Verso did not foresee may pass; the ledger counts and limits the attempts.
         if error.retryable if isinstance(error, VersoError) else True:
-            self._ledger.leases.retry(lease, error, delay_s=_RETRY_S)
+            timed_out = isinstance(error, Unavailable) and error.timed_out
+            self._ledger.leases.retry(lease, error, delay_s=_RETRY_S, timed_out=timed_out)
             return "retried"
         self._ledger.leases.fail(lease, error)
         return "failed"

@@ -1,5 +1,8 @@
 """What a worker reports about the slices it holds: lease renewals and progress.
 
+The renewals also find out that a slice was cancelled: those of slices that run for longer than a
+second are renewed every second, so that the work ends soon after.
+
 A lease only saves work: it keeps other workers from running the same slice. The fence decides at
 the commit whether a worker may commit. So a late renewal can cause a slice to run twice, but never
 a wrong commit. Renewals run in a thread that uses no model and no store.
@@ -12,16 +15,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from verso_core.errors import Cancelled, LedgerUnavailable
 from verso_ledger import Commit, Lease, Ledger
 
+_RENEW_S = 1.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A lease that is renewed; ``since`` on the monotonic clock."""
+
+    lease: Lease
+    on_lost: Callable[[], None]
+    since: float
+
+
 class LeaseRenewer:
-    """Renews the leases of a worker, and records its heartbeat, every third of a lease.
+    """Renews the leases of a worker every second, and records its heartbeat, a third of a lease.
 
     Args:
         ledger: where the leases are.
@@ -37,7 +51,7 @@ class LeaseRenewer:
         self.owner = owner
         self.lease_s = lease_s
         self._heartbeat_file = heartbeat_file
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, _Held] = {}
         self._lost: set[str] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -54,14 +68,21 @@ class LeaseRenewer:
         with contextlib.suppress(LedgerUnavailable):
             self._ledger.liveness.forget_worker(self.owner)
 
-    def hold(self, lease: Lease) -> Callable[[], bool]:
+    def hold(
+        self, lease: Lease, *, on_lost: Callable[[], None] = lambda: None
+    ) -> Callable[[], bool]:
         """Renew a lease from now on.
+
+        Args:
+            lease: the lease.
+            on_lost: called once, in another thread, when the lease has been lost: the slice was
+                cancelled, or another worker has it.
 
         Returns:
             A function: whether the lease has been lost.
         """
         with self._lock:
-            self._leases[lease.slice_id] = lease
+            self._leases[lease.slice_id] = _Held(lease, on_lost, time.monotonic())
             self._lost.discard(lease.slice_id)
         return lambda: lease.slice_id in self._lost
 
@@ -73,27 +94,49 @@ class LeaseRenewer:
 
     def held(self) -> list[Lease]:
         """Return the leases that are renewed now."""
-        with self._lock:
-            return list(self._leases.values())
+        return [one.lease for one in self._all()]
 
-    def renew(self) -> None:
-        """Record a heartbeat and renew all leases once.
+    def beat(self) -> None:
+        """Record a heartbeat.
 
         Raises:
             LedgerUnavailable: Redis did not answer.
         """
-        held = self.held()
         self._ledger.liveness.note_worker(self.owner)
-        lost = self._ledger.leases.renew(held, self.lease_s) if held else set()
-        with self._lock:
-            self._lost |= lost & self._leases.keys()
         if self._heartbeat_file is not None:
             self._heartbeat_file.touch()
 
+    def renew(self, *, older_than_s: float = 0.0) -> None:
+        """Renew the leases that were held for so long; report those that are lost.
+
+        Raises:
+            LedgerUnavailable: Redis did not answer.
+        """
+        since = time.monotonic() - older_than_s
+        held = [one for one in self._all() if one.since <= since]
+        if not held:
+            return
+        lost = self._ledger.leases.renew([one.lease for one in held], self.lease_s)
+        with self._lock:
+            found = lost & self._leases.keys() - self._lost
+            self._lost |= found
+        for one in held:
+            if one.lease.slice_id in found:
+                one.on_lost()
+
+    def _all(self) -> list[_Held]:
+        with self._lock:
+            return list(self._leases.values())
+
     def _run(self) -> None:
-        while not self._stop.wait(self.lease_s / 3):
+        every_s = min(_RENEW_S, self.lease_s / 3)
+        beat_at = 0.0
+        while not self._stop.wait(every_s):
             try:
-                self.renew()
+                self.renew(older_than_s=every_s)
+                if time.monotonic() - beat_at >= self.lease_s / 3:
+                    self.beat()
+                    beat_at = time.monotonic()
             except LedgerUnavailable as error:
                 _log.warning("heartbeat failed: %s", error.detail)
 

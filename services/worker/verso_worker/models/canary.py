@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from verso_core.errors import (
+    Cancelled,
     CollectionExists,
     DiskFull,
     HeadUnknown,
@@ -33,7 +34,8 @@ MOST_FAILING = 0.02
 """Share of the canary's slices that may fail by chance."""
 
 NOT_ITS_FAULT = (
-    CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid, VectorsUnavailable,
+    Cancelled, CollectionExists, DiskFull, LedgerUnavailable, NotFound, RequestInvalid,
+    VectorsUnavailable,
 )  # fmt: skip
 """Errors that are never blamed on a canary: the caller's, or those of a store."""
 

@@ -30,7 +30,7 @@ from verso_core.jobs.cluster import ClusterRequest
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_ledger.connection import connect
-from verso_worker.jobs.leases import ProgressReporter
+from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.ports import OnProgress, SliceOutcome
 from verso_worker.stores.edge.client import EdgeVectors
@@ -278,6 +278,21 @@ def test_a_job_is_followed_and_work_on_it_ends_where_it_is_cancelled(
 
 def _sizes(item: dict[str, Any]) -> tuple[int, list[int]]:
     return item["alone"], sorted(group["size"] for group in item["groups"])
+
+
+def test_the_owner_of_a_lease_learns_of_a_cancellation_within_two_seconds(valkey_url: str) -> None:
+    lost = threading.Event()
+    with closing(Ledger(connect(valkey_url))) as ledger:
+        slices = list(cut(Kind.EMBED, {}, [Item({}, b"text")]))
+        job = ledger.jobs.accept(NewJob(Kind.EMBED, Queue.INTERACTIVE, slices)).job_id
+        [lease] = ledger.leases.claim(Queue.INTERACTIVE, owner="w", lease_s=30.0)
+        renewer = LeaseRenewer(ledger, owner="w", lease_s=30.0)
+        is_lost = renewer.hold(lease, on_lost=lost.set)
+        renewer.start()
+        ledger.jobs.cancel(job)
+        assert lost.wait(2.5)
+        assert is_lost()
+        renewer.stop()
 
 
 def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_stored(

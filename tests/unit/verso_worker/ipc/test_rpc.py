@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verso_core.errors import (
+    Cancelled,
     CollectionUnknown,
     EngineUnavailable,
     RequestInvalid,
     VectorsUnavailable,
     VersoError,
 )
-from verso_worker.ipc.rpc import Client, Handler, Server
+from verso_worker.ipc.rpc import Cancellation, Client, Handler, Server, check_caller
 
 
 def _echo(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
@@ -256,3 +257,82 @@ def test_a_path_longer_than_a_socket_address_works(
 
 def test_the_socket_is_for_its_owner_only(echo_path: Path) -> None:
     assert echo_path.stat().st_mode & 0o077 == 0
+
+
+class Batches:
+    """A handler that works in small batches until nobody waits; counts them."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self, *_: object) -> tuple[dict[str, Any], list[bytes]]:
+        try:
+            for _ in range(1000):
+                self.begun.set()
+                time.sleep(0.01)
+                check_caller()
+        finally:
+            self.ended.set()
+        return {}, []
+
+
+def test_work_ends_when_its_call_has_timed_out(
+    tmp_path: Path, open_client: Callable[..., Client]
+) -> None:
+    batches = Batches()
+    with _serving(tmp_path / "s", {"work": batches}):
+        with pytest.raises(EngineUnavailable) as caught:
+            open_client(tmp_path / "s", 0.2).call("work")
+        assert caught.value.timed_out
+        assert batches.ended.wait(1.0)
+
+
+def test_cancelled_work_ends_at_once_on_both_sides(
+    tmp_path: Path, open_client: Callable[..., Client]
+) -> None:
+    batches, cancellation = Batches(), Cancellation()
+    client = open_client(tmp_path / "s")
+    caught: list[Exception] = []
+
+    def call() -> None:
+        try:
+            with cancellation.entered():
+                client.call("work")
+        except Cancelled as error:
+            caught.append(error)
+
+    with _serving(tmp_path / "s", {"work": batches, "echo": _echo}):
+        thread = threading.Thread(target=call)
+        thread.start()
+        assert batches.begun.wait(5.0)
+        cancellation.cancel()
+        thread.join(1.0)
+        assert batches.ended.wait(1.0)
+        assert len(caught) == 1
+        with cancellation.entered(), pytest.raises(Cancelled):
+            client.call("echo")  # nothing more is asked for it
+        assert client.call("echo", {"a": 1}) == ({"a": 1}, [])
+
+
+def test_a_call_that_waited_for_its_turn_in_vain_is_not_run(
+    tmp_path: Path, open_client: Callable[..., Client]
+) -> None:
+    gate, run = threading.Event(), []
+
+    def work(header: dict[str, Any], _: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+        run.append(header["n"])
+        gate.wait(5.0)
+        return {}, []
+
+    with _serving(tmp_path / "s", {"work": work}, threads=1):
+        first = threading.Thread(target=open_client(tmp_path / "s").call, args=("work", {"n": 1}))
+        first.start()
+        while not run:
+            time.sleep(0.01)
+        with pytest.raises(EngineUnavailable):
+            open_client(tmp_path / "s", 0.2).call("work", {"n": 2})
+        gate.set()
+        first.join()
+        open_client(tmp_path / "s").call("work", {"n": 3})
+    assert run == [1, 3]

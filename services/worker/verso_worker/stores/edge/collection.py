@@ -26,6 +26,7 @@ import qdrant_edge as qdrant
 from verso_core import files
 from verso_core.errors import VectorsUnavailable
 from verso_core.jobs import Filter
+from verso_worker.ipc.rpc import check_caller
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
     BATCH,
@@ -240,6 +241,7 @@ class EdgeCollection:
         """
         found: list[list[UUID]] = []
         for values in self.space.values(self.space.check(rows)):
+            check_caller()
             with self._using() as edge:
                 near = edge.query(nearest(values, limit=limit, where=None, bare=True))
             found.append([uuid(point.id) for point in near])
