@@ -268,7 +268,7 @@ class Batches:
 
     def __call__(self, *_: object) -> tuple[dict[str, Any], list[bytes]]:
         try:
-            for _ in range(1000):
+            for _number in range(1000):
                 self.begun.set()
                 time.sleep(0.01)
                 check_caller()
