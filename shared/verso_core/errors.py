@@ -8,9 +8,10 @@
     │   ├── SpaceMismatch              ├── QuestionTooLong     ├── TrainingDataInvalid
     │   ├── DocumentsRefused           └── EncodingUnsupported
     ├── MethodNotAllowed
+    ├── Forbidden                      a known caller may not do this
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
-    │   ├── HeadUnknown                └── WebhookUnknown
+    │   ├── HeadUnknown                ├── WebhookUnknown      └── KeyUnknown
     ├── CollectionExists               ├── LabelsChanged       ├── MigrationRefused
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
@@ -97,7 +98,7 @@ class IdempotencyConflict(RequestInvalid):
 
 
 class Unauthorized(RequestInvalid):
-    """Raised when an API key is missing or unknown."""
+    """Raised when an API key or a session is missing, unknown or expired."""
 
 
 class SpaceMismatch(RequestInvalid):
@@ -136,8 +137,14 @@ class MethodNotAllowed(VersoError):
     """Raised when a path exists but does not support the method of the request."""
 
 
+class Forbidden(VersoError):
+    """Raised when an API key lacks the scope that a request needs, or a session may not be used."""
+
+    code = "forbidden"
+
+
 class CollectionUnknown(NotFound):
-    """Raised when no collection has the given name."""
+    """Raised when no collection has the given name, or none that the caller may see."""
 
 
 class DocumentUnknown(NotFound):
@@ -154,6 +161,12 @@ class WebhookUnknown(NotFound):
 
 class HeadUnknown(NotFound):
     """Raised when no head has the given name, or none does what was requested."""
+
+
+class KeyUnknown(NotFound):
+    """Raised when a file of API keys has no key of the given name or id."""
+
+    code = "key_unknown"
 
 
 class CollectionExists(VersoError):

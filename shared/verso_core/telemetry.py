@@ -12,7 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 
+AUDIT_FILE_BYTES = 16 * 1024 * 1024
+AUDIT_FILES = 4
+"""Files of the audit log; the oldest is dropped."""
 _slice: ContextVar[str | None] = ContextVar("verso_slice", default=None)
 # They log a line for each wake-up and each call of the vector store, which our own lines repeat.
 _CHATTY = ("httpx", "celery.app.trace", "celery.worker.strategy")
@@ -70,6 +75,18 @@ def configure(service: str, *, level: str = "INFO") -> None:
     logging.captureWarnings(True)  # they would be lines that are no JSON
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def write_audit(path: Path, service: str) -> None:
+    """Send the audit log to a file of its own, rotated; it is kept when the other logs are not."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handler = RotatingFileHandler(
+        path, maxBytes=AUDIT_FILE_BYTES, backupCount=AUDIT_FILES - 1, encoding="utf-8", delay=True
+    )
+    handler.setFormatter(JsonFormatter(service))
+    audit = logging.getLogger("verso.audit")
+    audit.handlers[:] = [handler]
+    audit.propagate = False
 
 
 def adopt(library: str) -> None:

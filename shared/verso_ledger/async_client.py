@@ -28,6 +28,7 @@ from verso_ledger.models import (
 from verso_ledger.pages import DocumentRow, Page
 from verso_ledger.scripts import AsyncScripts
 from verso_ledger.scrub import Scrub
+from verso_ledger.sessions import Sessions
 from verso_ledger.webhooks import Webhooks
 
 _EVENTS_PAGE = 1000
@@ -41,6 +42,7 @@ class AsyncLedger:
         self._scripts = AsyncScripts(client, policy)
         self._events = JobEvents(client)
         self.webhooks = Webhooks(client, self._scripts)
+        self.sessions = Sessions(client)
 
     @classmethod
     def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:

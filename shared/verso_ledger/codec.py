@@ -367,8 +367,10 @@ def server_seconds(reply: Sequence[Any]) -> float:
 
 
 def dump(collection: Collection) -> str:
-    """Write a collection as it is stored."""
-    return json.dumps(collection.model_dump(mode="json"), separators=(",", ":"), sort_keys=True)
+    """Write a collection as it is stored: without an owner as one written before there were any."""
+    without = {"owner"} if collection.owner is None else None
+    fields = collection.model_dump(mode="json", exclude=without)
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
 def text(value: Any) -> str:

@@ -26,6 +26,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     walk        -                    hash: tenant -> how far its list of jobs is tidied
     webhooks    {tenant}             hash: id -> a webhook of this tenant as JSON
     hooks       -                    sorted set: webhook messages to send, by due time
+    session     {hash}               string: digest of the API key of a browser's session, by the
+                                     hash of its token, until it expires
     hookitem    {token}              hash: one message: webhook, job, state, attempts
     hookdead    -                    sorted set: messages that were tried too often, by time
     totals      -                    hash: counters since the ledger was made
@@ -74,7 +76,7 @@ PREFIX: Final = "verso:"
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
-    "counts", "webhooks", "hookitem", "razed",
+    "counts", "webhooks", "hookitem", "razed", "session",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

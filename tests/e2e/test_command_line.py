@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from verso_client import Client, Retries
+from verso_core import api_keys
 from verso_core.errors import Unauthorized
-from verso_gateway import auth
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -120,9 +120,9 @@ def test_jobs_can_be_followed_to_their_end(
 def test_beyond_loopback_only_callers_with_a_key_are_served(
     new_platform: Callable[..., Platform], tmp_path: Path
 ) -> None:
-    key, line = auth.mint("laptop")
+    key, made = api_keys.mint("laptop")
     keys = tmp_path / "keys"
-    keys.write_text(line + "\n", encoding="ascii")
+    keys.write_text(made.line() + "\n", encoding="ascii")
     platform = new_platform()
     platform.options = ["--host", "0.0.0.0", "--api-keys", str(keys)]  # noqa: S104
     platform.start()

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 import yaml
 
-from verso_gateway import auth
+from verso_core import api_keys
 from verso_standalone.models import adopt
 from verso_standalone.valkey import find_program, free_port
 
@@ -66,9 +66,9 @@ class Site:
             )
         }  # fmt: skip
         adopt(ARTIFACT, folder / "models", pinned=True)
-        self.key, line = auth.mint("operations")
+        self.key, made = api_keys.mint("operations")
         self.keys_file = folder / "api-keys"
-        self.keys_file.write_text(line + "\n")
+        self.keys_file.write_text(made.line() + "\n")
         for store in ("ledger", "broker"):
             (folder / f"{store}_password").write_text(f"{secrets.token_hex(16)}\n")
 

@@ -1,4 +1,4 @@
-"""Run the gateway: ``python -m verso_gateway``; ``--new-key NAME`` makes an API key instead.
+"""Run the gateway: ``python -m verso_gateway``.
 
 On SIGTERM or SIGINT it accepts no new connections, answers waiting callers with 202, ends event
 streams so that their readers reconnect elsewhere, and finishes the open requests.
@@ -6,7 +6,6 @@ streams so that their readers reconnect elsewhere, and finishes the open request
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
 import sys
@@ -14,10 +13,11 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client import start_http_server
 from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
-from verso_gateway import auth
+from verso_gateway import connections
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 
@@ -42,13 +42,6 @@ class _Server(uvicorn.Server):
 
 def main() -> int:
     """Serve until a stop signal; return the exit status, 2 for invalid settings."""
-    parser = argparse.ArgumentParser(prog="verso_gateway", description="Verso's HTTP gateway")
-    parser.add_argument("--new-key", metavar="NAME", help="print a new API key and its file line")
-    options = parser.parse_args()
-    if options.new_key:
-        key, line = auth.mint(options.new_key)
-        sys.stdout.write(f"key (shown once):    {key}\nline for the file:   {line}\n")
-        return 0
     try:
         settings = Settings()
         app = create_app(settings)
@@ -61,7 +54,10 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     telemetry.configure("gateway", level=settings.log_level)
+    if settings.audit_file is not None:
+        telemetry.write_audit(settings.audit_file, "gateway")
     tracing.configure("gateway")
+    connections.raise_file_limit()
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -69,9 +65,18 @@ def main() -> int:
         access_log=False,
         log_config=None,
         server_header=False,
+        http=connections.bounded(
+            head_bytes=settings.head_limit_bytes,
+            head_timeout_s=settings.head_timeout_s,
+            most=settings.connections_limit,
+        ),
         timeout_graceful_shutdown=max(1, round(settings.shutdown_grace_s)),
     )
     server = _Server(config, app)
+    if settings.metrics_port:
+        start_http_server(
+            settings.metrics_port, addr=settings.host, registry=app.state.metrics.registry
+        )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is
         runner.run(server.serve())
     return 0 if server.started else 1

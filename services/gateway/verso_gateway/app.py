@@ -12,15 +12,17 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Match
 
 from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoError
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
+from verso_gateway.access import OPEN, SCOPES, admit
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
-from verso_gateway.context import CollectionsCache, Context, admit
+from verso_gateway.context import CollectionsCache, Context
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
@@ -41,6 +43,7 @@ from verso_gateway.routes import (
     score,
     scrub,
     search,
+    session,
     train,
     webhooks,
 )
@@ -67,6 +70,13 @@ _GUARDED = (
     registry,
     train,
     webhooks,
+    session,
+)
+# What the answers say in headers that a page of another origin may read.
+_EXPOSED = (
+    *("Verso-Job-Id", "Location", "Retry-After", "Retry-After-Ms", "X-Request-Id"),
+    *("RateLimit", "RateLimit-Policy", "Server-Timing", "Preference-Applied"),
+    *("Idempotency-Replayed", "WWW-Authenticate"),
 )
 
 
@@ -90,6 +100,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    _check_scopes()
+    app.state.metrics = metrics
     for module in _GUARDED:
         app.include_router(module.router, dependencies=[Depends(admit)])
     app.include_router(health.router)
@@ -109,9 +121,40 @@ def create_app(settings: Settings) -> FastAPI:
         stall_timeout_s=settings.stall_timeout_s,
     )
     app.add_middleware(Inflate)  # before the limit, which so counts inflated bytes
-    app.add_middleware(Observe, metrics=metrics)  # added last, so outermost
-    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]  # FastAPI's own way
+    app.add_middleware(Observe, metrics=metrics)  # around all that can fail
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,  # outermost, so that errors can be read as well
+            allow_origins=settings.cors,
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=_EXPOSED,
+        )
+    app.openapi = lambda: openapi.document(app, _operations())  # type: ignore[method-assign]  # FastAPI's own way
     return app
+
+
+def _check_scopes() -> None:
+    """Check that every route says which scope it needs: none is open by mistake.
+
+    Raises:
+        KeyError: one does not.
+    """
+    for module in (*_GUARDED, health):
+        for route in module.router.routes:
+            name = getattr(route, "name", "")
+            if name not in SCOPES and not (module is health and name in OPEN):
+                raise KeyError(f"expected the route {name!r} in access.SCOPES")
+
+
+def _operations() -> dict[str, str]:
+    """Return the name of the route of each operation."""
+    return {
+        route.operation_id: route.name
+        for module in (*_GUARDED, health)
+        for route in module.router.routes
+        if isinstance(route, APIRoute) and route.operation_id is not None
+    }
 
 
 def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:

@@ -76,12 +76,3 @@ def context_of(request: Request) -> Context:
     """Return the context of the application that serves a request."""
     context: Context = request.app.state.context
     return context
-
-
-async def admit(request: Request) -> None:
-    """Check the caller and note its tenant.
-
-    Raises:
-        Unauthorized: the caller is not known.
-    """
-    request.state.tenant = context_of(request).gate.tenant(request)

@@ -31,48 +31,48 @@ class Metrics:
     """The metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._requests = Counter(
             "verso_requests_total",
             "HTTP requests answered.",
             ["task", "status"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._seconds = Histogram(
             "verso_request_seconds",
             "Time from a request's head to the end of its answer.",
             ["task"],
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._accepted = Counter(
             "verso_jobs_accepted_total",
             "Jobs that the ledger accepted, without replays.",
             ["task", "queue"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._waits = Counter(
             "verso_waits_total",
             "Waits for a job, by whether it ended in time.",
             ["status"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._wakeups = Counter(
             "verso_wakeups_total",
             "Wake-ups sent to the broker.",
             ["queue", "status"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self._problems = Counter(
             "verso_problems_total",
             "Requests answered with an error, by its code.",
             ["reason"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self.streams = Gauge(
-            "verso_event_streams", "Event streams open now.", registry=self._registry
+            "verso_event_streams", "Event streams open now.", registry=self.registry
         )
-        ProcessCollector(registry=self._registry)
+        ProcessCollector(registry=self.registry)
         self._create()
 
     def _create(self) -> None:
@@ -116,4 +116,4 @@ class Metrics:
 
     def page(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

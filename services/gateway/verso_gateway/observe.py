@@ -16,11 +16,14 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from verso_core import tracing
+from verso_core import api_keys, tracing
 from verso_gateway import problems
+from verso_gateway.access import SCOPES
+from verso_gateway.auth import Caller
 from verso_gateway.metrics import UNROUTED, Metrics
 
 _log = logging.getLogger("verso_gateway.access")
+_audit_log = logging.getLogger("verso.audit")
 _REQUEST_ID = re.compile(r"^[A-Za-z0-9_.:-]{1,128}$")
 
 
@@ -81,6 +84,7 @@ class Observe:
         self._metrics.request(task, status=status, seconds=seconds)
         if code is not None:
             self._metrics.problem(code)
+        _audit(scope, task, status=status)
         _log.info(
             "request",
             extra={
@@ -93,6 +97,31 @@ class Observe:
                 "ms": round(seconds * 1000, 1),
             },
         )
+
+
+def _audit(scope: Scope, task: str, *, status: int) -> None:
+    """Note who tried an act of an administrator, what it was of, and how it ended.
+
+    Looking changes nothing, and is no act.
+    """
+    state = scope["state"]
+    if SCOPES.get(task) is not api_keys.Scope.ADMIN or scope["method"] == "GET":
+        return
+    caller: Caller | None = state.get("caller")
+    key = None if caller is None or caller.key is None else caller.key.id
+    _audit_log.info(
+        task,
+        extra={
+            "act": task,
+            "tenant": None if caller is None else caller.tenant,
+            "key": key,
+            "target": state.get("target") or scope.get("path_params", {}).get("name"),
+            "status": status,
+            "code": state.get("code"),
+            "job": state.get("job_id"),
+            "request_id": state["request_id"],
+        },
+    )
 
 
 def _request_id(scope: Scope) -> str:

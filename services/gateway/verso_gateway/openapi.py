@@ -18,8 +18,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from verso_core.api_keys import Scope
 from verso_core.jobs.job import JobView
 from verso_gateway import problems
+from verso_gateway.access import SCOPES
+from verso_gateway.auth import COOKIE
 from verso_gateway.bodies.reading import JSON
 from verso_gateway.headers import DEADLINE_PATTERN, KEY_PATTERN, WEBHOOK_PATTERN
 
@@ -28,8 +31,9 @@ _REF = "#/components/schemas/{model}"
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "basic": {"type": "http", "scheme": "basic", "description": "the key is the password"},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
 }
-_GUARDED = "/v1/"
 _OPENAI = frozenset({"createEmbedding", "listModels", "retrieveModel"})
 """Operations of OpenAI's protocol, which has its own shape of errors."""
 _AWAITED = frozenset(
@@ -42,7 +46,7 @@ _BODIES: dict[str, type[BaseModel]] = {}
 _DESCRIBED: dict[str, type[BaseModel]] = {}
 """Models of 202 answers, of which FastAPI does not know."""
 
-_ANY_REQUEST = (401, 422, 500, 503)
+_ANY_REQUEST = (401, 403, 422, 500, 503)
 _WITH_BODY = (413, 415, 429)
 _JOB = (404, 409, 410, 429, 504)
 _MORE: dict[str, tuple[int, ...]] = {"getMigration": (409,), "getJob": (410,)}
@@ -156,8 +160,8 @@ def job_responses(
     return {**responses(model, status=status), 202: later}
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, made once."""
+def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the OpenAPI document, made once; ``routes`` are names of routes by operation."""
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
@@ -178,7 +182,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         components["securitySchemes"] = _SCHEMES
         examples = json.loads(files("verso_gateway").joinpath("examples.json").read_bytes())
         for path, method, operation in operations(schema):
-            _complete(operation, guarded=path.startswith(_GUARDED), known="{" not in path)
+            _complete(operation, route=routes[operation["operationId"]], known="{" not in path)
             if method == "post" and _is_job(operation) and "requestBody" in operation:
                 _add_idempotency(operation)
             _add_examples(operation, examples.get(operation["operationId"], {}))
@@ -198,7 +202,7 @@ def _is_job(operation: Mapping[str, Any]) -> bool:
     return "Location" in accepted.get("headers", {}) or operation["operationId"] in _AWAITED
 
 
-def _complete(operation: dict[str, Any], *, guarded: bool, known: bool) -> None:
+def _complete(operation: dict[str, Any], *, route: str, known: bool) -> None:
     """Add the headers, the problems and the security of an operation."""
     name, found = operation["operationId"], operation["responses"]
     found.pop("422", None)  # FastAPI's own shape
@@ -209,8 +213,12 @@ def _complete(operation: dict[str, Any], *, guarded: bool, known: bool) -> None:
         extra = _JOB_HEADERS | _RESULT_HEADERS if job and status != "202" else {}
         response["headers"] = extra | response.get("headers", {}) | _REQUEST_ID
     statuses = set(_OPEN.get(name, ()))
-    if guarded:
-        operation["security"] = [{scheme: []} for scheme in _SCHEMES]
+    if route in SCOPES:
+        scope = SCOPES[route]
+        # OpenAPI 3.1, section 4.8.30: names of roles, where a scheme has no scopes of its own.
+        needed = [] if scope is None else [str(scope)]
+        operation["security"] = [{scheme: needed} for scheme in _SCHEMES]
+        operation["description"] += f"\n\nNeeds {_named(scope)}."
         statuses |= {*_ANY_REQUEST, *_MORE.get(name, ())}
         statuses |= {*_JOB} if job else set()
         statuses |= {*_WITH_BODY} if "requestBody" in operation else set()
@@ -219,6 +227,10 @@ def _complete(operation: dict[str, Any], *, guarded: bool, known: bool) -> None:
         found[str(status)] = _problem(status, openai=name in _OPENAI)
     if name in _OPENAI and "422" in found:  # the protocol knows no 422
         found["400"] = found.pop("422")
+
+
+def _named(scope: Scope | None) -> str:
+    return "an API key" if scope is None else f"an API key with the scope `{scope}`"
 
 
 def _add_idempotency(operation: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ STATUSES: dict[str, int] = {
     "documents_refused": 422,
     "encoding_unsupported": 415,
     "unauthorized": 401,
+    "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "collection_unknown": 404,
@@ -48,6 +49,7 @@ STATUSES: dict[str, int] = {
     "job_unknown": 404,
     "webhook_unknown": 404,
     "head_unknown": 404,
+    "key_unknown": 404,
     "collection_exists": 409,
     "migration_refused": 409,
     "record_corrupt": 500,
@@ -82,7 +84,12 @@ CODINGS = ("gzip", "deflate")
 """Content codings of request bodies that are taken."""
 _RETRY_AFTER_S = 1.0
 _OPENAI_PATHS = ("/v1/embeddings", "/v1/models")
-_OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
 
 
 def explanation(code: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -12,6 +13,7 @@ from verso_core.settings import BrokerSettings
 from verso_core.webhooks import Network, networks
 
 _MIB = 1024 * 1024
+_ORIGIN = re.compile(r"https?://[^/?#@\s,]+")
 
 
 def is_loopback(host: str) -> bool:
@@ -75,6 +77,28 @@ class Settings(BrokerSettings, BaseSettings):
         default="",
         description="networks that are not public and that webhooks may lead to",
     )
+    cors_origins: str = Field(
+        default="",
+        description="origins whose pages may call this gateway with a key, or *",
+    )
+    session_s: int = Field(
+        default=12 * 3600, ge=60, description="a browser's session ends after so long, seconds"
+    )
+    audit_file: Path | None = Field(
+        default=None, description="file of the audit log; unset, it goes with the other logs"
+    )
+    metrics_port: int = Field(
+        default=0, ge=0, le=65535, description="port of /metrics; 0: it is on the gateway's own"
+    )
+    head_limit_bytes: int = Field(
+        default=32 * 1024, ge=1024, description="longest head of a request, bytes"
+    )
+    head_timeout_s: float = Field(
+        default=10.0, gt=0, description="give up on a request's head that takes longer"
+    )
+    connections_limit: int = Field(
+        default=4096, ge=1, description="connections open at once; others are turned away"
+    )
     stall_timeout_s: float = Field(
         default=30.0, gt=0, description="refuse a body that sends no byte for so long"
     )
@@ -94,6 +118,11 @@ class Settings(BrokerSettings, BaseSettings):
         return networks(self.webhook_allow)
 
     @property
+    def cors(self) -> tuple[str, ...]:
+        """Return the origins whose pages may call this gateway."""
+        return tuple(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
+
+    @property
     def tenant_part(self) -> float:
         """Return the part of a queue that one tenant may fill; without keys there is one tenant."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
@@ -102,6 +131,14 @@ class Settings(BrokerSettings, BaseSettings):
     @classmethod
     def _networks(cls, value: str) -> str:
         networks(value)
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, value: str) -> str:
+        for origin in filter(None, map(str.strip, value.split(","))):
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError("expected origins such as https://console.example, or *")
         return value
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from rich.table import Table
 from verso_client.cli.terminal import failures_reported
 from verso_standalone import backup as copies
 from verso_standalone import demo as demonstration
+from verso_standalone.folder import DataFolder
 from verso_standalone.models import artifact_of
 from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
@@ -47,7 +48,8 @@ def up(
         typer.Option(
             "--api-keys",
             help="File of API keys, needed beyond loopback; "
-            "`python -m verso_gateway --new-key NAME` makes one.",
+            "default: the data folder's, which `verso keys new NAME` makes.",
+            show_default=False,
         ),
     ] = None,
     threads: Threads = None,
@@ -61,7 +63,7 @@ def up(
                 artifact=artifact or find_artifact(),
                 host=host,
                 port=port,
-                api_keys_file=api_keys,
+                api_keys_file=api_keys or _keys_of(data),
                 threads=threads or usable_cores(),
                 pinned=artifact is not None,
             )
@@ -184,6 +186,12 @@ def ledger(
         console.print(description, highlight=False)
     if read_only:
         raise typer.Exit(1)
+
+
+def _keys_of(data: Path) -> Path | None:
+    """Return the data folder's file of API keys, None if it has none."""
+    path = DataFolder(data).api_keys
+    return path if path.exists() else None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
     DIR/lock            held as long as any process of the platform lives
     DIR/valkey/         ledger and patches (append-only file), configuration
+    DIR/api-keys        hashes of API keys, if there are any
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
     DIR/models/         the served artifacts and heads, with their registry
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verso_core import files
+from verso_core.api_keys import FILE_NAME
 from verso_core.errors import Unavailable
 
 LONGEST_SOCKET_PATH = 100
@@ -50,6 +52,10 @@ class DataFolder:
     @property
     def models(self) -> Path:
         return self.root / "models"
+
+    @property
+    def api_keys(self) -> Path:
+        return self.root / FILE_NAME
 
     @property
     def results(self) -> Path:

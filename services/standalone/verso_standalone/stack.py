@@ -23,7 +23,7 @@ from importlib import resources
 from pathlib import Path
 
 from verso_client import Client
-from verso_core import DISTRIBUTION, registry
+from verso_core import DISTRIBUTION, api_keys, registry
 from verso_core.errors import (
     ArtifactInvalid,
     NotReady,
@@ -195,8 +195,14 @@ class Stack:
         config = self.config
         if not is_loopback(config.host) and config.api_keys_file is None:
             raise Unauthorized(
-                f"expected API keys (--api-keys FILE) to listen beyond loopback, on {config.host}"
+                f"expected API keys to listen beyond loopback, on {config.host}: "
+                "`verso keys new NAME` makes one"
             )
+        if config.api_keys_file is not None:
+            try:
+                api_keys.read_some(config.api_keys_file)
+            except (OSError, ValueError) as exc:
+                raise Unauthorized(str(exc)) from exc
         if not (config.artifact / "manifest.json").is_file():
             raise ArtifactInvalid(
                 f"expected an artifact in {config.artifact}, got no manifest.json"
@@ -222,6 +228,7 @@ class Stack:
             "VERSO_RESULTS": str(self.folder.results),
             "VERSO_HOST": config.host,
             "VERSO_PORT": str(self.port),
+            "VERSO_AUDIT_FILE": str(self.folder.logs / "audit.log"),
             "VERSO_THREADS": str(config.threads),
             "VERSO_DRAIN_S": f"{_GRACE_S['worker'] * 0.75:g}",
             **config.settings,

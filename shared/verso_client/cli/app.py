@@ -21,6 +21,7 @@ import typer
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
 from verso_client.cli.heads import models_app, train_app
+from verso_client.cli.keys import keys_app
 from verso_client.cli.sources import Format
 from verso_client.cli.terminal import AsJson, Collection, Target, bar, fail
 from verso_client.cli.terminal import client as _client
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 app.add_typer(collections_app, name="collections")
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(keys_app, name="keys")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
 app.add_typer(eval_app, name="eval")
 app.add_typer(train_app, name="train")

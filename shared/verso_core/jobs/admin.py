@@ -48,10 +48,11 @@ class Collection(StrictModel):
     checksum_key: str = Field(description="hex; keys the checksums of this collection's texts")
     created: datetime
     search: SearchSetting = SearchMode.DENSE
+    owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
 
 
-class CollectionParams(Params):
-    """Settings of a collection to create."""
+class CollectionSettings(Params):
+    """What is chosen when a collection is made."""
 
     name: Name
     precision: Precision = Precision.FLOAT16
@@ -62,10 +63,16 @@ class CollectionParams(Params):
     )
 
 
-class CollectionRequest(CollectionParams):
+class CollectionRequest(CollectionSettings):
     """Body of ``POST /v1/collections``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CollectionParams(CollectionSettings):
+    """Settings of a collection to create, and the tenant that it will belong to."""
+
+    owner: str | None = None
 
 
 class CollectionName(Params):
@@ -87,6 +94,7 @@ class CollectionInfo(ItemResult):
     buckets: int = 0
     created: datetime | None = None
     search: SearchMode = SearchMode.DENSE
+    owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
@@ -144,6 +152,7 @@ class Statistics(ItemResult):
     artifacts: tuple[str, ...] = ()
     buckets: int | None = None
     created: datetime | None = None
+    owner: str | None = None
 
 
 class DocumentInfo(OpenModel):

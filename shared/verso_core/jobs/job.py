@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from verso_core.api_keys import Scope
 from verso_core.errors import AttemptsExhausted, Cancelled, DeadlineExpired, JobEnded, VersoError
 from verso_core.jobs.models import ItemError, Moment, OpenModel, StrictModel
 
@@ -179,6 +180,14 @@ class Replayed(OpenModel):
 
     jobs: tuple[str, ...]
     more: bool = Field(description="more dead letters fit: ask again")
+
+
+class SessionView(OpenModel):
+    """What the session of a browser may do, and until when."""
+
+    name: str = Field(description="of the API key, which is also the tenant", examples=["ops"])
+    scopes: tuple[Scope, ...]
+    expires: Moment
 
 
 class WebhookRequest(StrictModel):

@@ -39,7 +39,7 @@ DIM = 4
 _ABOUT = {"head": "h", "version": "0" * 16, "channel": "stable"}
 
 
-def collection(name: str = "default") -> Collection:
+def collection(name: str = "default", owner: str | None = None) -> Collection:
     """Make a collection as a worker would."""
     return Collection(
         name=name,
@@ -52,6 +52,7 @@ def collection(name: str = "default") -> Collection:
         buckets=16,
         checksum_key="00" * 16,
         created=datetime(2026, 1, 1, tzinfo=UTC),
+        owner=owner,
     )
 
 
@@ -140,7 +141,8 @@ class FakeWorker:
                 found = self.documents.pop(item.header["id"], None)
                 return {"id": item.header["id"], "deleted": found is not None}
             case Kind.COLLECTION_CREATE:
-                made = self.ledger.documents.collection_put(collection(work.params["name"]))
+                wanted = collection(work.params["name"], work.params.get("owner"))
+                made = self.ledger.documents.collection_put(wanted)
                 return made.model_dump(mode="json", exclude={"checksum_key"})
             case Kind.COLLECTION_DELETE:
                 self.ledger.documents.collection_delete(work.params["name"])
@@ -164,6 +166,8 @@ class FakeWorker:
                 return _ABOUT | found | {"answers": [part], "failed": []}
             case Kind.SCORE:
                 return _ABOUT | {"score": 1.0 / (1 + abs(2 * item.header["split"] - len(text)))}
+            case Kind.CLUSTER:
+                return {"records": 0, "clusters": 0, "alone": 0, "unread": 0, "groups": []}
             case Kind.HEADS:
                 return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
             case _:

@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
+from verso_core.api_keys import mint
 from verso_core.errors import VectorsUnavailable, VersoError
 from verso_core.jobs import Queue
-from verso_gateway.auth import mint
 
 LATER = {"Prefer": "respond-async"}
 WAIT = {"Prefer": "wait=10"}
@@ -179,7 +179,7 @@ def test_another_tenants_job_is_unknown(
 ) -> None:
     keys = dict(mint(name) for name in ("ann", "bob"))
     path = tmp_path / "keys"
-    path.write_text("\n".join(keys.values()))
+    path.write_text("\n".join(key.line() for key in keys.values()))
     served = start_gateway(valkey_url, api_keys_file=path)
     ann, bob = ({"X-API-Key": key} for key in keys)
     job = served.client.post("/v1/embed", json={"texts": ["mine"]}, headers=ann).json()["id"]

@@ -19,7 +19,7 @@ import pytest
 import redis
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, collection
 
-from verso_gateway.auth import mint
+from verso_core.api_keys import mint
 from verso_gateway.settings import Settings
 from verso_ledger import Damage, Ledger, Move
 
@@ -59,8 +59,8 @@ def test_the_default_collection_is_awaited_not_unknown(
 def test_keys_are_needed_where_keys_are_set(
     valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway], tmp_path: Path
 ) -> None:
-    key, line = mint("ops")
-    (tmp_path / "keys").write_text(line)
+    key, made = mint("ops")
+    (tmp_path / "keys").write_text(made.line())
     client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
     for path in ("/v1/collections", "/v1/jobs/x", "/v1/jobs/x/events", "/v1/models"):
         answer = client.get(path)
@@ -69,7 +69,6 @@ def test_keys_are_needed_where_keys_are_set(
     for headers in ({"Authorization": f"Bearer {key}"}, {"X-API-Key": key}):
         assert client.post("/v1/embed", json=EMBED, headers=headers).status_code == 200
     assert client.get("/healthz").status_code == 200
-    assert client.get("/metrics").status_code == 200
 
 
 def test_every_route_but_health_asks_who_is_there(
@@ -77,7 +76,7 @@ def test_every_route_but_health_asks_who_is_there(
 ) -> None:
     (tmp_path / "keys").write_text(f"ops {hashlib.sha256(b'k').hexdigest()}")
     client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
-    open_paths = {"/healthz", "/readyz", "/metrics", "/docs/errors/{code}"}
+    open_paths = {"/healthz", "/readyz", "/docs/errors/{code}"}
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             assert ("security" in operation) == (path not in open_paths), (method, path)
@@ -178,10 +177,12 @@ def test_the_process_refuses_to_listen_beyond_loopback_without_keys() -> None:
     assert "without API keys" in errors
 
 
-def test_the_process_makes_keys() -> None:
-    output, _ = _run("--new-key", "ops").communicate(timeout=120)
-    assert "vk_" in output
-    assert "ops " in output
+def test_the_process_refuses_a_file_without_a_key(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("# none yet\n")
+    process = _run(VERSO_API_KEYS_FILE=str(tmp_path / "keys"))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "verso keys new" in errors
 
 
 @pytest.mark.slow

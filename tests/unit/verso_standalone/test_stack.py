@@ -21,7 +21,7 @@ def artifact(tmp_path: Path) -> Path:
 
 def test_it_refuses_to_listen_beyond_loopback_without_keys(tmp_path: Path, artifact: Path) -> None:
     config = StackConfig(data=tmp_path / "d", artifact=artifact, host="0.0.0.0")  # noqa: S104
-    with pytest.raises(Unauthorized, match="--api-keys"):
+    with pytest.raises(Unauthorized, match="verso keys new"):
         Stack(config).start()
     assert not (tmp_path / "d").exists()
 

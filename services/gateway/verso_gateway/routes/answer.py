@@ -9,8 +9,8 @@ from verso_core.jobs import Kind
 from verso_core.jobs.heads import Answered, AnswerItem, AnswerRequest, AnswerResponse
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["heads"])
@@ -32,7 +32,7 @@ async def answer(request: Request) -> Response:
     """
     checked = await reading.read(request, AnswerRequest)
     if checked.collection is not None:
-        await context_of(request).collections.get(checked.collection)
+        await collection_of(request, checked.collection)
     texts = [text_bytes(text) for text in (checked.question, *checked.given_contexts)]
     item = AnswerItem.of(texts)
     job = responses.job_of_one(request, Kind.ANSWER, checked.params(), item)

@@ -9,8 +9,8 @@ from verso_core.jobs import Kind
 from verso_core.jobs.heads import ClassifyItem, ClassifyRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 from verso_gateway.routes.embed import cut_texts, split_texts, text_items
 from verso_gateway.routes.reconstruct import stored_item
 
@@ -40,7 +40,7 @@ async def classify(request: Request) -> Response:
         request, {**value, "texts": texts} if "texts" in value else value, model=ClassifyRequest
     )
     if checked.ids is not None:
-        await context_of(request).collections.get(checked.collection)
+        await collection_of(request, checked.collection)
         items = [stored_item(name, ClassifyItem) for name in checked.ids]
     else:
         items = text_items(checked.texts or [], lambda text: ClassifyItem(text=text), faults=faults)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from verso_core.errors import CollectionExists, Forbidden
 from verso_core.jobs import CollectionRequest, Kind, NoItem
 from verso_core.jobs.admin import (
     CollectionDeleted,
@@ -19,6 +20,7 @@ from verso_core.jobs.admin import (
 )
 from verso_core.jobs.models import OpenModel
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import caller_of, collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
@@ -33,9 +35,11 @@ router = APIRouter(tags=["collections"])
     responses=openapi.responses(CollectionList),
 )
 async def list_all(request: Request) -> Response:
-    """List the collections by name."""
+    """List the collections that the caller may see, by name."""
+    caller = caller_of(request)
     found = await context_of(request).collections.list()
-    return responses.json_response(CollectionList(collections=tuple(map(CollectionInfo.of, found))))
+    seen = [one for one in found if caller.sees(one.name, owner=one.owner)]
+    return responses.json_response(CollectionList(collections=tuple(map(CollectionInfo.of, seen))))
 
 
 @router.post(
@@ -47,9 +51,12 @@ async def list_all(request: Request) -> Response:
     openapi_extra=openapi.body(CollectionRequest),
 )
 async def create(request: Request) -> Response:
-    """Make a collection; one that exists with the same settings is given as it is."""
+    """Make a collection; one that exists with the same settings is given as it is.
+
+    It belongs to the tenant of the key that makes it.
+    """
     checked = await reading.read(request, CollectionRequest)
-    params = CollectionParams(**dict(checked))
+    params = CollectionParams(**dict(checked), owner=await _owner(request, checked.name))
     job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=responses.sole, status=201)
@@ -63,7 +70,7 @@ async def create(request: Request) -> Response:
 )
 async def describe(request: Request, name: str) -> Response:
     """Describe a collection: its settings, and what its texts, vectors and patches take."""
-    await context_of(request).collections.get(name)
+    await collection_of(request, name)
     return await _about(request, Kind.STATS, name)
 
 
@@ -84,6 +91,7 @@ async def documents(
     A page may hold some more than ``limit``, or fewer: the list has ended when ``next_cursor`` is
     null. ``written`` grows from job to job.
     """
+    await collection_of(request, name)
     page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
     rows = tuple(map(views.document, page.rows))
     return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))
@@ -102,6 +110,26 @@ async def delete(request: Request, name: str) -> Response:
     answer = await _about(request, Kind.COLLECTION_DELETE, name)
     known.forget(name)
     return answer
+
+
+async def _owner(request: Request, name: str) -> str | None:
+    """Return the owner of the collection that a caller makes, or finds made.
+
+    Raises:
+        Forbidden: the caller's key has a list of collections that does not name it.
+        CollectionExists: another caller's has the name.
+    """
+    caller = caller_of(request)
+    key = caller.key
+    if key is not None and key.collections is not None and not key.lists(name):
+        raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
+    known = {one.name: one for one in await context_of(request).collections.list()}
+    if name not in known:
+        return caller.owner
+    owner = known[name].owner
+    if not caller.sees(name, owner=owner):
+        raise CollectionExists(f"another caller's collection is named {name!r}")
+    return owner
 
 
 async def _about(request: Request, kind: Kind, name: str) -> Response:

@@ -13,7 +13,7 @@ from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, DocumentDe
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams, StoredText
 from verso_core.texts import check_document_id, split_record_id
 from verso_gateway import openapi, responses, views
-from verso_gateway.context import context_of
+from verso_gateway.access import collection_of
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["documents"])
@@ -34,7 +34,7 @@ async def get(request: Request, document: str, collection: Collection = "default
     ``Accept: application/octet-stream`` returns the bytes themselves.
     """
     name, chunk = split_record_id(document)
-    await context_of(request).collections.get(collection)
+    await collection_of(request, collection)
     params, item = ReconstructParams(collection=collection), ReconstructItem(name, chunk)
     job = responses.job_of_one(request, Kind.RECONSTRUCT, params, item)
     ended = await responses.finish(request, job)
@@ -54,7 +54,7 @@ async def get(request: Request, document: str, collection: Collection = "default
 async def delete(request: Request, document: str, collection: Collection = "default") -> Response:
     """Delete a document: it is gone from reads and searches when this answers."""
     name = check_document_id(document)
-    await context_of(request).collections.get(collection)
+    await collection_of(request, collection)
     params = DeleteParams(collection=collection)
     job = responses.job_of_one(request, Kind.DELETE, params, DeleteItem(name))
     return await responses.respond(request, job, body=_deleted)

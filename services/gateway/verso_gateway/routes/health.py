@@ -1,7 +1,10 @@
-"""``/healthz``, ``/readyz``, ``/metrics`` and the meaning of error codes; open to everyone.
+"""``/healthz``, ``/readyz`` and the meaning of error codes, open to everyone; ``/metrics``.
 
 Alive means that this process answers; ready, that work gets done: a worker sends heartbeats, and
 one has embedded a text lately. None of the four shows ids, texts or names of tenants.
+
+Where keys are in use ``/metrics`` needs one with the scope ``read``; with a port of its own
+(``VERSO_METRICS_PORT``) it is served there, to everyone who reaches that port, and not here.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from verso_core.errors import NotFound, NotReady
 from verso_gateway import metrics, openapi, problems, responses
+from verso_gateway.access import admit
 from verso_gateway.context import context_of
 
 router = APIRouter(tags=["health"])
@@ -73,6 +77,11 @@ def _recent(what: str, age_s: float | None, *, limit_s: float) -> float:
 @router.get("/metrics", name="metrics", operation_id="metrics", response_class=PlainTextResponse)
 async def page(request: Request) -> Response:
     """Return this process's figures to Prometheus."""
+    settings = context_of(request).settings
+    if settings.metrics_port:
+        raise NotFound(f"metrics are served on port {settings.metrics_port}")
+    if context_of(request).gate.known is not None:
+        await admit(request)
     return Response(context_of(request).metrics.page(), media_type=metrics.CONTENT_TYPE)
 
 

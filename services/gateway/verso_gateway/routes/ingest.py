@@ -14,10 +14,10 @@ from verso_core.errors import RequestInvalid
 from verso_core.jobs import Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.bodies.upload import Upload
-from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 
@@ -45,7 +45,7 @@ async def ingest(
     fingerprint = Fingerprint(request)
     if reading.media_type(request) == NDJSON:
         name = collection or "default"
-        await context_of(request).collections.get(name)
+        await collection_of(request, name)
         upload = Upload(name)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
@@ -60,7 +60,7 @@ async def ingest(
         if collection is not None and "collection" in value and collection != head.collection:
             raise RequestInvalid("the collection in the query and in the body differ")
         name = head.collection if collection is None else collection
-        await context_of(request).collections.get(name)
+        await collection_of(request, name)
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)

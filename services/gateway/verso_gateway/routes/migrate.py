@@ -15,6 +15,7 @@ from verso_core.jobs.admin import (
     MigrationState,
 )
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
@@ -31,7 +32,7 @@ router = APIRouter(tags=["collections"])
 async def describe(request: Request, name: str) -> Response:
     """Describe the newest migration of a collection."""
     context = context_of(request)
-    await context.collections.get(name)
+    await collection_of(request, name)
     state = await context.ledger.migration(name)
     if state is None:
         raise MigrationRefused(f"{name!r} has never been migrated")
@@ -65,7 +66,7 @@ async def remove(request: Request, name: str) -> Response:
 
 async def _step(request: Request, params: MigrateParams, item: MigrateItem) -> Response:
     name = params.collection
-    await context_of(request).collections.get(name)
+    await collection_of(request, name)
 
     def body(ended: Ended) -> MigrationState:
         found: MigrationResult = responses.sole(ended)

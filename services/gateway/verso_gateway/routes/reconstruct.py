@@ -13,8 +13,8 @@ from verso_core.jobs.job import Batch
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 
 router = APIRouter(tags=["documents"])
 
@@ -37,7 +37,7 @@ async def reconstruct(request: Request) -> Response:
     """
     checked = await reading.read(request, ReconstructRequest)
     if checked.ids is not None:
-        await context_of(request).collections.get(checked.collection)
+        await collection_of(request, checked.collection)
         items = [stored_item(name, ReconstructItem) for name in checked.ids]
     else:
         items = [_bare(vector, checked) for vector in checked.vectors or []]

@@ -58,6 +58,7 @@ async def _change(
     # A worker may end after the change and before its commit; its successor knows the change by
     # the token.
     params = ModelsParams(change=change, head=of.head, token=uuid.uuid4().hex)
+    request.state.target = of.head or "artifact"  # for the audit log
     job = responses.job_of_one(request, Kind.MODELS, params, NoItem())
     if change != "show":
         job = await responses.repeatable(request, job)

@@ -21,8 +21,8 @@ from verso_core.jobs.cluster import Clustered, ClusterRequest
 from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["search"])
@@ -51,7 +51,7 @@ async def search(request: Request) -> Response:
     """
     checked = await reading.read(request, SearchRequest)
     item = _item(checked)
-    collection = await context_of(request).collections.get(checked.collection)
+    collection = await collection_of(request, checked.collection)
     params = checked.params(_mode(checked, collection))
     job = responses.job_of_one(request, Kind.SEARCH, params, item)
     job = await responses.repeatable(request, job)
@@ -72,7 +72,7 @@ async def cluster(request: Request) -> Response:
     A job: without ``Prefer: wait=N`` the answer is 202, and its result is read from the job.
     """
     checked = await reading.read(request, ClusterRequest)
-    await context_of(request).collections.get(checked.collection)
+    await collection_of(request, checked.collection)
     params = checked.params()
     job = responses.job_of_one(request, Kind.CLUSTER, params, NoItem(), queue=Queue.BULK)
     job = await responses.repeatable(request, job)

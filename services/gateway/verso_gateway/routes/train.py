@@ -13,6 +13,7 @@ from verso_core.jobs import Kind, Queue
 from verso_core.jobs.job import Batch
 from verso_core.jobs.train import MAX_ROWS_BYTES, TrainItem, TrainRequest
 from verso_gateway import openapi, responses, views
+from verso_gateway.access import collection_of
 from verso_gateway.bodies import examples, reading
 from verso_gateway.bodies.examples import Examples
 from verso_gateway.bodies.labelled import CSV, Columns
@@ -58,7 +59,7 @@ async def train(
     else:
         checked, found = await examples.from_body(request)
     if found is None:
-        await context_of(request).collections.get(str(checked.source.collection))
+        await collection_of(request, str(checked.source.collection))
         item = TrainItem(None)
     else:
         if len(found.packed) > MAX_ROWS_BYTES:
@@ -66,6 +67,7 @@ async def train(
                 f"expected examples of <= {MAX_ROWS_BYTES} bytes, got {len(found.packed)}"
             )
         item = TrainItem(found.count, found.packed)
+    request.state.target = checked.head  # for the audit log
     await _trainer(request)
     params = checked.params()
     job = responses.job_of_one(request, Kind.TRAIN, params, item, queue=Queue.TRAIN)

@@ -56,6 +56,7 @@ class Collections:
             checksum_key=secrets.token_hex(16),
             created=datetime.now(UTC),
             search=request.search,
+            owner=request.owner,
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
@@ -122,6 +123,8 @@ class Collections:
 
 
 def _same(known: Collection, request: CollectionParams) -> CollectionInfo:
+    if known.owner != request.owner:
+        raise CollectionExists(f"another caller's collection is named {request.name!r}")
     asked = (request.precision, request.text_policy, request.search)
     if (known.precision, known.text_policy, known.search) != asked:
         raise CollectionExists(

@@ -1,0 +1,109 @@
+"""Which scope each route needs, and what a caller may see: the only place that says so.
+
+The gateway does not start with a route that is not named here, and the OpenAPI document states the
+scope of every operation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from fastapi import Request
+
+from verso_core.api_keys import Scope
+from verso_core.errors import CollectionUnknown, Unauthorized
+from verso_core.jobs import Collection, Kind
+from verso_gateway import auth
+from verso_gateway.auth import Caller
+from verso_gateway.context import context_of
+
+_INGEST = ("ingest", "document_delete", "collection_create")
+_READ = (
+    *("search", "answer", "classify", "score", "rerank", "embed", "cluster", "reconstruct"),
+    *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
+    *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
+    "metrics",
+)
+_ADMIN = (
+    *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
+    *("registry_promote", "registry_rollback"),
+)
+# Of jobs and webhooks a caller sees its tenant's own only; a job's results need the scope of its
+# kind besides.
+_ANY = (
+    *("jobs", "job", "job_events", "job_cancel", "job_replay"),
+    *("dead_letters", "dead_letters_replay"),
+    *("webhooks", "webhook_create", "webhook_delete", "webhook_rotate", "webhook_replay"),
+    *("session_create", "session_delete"),
+)
+
+SCOPES: dict[str, Scope | None] = {
+    **dict.fromkeys(_INGEST, Scope.INGEST),
+    **dict.fromkeys(_READ, Scope.READ),
+    **dict.fromkeys(_ADMIN, Scope.ADMIN),
+    **dict.fromkeys(_ANY),
+}
+"""The scope that a route needs, by the route's name; None: any valid key."""
+
+OPEN = frozenset({"healthz", "readyz", "error_help"})
+"""Routes that need no key."""
+
+_KINDS: dict[Kind, Scope] = {
+    **dict.fromkeys((Kind.INGEST, Kind.DELETE, Kind.COLLECTION_CREATE), Scope.INGEST),
+    **dict.fromkeys((Kind.COLLECTION_DELETE, Kind.MIGRATE, Kind.TRAIN), Scope.ADMIN),
+}
+"""The scope that a job's results need; ``read`` for every other kind."""
+
+
+async def admit(request: Request) -> None:
+    """Check the caller and what it may do, and note who it is.
+
+    Raises:
+        Unauthorized: the caller is not known.
+        Forbidden: it lacks the scope of this route.
+    """
+    caller = await _identified(request)
+    request.state.caller, request.state.tenant = caller, caller.tenant
+    scope = SCOPES[request.scope["route"].name]
+    if scope is not None:
+        caller.check(scope)
+
+
+async def _identified(request: Request) -> Caller:
+    context = context_of(request)
+    token = request.cookies.get(auth.COOKIE)
+    if context.gate.known is None or token is None or auth.presented_key(request) is not None:
+        return context.gate.caller(request)
+    auth.check_same_origin(request)
+    digest = await context.ledger.sessions.get(hashlib.sha256(token.encode()).hexdigest())
+    if digest is None:
+        raise Unauthorized("the session has ended")
+    return context.gate.holder(digest)
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who sent a request that was admitted."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+async def collection_of(request: Request, name: str) -> Collection:
+    """Return a collection that the caller may see.
+
+    Raises:
+        CollectionUnknown: there is none of this name, or it is not for the caller to see.
+        NotReady: no worker has made the default collection yet.
+    """
+    found = await context_of(request).collections.get(name)
+    if not caller_of(request).sees(name, owner=found.owner):
+        raise CollectionUnknown(f"no collection {name!a}")
+    return found
+
+
+def check_kind(request: Request, kind: Kind) -> None:
+    """Check that the caller may have the results of a kind of job.
+
+    Raises:
+        Forbidden: it lacks the scope.
+    """
+    caller_of(request).check(_KINDS.get(kind, Scope.READ))
