@@ -96,6 +96,7 @@ class Process:
             supervisor's own.
         keep_open: file descriptors that it inherits.
         settled_s: seconds of work after which a death is not an early one.
+        umask: of the process; -1 for the supervisor's own.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Process:
         log_path: Path | None = None,
         keep_open: Sequence[int] = (),
         settled_s: float = SETTLED_S,
+        umask: int = -1,
     ) -> None:
         self.name = name
         self.log_path = log_path
@@ -118,6 +120,7 @@ class Process:
         self._environment = dict(environment or {})
         self._keep_open = tuple(keep_open)
         self._settled_s = settled_s
+        self._umask = umask
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -237,6 +240,7 @@ class Process:
                 start_new_session=True,
                 pass_fds=self._keep_open,
                 env={**os.environ, **self._environment},
+                umask=self._umask,
             )
         finally:
             if log is not None:

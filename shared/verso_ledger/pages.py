@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
@@ -16,6 +17,8 @@ from verso_ledger.connection import translated
 from verso_ledger.keys import key
 from verso_ledger.models import DeadLetter, JobRecord, Phase
 
+_NO_CURSOR = "expected a cursor of this list"
+_NUMBER = re.compile(r"[0-9]{1,19}")
 _STEP = 256
 _JOBS_READ = 8192
 """Jobs read for one page: a filter that fits few must not hold the server up."""
@@ -64,8 +67,8 @@ async def jobs(
         RequestInvalid: ``after`` is no cursor.
     """
     rows: list[JobRecord] = []
-    if after is not None and not after.isdecimal():
-        raise RequestInvalid("expected a cursor of this list")
+    if after is not None:
+        _check_number(after)
     for _ in range(_JOBS_READ // _STEP):
         top = "+inf" if after is None else f"({after}"
         with translated():
@@ -137,13 +140,24 @@ def _letter(values: Sequence[str], at_ms: int) -> DeadLetter:
 
 async def _rank_after(client: Redis, after: str) -> int:
     at_ms, _, slice_id = after.partition(".")
-    if not (at_ms.isdecimal() and slice_id.isascii()):
-        raise RequestInvalid("expected a cursor of this list")
+    _check_number(at_ms)
+    if not slice_id.isascii():
+        raise RequestInvalid(_NO_CURSOR)
     with translated():
         rank: Any = await client.zrevrank(key("dead"), slice_id)
         if rank is not None:
             return int(rank) + 1
         return int(await client.zcount(key("dead"), f"({at_ms}", "+inf"))
+
+
+def _check_number(cursor: str) -> None:
+    """Check the number in a cursor: Redis takes no digits of other scripts, Python no thousands.
+
+    Raises:
+        RequestInvalid: it is none that a list gave.
+    """
+    if not _NUMBER.fullmatch(cursor):
+        raise RequestInvalid(_NO_CURSOR)
 
 
 async def _hashes(client: Redis, job_ids: Sequence[str]) -> Sequence[Mapping[bytes, bytes]]:
@@ -190,8 +204,8 @@ async def documents(
         CollectionUnknown: there is none of this name.
         RequestInvalid: ``after`` is no cursor.
     """
-    if after is not None and not (after.isascii() and after.isdecimal()):
-        raise RequestInvalid("expected a cursor of this list")
+    if after is not None:
+        _check_number(after)
     uid, buckets = await _location(client, name)
     start = at = int(after or 0)
     rows: list[DocumentRow] = []

@@ -22,7 +22,7 @@ from verso_gateway import auth, openapi, problems
 from verso_gateway.access import OPEN, SCOPES, admit
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
-from verso_gateway.context import CollectionsCache, Context
+from verso_gateway.context import CollectionsCache, Context, DiskRoom
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
@@ -174,6 +174,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             ledger=ledger,
             files=files,
             collections=CollectionsCache(ledger),
+            room=DiskRoom(ledger),
             job_service=JobService(
                 ledger,
                 wakeups,

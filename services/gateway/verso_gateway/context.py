@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from verso_core.errors import CollectionUnknown, NotReady
+from verso_core.errors import CollectionUnknown, DiskFull, NotReady
 from verso_core.jobs import Collection
 from verso_core.result_files import ResultFiles
 from verso_gateway.auth import Gate
@@ -18,7 +18,8 @@ from verso_gateway.settings import Settings
 from verso_ledger import AsyncLedger
 
 _FRESH_S = 1.0
-_DEFAULT = "default"
+DEFAULT = "default"
+"""The collection that the first worker makes; it belongs to nobody."""
 
 
 class CollectionsCache:
@@ -43,7 +44,7 @@ class CollectionsCache:
             await self.list()
         if name in self._collections:
             return self._collections[name]
-        if name == _DEFAULT:
+        if name == DEFAULT:
             raise NotReady("the first worker has not started yet: it makes the default collection")
         raise CollectionUnknown(f"no collection {name!a}")
 
@@ -58,6 +59,31 @@ class CollectionsCache:
         return [self._collections[name] for name in sorted(self._collections)]
 
 
+class DiskRoom:
+    """Whether workers have room for what is taken in, read from the ledger at most once a second.
+
+    Without it a request would be accepted and its job tried again until there is room.
+    """
+
+    def __init__(self, ledger: AsyncLedger) -> None:
+        self._ledger = ledger
+        self._full = False
+        self._read_at = -_FRESH_S
+
+    async def check(self) -> None:
+        """Check that a worker has room.
+
+        Raises:
+            DiskFull: no worker that lives has.
+        """
+        if time.monotonic() - self._read_at >= _FRESH_S:
+            states = (await self._ledger.serving()).values()
+            self._full = bool(states) and all(state.get("disk_full") for state in states)
+            self._read_at = time.monotonic()
+        if self._full:
+            raise DiskFull("expected free disk above VERSO_FREE_FLOOR_MIB at a worker, none has it")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The parts of a running gateway. ``closing`` is set when the gateway stops."""
@@ -66,6 +92,7 @@ class Context:
     ledger: AsyncLedger
     files: ResultFiles
     collections: CollectionsCache
+    room: DiskRoom
     job_service: JobService
     metrics: Metrics
     gate: Gate

@@ -53,6 +53,12 @@ def up(
         ),
     ] = None,
     threads: Threads = None,
+    log_limit: Annotated[
+        int,
+        typer.Option(
+            min=1, envvar="VERSO_LOG_LIMIT_MIB", help="Length of each process's log file, MiB."
+        ),
+    ] = 16,
 ) -> None:
     """Run the whole platform on this machine until Ctrl-C."""
     console = Console()
@@ -66,6 +72,7 @@ def up(
                 api_keys_file=api_keys or _keys_of(data),
                 threads=threads or usable_cores(),
                 pinned=artifact is not None,
+                log_limit_mib=log_limit,
             )
         )
         with console.status("starting"):

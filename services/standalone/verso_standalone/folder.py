@@ -16,6 +16,7 @@ is free only when the last child has ended.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -31,8 +32,6 @@ from verso_core.errors import Unavailable
 
 LONGEST_SOCKET_PATH = 100
 """Bytes; Linux takes 107 and macOS 103 in ``sockaddr_un``, both without the closing zero."""
-
-_LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -62,34 +61,35 @@ class DataFolder:
         return self.root / "results"
 
     def prepare(self) -> None:
-        """Create the folder and its parts, accessible to their owner only."""
-        for path in (self.root, self.valkey, self.logs):
-            path.mkdir(parents=True, exist_ok=True)
-        self.root.chmod(0o700)
+        """Create the folder and its parts, accessible to their owner only.
+
+        A folder that exists keeps its mode, as more may be in it than ours; the parts are closed.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (self.valkey, self.logs):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o700)
 
     def log_path(self, process: str) -> Path:
-        """Return the log file of a process; rotate one that is longer than 16 MiB."""
-        path = self.logs / f"{process}.log"
-        if path.exists() and path.stat().st_size > _LOG_LIMIT_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        return path
+        """Return the log file of a process."""
+        return self.logs / f"{process}.log"
 
     def secret(self) -> str:
         """Return the password of this folder's Valkey; the first call generates it."""
         path = self.root / "secret"
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return path.read_text(encoding="ascii").strip()
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32))
-        files.sync(path)  # a power cut must not leave an empty password
-        return path.read_text(encoding="ascii").strip()
+        with contextlib.suppress(FileNotFoundError):
+            if kept := path.read_text(encoding="ascii").strip():
+                return kept
+        # Also in place of an empty one: Valkey is told the password at each start.
+        made = secrets.token_hex(32)
+        files.replace(path, made.encode("ascii"), mode=0o600)
+        return made
 
     def valkey_port(self) -> int | None:
         """Return the port of the last start of this folder's Valkey; None before any start."""
         try:
-            words = (self.valkey / "valkey.conf").read_text(encoding="utf-8").split()
+            path = self.valkey / "valkey.conf"
+            words = path.read_text(encoding="utf-8", errors="surrogateescape").split()
         except FileNotFoundError:
             return None
         return int(words[words.index("port") + 1])

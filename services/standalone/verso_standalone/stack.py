@@ -35,6 +35,7 @@ from verso_core.errors import (
 from verso_core.supervise import Process
 from verso_gateway.settings import is_loopback
 from verso_standalone.folder import DataFolder
+from verso_standalone.logs import LogRotation
 from verso_standalone.models import adopt
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
@@ -58,6 +59,7 @@ class StackConfig:
         threads: threads of the engine.
         ready_timeout_s: seconds until /readyz must be true.
         settings: more ``VERSO_*`` settings, passed to every process.
+        log_limit_mib: length of a process's log file; as much again is kept of what was before.
         pinned: serve this artifact even if one that was trained here was promoted.
     """
 
@@ -70,6 +72,7 @@ class StackConfig:
     ready_timeout_s: float = 180.0
     settings: Mapping[str, str] = field(default_factory=dict)
     pinned: bool = True
+    log_limit_mib: int = 16
 
 
 def usable_cores(most: int | None = 8) -> int:
@@ -132,6 +135,10 @@ class Stack:
         self.addresses: dict[str, str] = {}
         self._client = Client(self.url, timeout_s=3.0)
         self._lock: int | None = None
+        self._rotation = LogRotation(
+            [self.folder.log_path(name) for name in _GRACE_S],
+            limit_bytes=config.log_limit_mib << 20,
+        )
 
     @property
     def url(self) -> str:
@@ -154,6 +161,7 @@ class Stack:
         self._check()
         self.folder.prepare()
         self._lock = self.folder.lock()
+        self._rotation.start()
         try:
             adopt(self.config.artifact, self.folder.models, pinned=self.config.pinned)
             valkey = Valkey(
@@ -181,6 +189,7 @@ class Stack:
             self.processes, key=lambda process: list(_GRACE_S).index(process.name)
         ):
             process.stop(grace_s=_GRACE_S[process.name])
+        self._rotation.stop()
         self._client.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -252,6 +261,7 @@ class Stack:
             log_path=self.folder.log_path(name),
             environment=environment,
             keep_open=[self._lock],
+            umask=0o077,
         )
         self.processes.append(process)
         self.addresses[name] = address

@@ -63,7 +63,7 @@ class Valkey:
             host=LOOPBACK, port=self.port, password=self.password, folder=_quoted(self.folder)
         )
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
         return [str(self.program), str(path)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -74,7 +75,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             settings.models,
             artifacts,
             metrics,
-            publish=partial(ledger.liveness.note_serving, owner),
+            publish=partial(_publish, settings, ledger, owner),
             heads=heads,
         )
         watcher.open()
@@ -129,6 +130,14 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             )
             _serve_metrics(settings.metrics_port, registry, stack, resources=resources)
         yield dispatcher
+
+
+def _publish(settings: WorkerSettings, ledger: Ledger, owner: str, state: dict[str, Any]) -> None:
+    """Record what this worker serves, and whether its disk has room for vectors."""
+    free = shutil.disk_usage(settings.data).free
+    own_vectors = settings.qdrant_url is None
+    full = own_vectors and free < settings.free_floor_mib << 20
+    ledger.liveness.note_serving(owner, state | {"disk_full": full})
 
 
 def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:

@@ -251,7 +251,9 @@ class MigrateRequest(StrictModel):
     """Body of ``POST /v1/collections/{name}/migrate``."""
 
     artifact: str = Field(
-        default="current", max_length=64, description="current, a codec id, or an artifact id"
+        default="current",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="current, a codec id, or an artifact id",
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from tests.integration.verso_gateway.conftest import post
+from tests.integration.verso_gateway.conftest import FakeWorker, post
 
 WAIT = {"Prefer": "wait=10"}
 
@@ -142,3 +143,19 @@ def test_ids_may_hold_anything_a_path_can_carry(client: httpx2.Client) -> None:
 def test_an_unknown_collection_is_a_404_before_anything_is_stored(client: httpx2.Client) -> None:
     answer = client.post("/v1/ingest", json={"collection": "nope", "documents": [{"text": "a"}]})
     assert (answer.status_code, answer.json()["code"]) == (404, "collection_unknown")
+
+
+def test_nothing_is_taken_in_while_no_worker_has_room_on_its_disk(
+    client: httpx2.Client, worker: FakeWorker
+) -> None:
+    liveness = worker.ledger.liveness
+    for name in ("a", "b"):
+        liveness.note_worker(name)
+        liveness.note_serving(name, {"disk_full": True})
+    body = {"documents": [{"text": "x"}]}
+    answer = client.post("/v1/ingest", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+    assert "retry-after" in answer.headers
+    liveness.note_serving("b", {"disk_full": False})
+    time.sleep(1.1)
+    assert client.post("/v1/ingest", json=body).status_code == 202

@@ -174,6 +174,18 @@ def test_a_list_shows_the_callers_jobs_by_state_and_kind(client: httpx2.Client) 
     assert client.get("/v1/jobs?status=odd").status_code == 422
 
 
+@pytest.mark.parametrize("cursor", ["\u0663", "\u00b2", "1" * 20, "1" * 5000, "-1", "1.x"])
+def test_a_cursor_that_no_list_gave_is_refused_by_each(client: httpx2.Client, cursor: str) -> None:
+    lists = ["/v1/jobs", "/v1/collections/default/documents"]
+    if cursor != "1.x":  # a time and the name of a slice that is gone
+        lists.append("/v1/dead-letters")
+    for path in lists:
+        answer = client.get(path, params={"cursor": cursor})
+        assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid"), path
+    results = client.get("/v1/jobs/none", params={"cursor": cursor})
+    assert results.status_code in (404, 422)
+
+
 def test_another_tenants_job_is_unknown(
     valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway], tmp_path: Path
 ) -> None:

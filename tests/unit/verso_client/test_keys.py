@@ -29,7 +29,7 @@ def test_a_new_key_is_printed_alone_and_its_file_holds_its_hash(path: Path) -> N
     [key] = api_keys.read(path)
     assert done.exit_code == 0
     assert key.digest == hashlib.sha256(secret.encode()).digest()
-    assert key.scopes == {Scope.INGEST, Scope.READ}
+    assert key.scopes == frozenset({Scope.INGEST, Scope.READ})
     assert secret not in path.read_text() + done.stderr
     assert "after a restart" in done.stderr
 

@@ -10,6 +10,7 @@ import pytest
 
 from verso_core.errors import Unavailable
 from verso_standalone.folder import LONGEST_SOCKET_PATH, DataFolder
+from verso_standalone.valkey import Valkey
 
 
 @pytest.fixture
@@ -58,10 +59,29 @@ def test_sockets_get_a_short_path_of_their_own_when_the_data_folder_has_a_long_o
     run.rmdir()
 
 
-def test_a_log_that_grew_too_long_is_set_aside(folder: DataFolder) -> None:
-    path = folder.logs / "worker.log"
-    with path.open("wb") as file:
-        file.truncate(17 * 1024 * 1024)
-    assert folder.log_path("worker") == path
-    assert not path.exists()
-    assert (folder.logs / "worker.log.1").exists()
+def test_a_folder_that_exists_keeps_its_mode_and_its_parts_are_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "notes").write_text("not ours")
+    folder = DataFolder(tmp_path)
+    folder.prepare()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    for part in (folder.valkey, folder.logs):
+        assert stat.S_IMODE(part.stat().st_mode) == 0o700
+
+
+def test_an_empty_secret_is_made_again(folder: DataFolder) -> None:
+    (folder.root / "secret").touch()
+    secret = folder.secret()
+    assert len(secret) == 64
+    assert folder.secret() == secret
+    assert stat.S_IMODE((folder.root / "secret").stat().st_mode) == 0o600
+
+
+def test_a_path_that_is_not_utf8_reaches_the_settings_of_valkey_byte_for_byte(
+    tmp_path: Path,
+) -> None:
+    folder = DataFolder(tmp_path / os.fsdecode(b"d\xe4ta"))
+    folder.prepare()
+    Valkey(Path("valkey-server"), folder.valkey, port=7, password="p").argv()
+    assert b"d\xe4ta/valkey" in (folder.valkey / "valkey.conf").read_bytes()
+    assert folder.valkey_port() == 7

@@ -22,7 +22,7 @@ from verso_core.jobs.models import OpenModel
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import caller_of, collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.context import context_of
+from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["collections"])
@@ -124,8 +124,8 @@ async def _owner(request: Request, name: str) -> str | None:
     if key is not None and key.collections is not None and not key.lists(name):
         raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
     known = {one.name: one for one in await context_of(request).collections.list()}
-    if name not in known:
-        return caller.owner
+    if name not in known:  # the workers make the default one, for all
+        return None if name == DEFAULT else caller.owner
     owner = known[name].owner
     if not caller.sees(name, owner=owner):
         raise CollectionExists(f"another caller's collection is named {name!r}")

@@ -18,6 +18,7 @@ from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
 from verso_gateway.bodies.upload import Upload
+from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 
@@ -46,6 +47,7 @@ async def ingest(
     if reading.media_type(request) == NDJSON:
         name = collection or "default"
         await collection_of(request, name)
+        await context_of(request).room.check()
         upload = Upload(name)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
@@ -61,6 +63,7 @@ async def ingest(
             raise RequestInvalid("the collection in the query and in the body differ")
         name = head.collection if collection is None else collection
         await collection_of(request, name)
+        await context_of(request).room.check()
         upload = Upload(name)
         await upload.read_documents(documents)
     key = key_of(request)

@@ -245,7 +245,7 @@ class ArtifactStore:
                 continue
             if found.codec.id == codec:
                 return path.parent
-        raise EngineUnavailable(f"the artifact with codec {codec} is not in {self._keep}")
+        raise EngineUnavailable(f"no artifact with codec {codec} is kept here")
 
     def _kept(self, artifact: Artifact) -> Artifact:
         """Copy an artifact into the data folder, whole or not at all, and return the copy.

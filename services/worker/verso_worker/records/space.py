@@ -28,6 +28,8 @@ CODE_MAX = 127
 """Largest int8 code; -128 is not used, so that the codes are symmetric."""
 
 _SHIFT = CODE_MAX + 1
+_SHORTEST, _LONGEST = 1e-6, 1e6
+"""Lengths of vectors that may be embeddings; another one is damaged, or of something else."""
 
 Vector = NDArray[np.float32]
 Stored = NDArray[Any]
@@ -161,7 +163,8 @@ def read_unit(data: bytes, *, dim: int) -> Vector:
     """Read a vector from float32 little-endian bytes and scale it to unit length.
 
     Raises:
-        VectorInvalid: another dimension, a value that is not finite, or zero length.
+        VectorInvalid: another dimension, a value that is not finite, or a length that no embedding
+            has.
     """
     if len(data) != 4 * dim:
         raise VectorInvalid(f"expected dim {dim}, got {len(data) / 4:g}")
@@ -169,6 +172,6 @@ def read_unit(data: bytes, *, dim: int) -> Vector:
     if not np.isfinite(vector).all():
         raise VectorInvalid("expected finite values, got NaN or infinity")
     length = float(np.linalg.norm(vector.astype(np.float64)))
-    if length == 0.0:
-        raise VectorInvalid("expected a vector with a direction, got zeros")
+    if not _SHORTEST <= length <= _LONGEST:
+        raise VectorInvalid(f"expected a length of {_SHORTEST:g} to {_LONGEST:g}, got {length:g}")
     return (vector / length).astype(np.float32)

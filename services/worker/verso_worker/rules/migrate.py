@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from verso_core.errors import (
-    ArtifactInvalid,
     CollectionExists,
     CollectionUnknown,
     EngineUnavailable,
@@ -100,7 +99,7 @@ class Migrate:
             artifact: ``current``, a codec id, or an artifact id.
 
         Raises:
-            ArtifactInvalid: no such artifact is served here.
+            MigrationRefused: no such artifact is served here, or the collection cannot be moved.
             MigrationRefused: another migration is running, or the collection needs none.
         """
         seen = self.migrations.get(name)
@@ -209,7 +208,9 @@ class Migrate:
         try:
             return self.models.get(artifact.rpartition("-")[2])
         except EngineUnavailable as exc:
-            raise ArtifactInvalid(f"artifact {artifact!r} cannot be served: {exc.detail}") from exc
+            raise MigrationRefused(
+                f"expected current, or the id of an artifact or codec kept here, got {artifact!r}"
+            ) from exc
 
     def _target(self, source: Collection, model: Model) -> tuple[Collection, str]:
         """Create the empty collection that a migration fills; return it and its token."""

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from verso_core.errors import VectorInvalid
 from verso_core.jobs import Precision
-from verso_worker.records.space import Space, Stored, Vector
+from verso_worker.records.space import Space, Stored, Vector, read_unit
 
 DIM = 16
 SPACES = [Space(Precision.FLOAT16, DIM, 0.0), Space(Precision.INT8, DIM, 487.3)]
@@ -127,3 +127,15 @@ def test_cosines_of_a_stored_vector_with_itself_are_one() -> None:
     row /= np.linalg.norm(row)
     half = SPACES[0]
     assert half.cosines(row[0], half.round(row))[0] == pytest.approx(1.0, abs=2e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-30, 3e38, np.nan])
+def test_a_vector_of_a_length_that_no_embedding_has_is_refused(value: float) -> None:
+    with pytest.raises(VectorInvalid, match="expected"):
+        read_unit(np.full(DIM, value, "<f4").tobytes(), dim=DIM)
+
+
+@pytest.mark.parametrize("value", [1e-3, 1.0, 1e4])
+def test_a_vector_of_any_other_length_is_scaled_to_one(value: float) -> None:
+    found = read_unit(np.full(DIM, value, "<f4").tobytes(), dim=DIM)
+    assert found == pytest.approx(np.full(DIM, 0.25), rel=1e-6)

@@ -32,6 +32,9 @@ SIMILAR = 0.6
 WORDS = 3
 """Most plain words at one position that make statements of their own; more are a parameter."""
 
+LONGEST_WORD = 512
+"""Characters; what is longer is data, such as a certificate in base64."""
+
 _MASK = re.compile(
     r"""
     (?<![A-Za-z0-9])(?:
@@ -82,7 +85,7 @@ class Miner:
 
     def add(self, line: str) -> int:
         """Add a line; return the number of its shape, an index into :meth:`templates`."""
-        masked = _MASK.sub(PARAMETER, line)
+        masked = _MASK.sub(PARAMETER, _shortened(line))
         shape = self._known.get(masked)
         if shape is None:
             shape = self._known[masked] = self._shape(masked)
@@ -149,6 +152,13 @@ class Miner:
             if 1 < len(different) < fewest and all(_PLAIN.fullmatch(w) for w in different):
                 best, fewest = position, len(different)
         return best
+
+
+def _shortened(line: str) -> str:
+    """Return a line whose overlong words are parameters: to mask one takes its length squared."""
+    if len(line) <= LONGEST_WORD:
+        return line
+    return " ".join(w if len(w) <= LONGEST_WORD else PARAMETER for w in line.split())
 
 
 def _merged(template: Tokens, tokens: Tokens) -> Tokens:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +52,13 @@ def test_lines_that_begin_otherwise_are_never_joined() -> None:
 
 def test_an_empty_line_is_a_template_of_its_own() -> None:
     assert mine("", " ", "x") == ["", "", "x"]
+
+
+def test_a_word_too_long_to_be_one_is_a_parameter_and_costs_no_square_of_its_length() -> None:
+    started = time.process_time()
+    for word in ("a" * 200_000, "a." * 100_000, "/-" * 100_000, "aa:" * 70_000, "[0" * 100_000):
+        assert mine(f"got {word} now") == ["got <*> now"]
+    assert time.process_time() - started < 2.0
 
 
 @given(st.lists(st.text(max_size=60), max_size=30))
