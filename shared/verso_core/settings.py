@@ -61,13 +61,23 @@ def with_password(url: str, file: Path | None) -> str:
     """
     if file is None:
         return url
-    try:
-        password = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ValueError(f"cannot read the password file {file}: {type(exc).__name__}") from exc
-    if not password:
-        raise ValueError(f"expected a password in {file}, got an empty file")
+    password = read_secret(file)
     parts = urlsplit(url)
     before, _, host = parts.netloc.rpartition("@")
     user = before.partition(":")[0]
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
+
+
+def read_secret(file: Path) -> str:
+    """Return the password or key in a file, without the space around it.
+
+    Raises:
+        ValueError: the file cannot be read, or holds none; the message names the file only.
+    """
+    try:
+        secret = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ValueError(f"cannot read the password file {file}: {type(exc).__name__}") from exc
+    if not secret:
+        raise ValueError(f"expected a password in {file}, got an empty file")
+    return secret

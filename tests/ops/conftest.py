@@ -65,12 +65,18 @@ class Site:
                 "gateway-0", "gateway-1", "worker-0", "worker-1", "trainer",
             )
         }  # fmt: skip
+        # The gateway has its metrics on a port of their own, the others no other port.
+        self.scraped = {
+            name: free_port() if name.startswith("gateway") else port
+            for name, port in self.ports.items()
+            if name.partition("-")[0] in ("gateway", "worker", "keeper", "trainer")
+        }
         adopt(ARTIFACT, folder / "models", pinned=True)
         self.key, made = api_keys.mint("operations")
         self.keys_file = folder / "api-keys"
         self.keys_file.write_text(made.line() + "\n")
-        for store in ("ledger", "broker"):
-            (folder / f"{store}_password").write_text(f"{secrets.token_hex(16)}\n")
+        for name in ("ledger_password", "broker_password", "qdrant_key"):
+            (folder / name).write_text(f"{secrets.token_hex(16)}\n")
 
     def url(self, name: str) -> str:
         """Return the address of a process."""
@@ -135,7 +141,8 @@ class Site:
 
     def page(self, name: str) -> str:
         """Scrape a process."""
-        with urllib.request.urlopen(f"{self.url(name)}/metrics", timeout=30) as answer:  # noqa: S310
+        address = f"http://127.0.0.1:{self.scraped[name]}/metrics"
+        with urllib.request.urlopen(address, timeout=30) as answer:
             text: str = answer.read().decode()
         return text
 
@@ -189,6 +196,7 @@ class Site:
             "/run/secrets/api_keys": str(self.keys_file),
             "/run/secrets/ledger_password": str(self.folder / "ledger_password"),
             "/run/secrets/broker_password": str(self.folder / "broker_password"),
+            "/run/secrets/qdrant_key": str(self.folder / "qdrant_key"),
             "/tmp/verso": str(self.folder / f"{name}-run"),
             "/tmp/heartbeat": str(self.folder / f"{name}-heartbeat"),
             "/opt/models": str(self.folder / "models"),
@@ -202,7 +210,7 @@ class Site:
         environment |= {
             "VERSO_HOST": "127.0.0.1",
             "VERSO_PORT": str(self.ports[name]),
-            "VERSO_METRICS_PORT": str(self.ports[name]),
+            "VERSO_METRICS_PORT": str(self.scraped[name]),
             "VERSO_DATA": str(self.folder / f"{name}-data"),
             "VERSO_MODELS": str(self.folder / "models"),
             "VERSO_THREADS": "1",
@@ -221,7 +229,7 @@ class Site:
             del job["dns_sd_configs"]
             targets = [
                 f"127.0.0.1:{port}"
-                for name, port in self.ports.items()
+                for name, port in self.scraped.items()
                 if name.partition("-")[0] == job["job_name"]
             ]
             job["static_configs"] = [{"targets": targets}]

@@ -98,14 +98,15 @@ def test_compose_follows_the_specification_and_names_only_what_it_defines() -> N
     compose.validate_volumes()
 
 
-def test_compose_names_files_that_exist_and_hardens_our_services() -> None:
+def test_compose_names_files_that_exist_and_hardens_every_service() -> None:
     compose = documents(ROOT / "docker-compose.yml")[0]
     for name in ("gateway", "worker", "worker-gpu", "keeper", "trainer"):
         service = compose["services"][name]
         assert (ROOT / service["build"]["dockerfile"]).is_file()
-        assert service["read_only"] is True
-        assert service["cap_drop"] == ["ALL"]
-    for service in compose["services"].values():
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
         for volume in service.get("volumes", []):
             if volume.startswith("./"):
                 assert (ROOT / volume.partition(":")[0]).exists(), volume
@@ -183,3 +184,22 @@ def test_compose_gives_each_service_the_secrets_whose_files_it_names() -> None:
                 named.add(value.removeprefix("/run/secrets/"))
         if "build" in service:
             assert set(service.get("secrets", [])) == named, name
+
+
+def test_the_vector_server_and_grafana_ask_for_a_secret_that_a_file_holds() -> None:
+    services = documents(ROOT / "docker-compose.yml")[0]["services"]
+    assert "QDRANT__SERVICE__API_KEY" in services["qdrant"]["entrypoint"][-1]
+    assert services["qdrant"]["secrets"] == ["qdrant_key"]
+    assert services["grafana"]["secrets"] == ["grafana_password"]
+    assert services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"]
+    [qdrant] = PODS["qdrant.yaml:StatefulSet/qdrant"]["containers"]
+    [key] = [one for one in qdrant["env"] if one["name"] == "QDRANT__SERVICE__API_KEY"]
+    assert "secretKeyRef" in key["valueFrom"]
+
+
+def test_metrics_of_the_gateway_are_on_no_port_that_is_published() -> None:
+    gateway = documents(ROOT / "docker-compose.yml")[0]["services"]["gateway"]
+    port = gateway["environment"]["VERSO_METRICS_PORT"]
+    assert all(not published.endswith(f":{port}") for published in gateway["ports"])
+    scraped = (ROOT / "services/monitoring/prometheus.yml").read_text()
+    assert f"names: [gateway-metrics], type: A, port: {port}" in scraped

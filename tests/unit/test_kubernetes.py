@@ -37,8 +37,11 @@ MOUNTS = {
     "migrate": set(),
     "model-image": {"/opt/models"},
     "model-init": {"/opt/models"},
+    "remote-stores": set(),
     "results": {"/results"},
+    "traces": set(),
     "trainer": {"/opt/models"},
+    "webhooks": set(),
     "worker-canary": set(),
 }
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -350,3 +353,24 @@ def allowed(
                             name = other["app.kubernetes.io/name"]
                             found |= {(way, name, port["port"]) for port in rule["ports"]}
     return found
+
+
+def test_what_leaves_the_cluster_leaves_by_a_component(tmp_path: Path) -> None:
+    def leaving(documents: tuple[Document, ...]) -> set[str]:
+        return {
+            policy["metadata"]["name"]
+            for policy in of_kind(documents, "NetworkPolicy")
+            for rule in policy["spec"].get("egress", [])
+            if any("ipBlock" in end for end in rule["to"])
+        }
+
+    assert leaving(rendered("cpu")) == set()
+    parts = ["webhooks", "traces", "remote-stores"]
+    documents = render(with_components(parts, "cpu", tmp_path))
+    assert leaving(documents) == {"webhooks", "remote-ledger", "remote-vectors"}
+    [webhooks] = [
+        one for one in of_kind(documents, "NetworkPolicy") if one["metadata"]["name"] == "webhooks"
+    ]
+    assert webhooks["spec"]["egress"][0]["ports"] == [{"port": 443}]
+    blocks = [end["ipBlock"] for end in webhooks["spec"]["egress"][0]["to"]]
+    assert "10.0.0.0/8" in blocks[0]["except"]

@@ -42,3 +42,15 @@ def test_a_lost_file_stops_the_service_and_shows_no_address(
     with pytest.raises(ValueError, match="password file") as caught:
         service()
     assert "hidden" not in str(caught.value)
+
+
+def test_the_worker_takes_the_key_of_the_vector_server_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_text("of-qdrant\n")
+    monkeypatch.setenv("VERSO_QDRANT_API_KEY_FILE", str(path))
+    assert WorkerSettings().qdrant_api_key == "of-qdrant"
+    path.write_text("")
+    with pytest.raises(ValueError, match="expected a password"):
+        WorkerSettings()

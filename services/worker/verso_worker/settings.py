@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from verso_core.settings import BrokerSettings
+from verso_core.settings import BrokerSettings, read_secret
 
 
 class WorkerSettings(BrokerSettings, BaseSettings):
@@ -34,7 +34,12 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     qdrant_url: str | None = Field(
         default=None, description="a Qdrant server; unset, vectors are kept in data/vectors"
     )
-    qdrant_api_key: str | None = Field(default=None, description="for the Qdrant server")
+    qdrant_api_key_file: Path | None = Field(
+        default=None, description="holds the Qdrant server's key, in place of the next setting"
+    )
+    qdrant_api_key: str | None = Field(
+        default=None, validate_default=True, description="for the Qdrant server"
+    )
     threads: int = Field(default=2, ge=1, description="threads of one graph run")
     device: str = Field(default="cpu", pattern="^(cpu|cuda)$", description="where graphs run")
     encoder_precision: str = Field(
@@ -77,3 +82,9 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     )
     worker_name: str = Field(default_factory=socket.gethostname, description="in leases and logs")
     log_level: str = "INFO"
+
+    @field_validator("qdrant_api_key")
+    @classmethod
+    def _key(cls, value: str | None, info: ValidationInfo) -> str | None:
+        file = info.data.get("qdrant_api_key_file")
+        return value if file is None else read_secret(file)
