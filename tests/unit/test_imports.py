@@ -82,7 +82,7 @@ CASES = {
         {"transformers", "celery", "redis", "fastapi"} | STORES,
     ),
     "verso_standalone.commands": (
-        PARTS - {"verso_gateway", "verso_keeper", "verso_training"},
+        PARTS - {"verso_keeper", "verso_training"},
         {"torch", "transformers", "onnx", "onnxruntime", "numba", "celery", "fastapi"}
         | {"qdrant_client"},
     ),
