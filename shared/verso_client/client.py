@@ -232,10 +232,18 @@ class Client:
         return self._run(operations.jobs.cancel(job_id))
 
     def jobs(
-        self, *, status: Status | None = None, kind: Kind | None = None, limit: int = 50
+        self,
+        *,
+        status: Status | None = None,
+        kind: Kind | None = None,
+        reads: bool = False,
+        limit: int = 50,
     ) -> list[Job]:
-        """List jobs, the newest first, filtered by status and kind if given."""
-        steps = operations.jobs.jobs(status=status, kind=kind, limit=limit)
+        """List jobs, the newest first, filtered by status and kind if given.
+
+        ``reads``: searches and other reads whose callers wait, too; their kind lists them as well.
+        """
+        steps = operations.jobs.jobs(status=status, kind=kind, reads=reads, limit=limit)
         return self._run(steps)
 
     def replay_dead(self) -> list[str]:

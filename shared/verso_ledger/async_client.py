@@ -107,11 +107,12 @@ class AsyncLedger:
         limit: int = 50,
         statuses: Iterable[Status] = (),
         kinds: Iterable[Kind] = (),
+        reads: bool = False,
     ) -> Page[JobRecord]:
         """Return a tenant's jobs, the newest first; see :func:`verso_ledger.pages.jobs`."""
         return await pages.jobs(
             self._redis, tenant, after=after, limit=limit,
-            statuses=frozenset(statuses), kinds=frozenset(kinds),
+            statuses=frozenset(statuses), kinds=frozenset(kinds), reads=reads,
         )  # fmt: skip
 
     async def dead(
@@ -119,6 +120,15 @@ class AsyncLedger:
     ) -> Page[DeadLetter]:
         """Return a tenant's dead letters, the newest first."""
         return await pages.dead(self._redis, tenant, after=after, limit=limit)
+
+    async def retain(self, job_id: str) -> Status:
+        """Keep a brief job as others are kept: its caller was not told of its end.
+
+        Raises:
+            JobUnknown: there is no such job, or it has expired.
+        """
+        reply = await self._scripts.run("retain", [job_id, codec.IDEMPOTENCY_S])
+        return codec.status_or_unknown(reply, job_id)
 
     async def cancel(self, job_id: str) -> Status:
         """End a job, unless it has ended; return the status it has now.

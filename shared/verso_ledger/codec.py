@@ -92,7 +92,7 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         job.keep_s, job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged),
         len(job.slices), job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
         round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
-        job.trace or "", int(job.wait),
+        job.trace or "", int(job.wait), job.brief_s if job.wait else 0,
     ]  # fmt: skip
     for part in job.slices:
         args += [part.items, len(part.payload), b"" if staged else part.payload]

@@ -22,6 +22,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     load        -                    hash: unfinished slices and bytes of each queue and of each
                                      tenant in it; drain rate and virtual time of each queue
     jobs        {tenant}             sorted set: a tenant's jobs, by sequence number
+    reads       {tenant}             sorted set: its newest reads whose callers wait, likewise
     tenants     -                    set: tenants that ever had a job
     walk        -                    hash: tenant -> how far its list of jobs is tidied
     webhooks    {tenant}             hash: id -> a webhook of this tenant as JSON
@@ -62,6 +63,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     hidden      -                    set: own names that stand for themselves no more, or not yet
     sealed      -                    set: uids of collections that take no commit any more
     migrations  -                    hash: name -> migration as JSON
+    rewritten   -                    string: there while the file was rewritten lately
     frozen      -                    string: who keeps points from being removed, for a while
 
 Times in keys are milliseconds of the server's clock.
@@ -76,13 +78,13 @@ PREFIX: Final = "verso:"
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
-    "counts", "webhooks", "hookitem", "razed", "session",
+    "counts", "webhooks", "hookitem", "razed", "session", "reads",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans",
+    "orphans", "rewritten",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -57,6 +57,21 @@ class Maintenance:
             pipe.unlink(*(key("gcitem", token) for token in tokens))
             pipe.execute()
 
+    def rewrite_file(self, *, every_s: float) -> bool:
+        """Have the server rewrite its append-only file, unless that was done within ``every_s``.
+
+        The file holds every value that was ever set, in clear, until it is rewritten. The server
+        rewrites it by itself only once the file has doubled.
+
+        Returns:
+            Whether a rewrite was started.
+        """
+        with translated():
+            due = self._redis.set(key("rewritten"), b"", nx=True, ex=max(1, round(every_s)))
+            if due:
+                self._redis.bgrewriteaof()
+        return bool(due)
+
     def depths(self) -> dict[Queue, Depth]:
         """Return what waits and runs in each queue."""
         return codec.depths(self._run("depths", list(Queue)))

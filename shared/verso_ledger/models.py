@@ -45,6 +45,8 @@ class Policy:
     """Entries and buckets counted in one step."""
     turn_bytes: int = 128 * 1024
     """Payload bytes that make a slice's turn twice as long as that of an empty one."""
+    max_reads: int = 1_000
+    """Reads whose callers wait that are listed for each tenant: the newest."""
     mature: int = 64
     """Due slices that one claim moves to the lanes of their tenants; the keeper moves more."""
     published_bytes: int = 64 * 1024
@@ -68,7 +70,8 @@ class NewJob:
     RFC 9218, section 4.1: 0 first, 7 last; it orders the jobs of one tenant. ``webhook`` is
     notified of the job's end. ``job_id`` is set by a caller that may repeat the call of ``accept``.
     ``trace`` is a ``traceparent`` that the work continues. ``wait``: the caller waits for the end,
-    whose event then carries the result.
+    whose event then carries the result. ``brief_s``: a read whose caller is told of its end is kept
+    so long after it, seconds; 0 keeps it as ``keep_s`` says.
     """
 
     kind: Kind
@@ -84,6 +87,7 @@ class NewJob:
     webhook: str | None = None
     trace: str | None = None
     wait: bool = False
+    brief_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ async def jobs(
     limit: int,
     statuses: frozenset[Status],
     kinds: frozenset[Kind],
+    reads: bool,
 ) -> Page[JobRecord]:
     """Return a tenant's jobs, the newest first.
 
@@ -62,6 +63,7 @@ async def jobs(
         limit: most rows.
         statuses: only jobs in one of these; all if empty.
         kinds: only jobs of one of these; all if empty.
+        reads: list reads whose callers wait, or were told their results in the last minute, too.
 
     Raises:
         RequestInvalid: ``after`` is no cursor.
@@ -69,12 +71,9 @@ async def jobs(
     rows: list[JobRecord] = []
     if after is not None:
         _check_number(after)
+    lists = [key("jobs", tenant), *([key("reads", tenant)] if reads else [])]
     for _ in range(_JOBS_READ // _STEP):
-        top = "+inf" if after is None else f"({after}"
-        with translated():
-            found: Any = await client.zrevrangebyscore(
-                key("jobs", tenant), top, "-inf", 0, _STEP, withscores=True
-            )
+        found = await _newest(client, lists, before=after)
         if not found:
             return Page(rows, None)
         names = [codec.text(job_id) for job_id, _ in found]
@@ -90,6 +89,19 @@ async def jobs(
             if len(rows) == limit:
                 return Page(rows, after)
     return Page(rows, after)
+
+
+async def _newest(
+    client: Redis, lists: Sequence[str], *, before: str | None
+) -> list[tuple[bytes, float]]:
+    """Return the newest members of several sorted sets as one list, with their numbers."""
+    top = "+inf" if before is None else f"({before}"
+    found: list[tuple[bytes, float]] = []
+    with translated():
+        for name in lists:
+            rows: Any = await client.zrevrangebyscore(name, top, "-inf", 0, _STEP, withscores=True)
+            found += rows
+    return sorted(found, key=lambda row: -row[1])[:_STEP]
 
 
 async def dead(client: Redis, tenant: str, *, after: str | None, limit: int) -> Page[DeadLetter]:

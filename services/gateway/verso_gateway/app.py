@@ -182,6 +182,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
                 metrics=metrics,
                 limits=limits,
                 keep_s=settings.keep_s,
+                read_keep_s=settings.read_keep_s,
                 closing=closing,
             ),
             metrics=metrics,

@@ -46,6 +46,7 @@ class JobService:
         metrics: Metrics,
         limits: Limits,
         keep_s: int,
+        read_keep_s: int,
         closing: asyncio.Event,
     ) -> None:
         self._ledger = ledger
@@ -54,6 +55,7 @@ class JobService:
         self._metrics = metrics
         self._limits = limits
         self._keep_s = keep_s
+        self._read_keep_s = read_keep_s
         self._closing = closing
 
     async def submit(self, job: NewJob) -> Accepted:
@@ -65,7 +67,15 @@ class JobService:
             LedgerUnavailable: the ledger does not answer; nothing was accepted, or the same
                 idempotency key finds what was.
         """
-        job = replace(job, limits=self._limits, keep_s=self._keep_s, trace=tracing.current())
+        # a webhook's receiver asks for the job later
+        brief_s = self._read_keep_s if job.kind.is_read and job.webhook is None else 0
+        job = replace(
+            job,
+            limits=self._limits,
+            keep_s=self._keep_s,
+            brief_s=brief_s,
+            trace=tracing.current(),
+        )
         about: dict[str, tracing.Attribute] = {
             "verso.kind": job.kind,
             "verso.slices": len(job.slices),
@@ -99,10 +109,13 @@ class JobService:
             if accepted.replayed:
                 record = await self.wait(accepted.job_id, wait_s)
                 results = await self._ledger.results(accepted.job_id)
-                return await self._with_files(JobOutcome(record, results))
-            with tracing.span("wait", about={"verso.job": job_id}):
-                outcome = await watch.end(job_id, timeout_s=wait_s, slices=len(job.slices))
-        self._metrics.waited(ended=outcome.record.status.terminal)
+                outcome = JobOutcome(record, results)
+            else:
+                with tracing.span("wait", about={"verso.job": job_id}):
+                    outcome = await watch.end(job_id, timeout_s=wait_s, slices=len(job.slices))
+                self._metrics.waited(ended=outcome.record.status.terminal)
+        if not outcome.record.status.terminal and job.kind.is_read:
+            await self._ledger.retain(outcome.record.job_id)  # the caller asks for the job later
         return await self._with_files(outcome)
 
     async def run(self, job: NewJob, *, timeout_s: float) -> Ended:

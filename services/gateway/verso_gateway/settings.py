@@ -63,6 +63,11 @@ class Settings(BrokerSettings, BaseSettings):
     keep_s: int = Field(
         default=24 * 3600, ge=60, description="how long jobs and results are kept after their end"
     )
+    read_keep_s: int = Field(
+        default=60,
+        ge=1,
+        description="a read whose caller was told its result stays so long after its end",
+    )
     wait_default_s: float = Field(
         default=10.0, ge=0, description="how long an interactive request waits for its result"
     )

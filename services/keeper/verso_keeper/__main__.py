@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: nine duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: ten duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 wake      every second   send a wake-up for every queue with due work
@@ -9,6 +9,7 @@ webhooks  5 a second     send the webhook messages of ended jobs
 scrub     every second   submit jobs that read stored records again, a few buckets at a time
 migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
+rewrite   every minute   have the ledger's file rewritten where that was not done lately
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from verso_ledger.durability import ask_server
 
 _EVERY_S = 1.0
 _WEBHOOKS_EVERY_S = 0.2  # a round takes at most two messages of each webhook
+_REWRITE_CHECK_S = 60.0
 _STOP_S = 5.0
 _DROP_BATCH = 500
 _log = logging.getLogger("verso_keeper")
@@ -106,6 +108,11 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
             Periodic("scrub", scrubber.step, every_s=_EVERY_S),
             Periodic("migrate", migrator.step, every_s=_EVERY_S),
             Periodic("count", recounter.step, every_s=_EVERY_S),
+            Periodic(
+                "rewrite",
+                lambda: ledger.maintenance.rewrite_file(every_s=settings.rewrite_every_s),
+                every_s=_REWRITE_CHECK_S,
+            ),
         ):
             duty.start()
             stack.callback(duty.stop, timeout_s=_STOP_S)

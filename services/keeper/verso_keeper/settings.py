@@ -38,6 +38,11 @@ class KeeperSettings(BrokerSettings, BaseSettings):
         gt=0,
         description="a pass behind this pace does not wait for quiet, seconds",
     )
+    rewrite_every_s: float = Field(
+        default=43200.0,
+        gt=0,
+        description="the ledger's file, which holds dropped texts till then, is rewritten so often",
+    )
     webhook_allow: str = Field(
         default="", description="networks that webhooks may lead to although they are not public"
     )

@@ -70,12 +70,13 @@ def list_jobs(
     context: typer.Context,
     status: Annotated[Status | None, typer.Option(help="Only in this state.")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
+    reads: Annotated[bool, typer.Option("--reads", help="Searches and other reads too.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, the newest first; `--status dead` shows what waits for a replay."""
     with client(context) as platform:
-        found = platform.jobs(status=status, kind=kind, limit=limit)
+        found = platform.jobs(status=status, kind=kind, reads=reads, limit=limit)
     if as_json:
         print_json(found)
         return

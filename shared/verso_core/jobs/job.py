@@ -49,8 +49,24 @@ class Kind(StrEnum):
         """
         return URGENCY - 1 if self in _WAITED_FOR else URGENCY
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing and its result is made for the one who asks."""
+        return self in _READS
+
 
 _WAITED_FOR = frozenset({Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS})
+_READS = frozenset(
+    {
+        Kind.EMBED,
+        Kind.SEARCH,
+        Kind.RECONSTRUCT,
+        Kind.STATS,
+        Kind.CLASSIFY,
+        Kind.ANSWER,
+        Kind.SCORE,
+    }
+)
 
 
 class Queue(StrEnum):

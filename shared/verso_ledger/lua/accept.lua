@@ -2,10 +2,11 @@
 -- ARGV: job, kind, queue, tenant, idempotency key ('' none), body hash, deadline in ms from now
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
--- ('' none), traceparent ('' none), 1 if the caller waits; then for each slice: items, bytes, payload.
+-- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
+-- (0: as all others); then for each slice: items, bytes, payload.
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
-local FIRST = 20
+local FIRST = 21
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
@@ -57,13 +58,19 @@ redis.call('HSET', K.job .. job, 'kind', kind, 'queue', queue, 'tenant', tenant,
 if hook ~= '' then redis.call('HSET', K.job .. job, 'hook', hook) end
 if ARGV[18] ~= '' then redis.call('HSET', K.job .. job, 'trace', ARGV[18]) end
 if ARGV[19] == '1' then redis.call('HSET', K.job .. job, 'wait', 1) end
+local brief = tonumber(ARGV[20])
+if brief > 0 then redis.call('HSET', K.job .. job, 'brief', brief, 'idem', ARGV[5]) end
 if ARGV[5] ~= '' then
   redis.call('HSET', idem, 'job', job, 'hash', ARGV[6])
   redis.call('EXPIRE', idem, ARGV[11])
 end
 local numbers = math.max(1, count) -- a job without slices has a place in the list as well
 local seq = redis.call('INCRBY', K.seq, numbers) - numbers
-redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
+if brief > 0 then
+  list_read(job, tenant, seq + 1, brief)
+else
+  redis.call('ZADD', K.jobs .. tenant, seq + 1, job)
+end
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
 for n = 0, count - 1 do

@@ -17,10 +17,13 @@ end
 
 -- Adds an event to a job and publishes it; `progress` is a worker's report, JSON. Of a job whose caller
 -- waits for nothing but the end, only the end is published; `notified` if the caller has the result already.
+-- A brief job has no events: nobody but the caller that waits knows its id.
 local function emit(job, progress, notified)
-  local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait')
-  redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
-    'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(progress and { 'progress', progress } or {}))
+  local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait', 'brief')
+  if not v[8] then
+    redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
+      'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(progress and { 'progress', progress } or {}))
+  end
   if not v[7] then
     redis.call('PUBLISH', K.news, job .. ' ' .. v[1])
   elseif terminal(v[1]) then
@@ -97,13 +100,16 @@ local function announce(job, st, tenant, hook)
 end
 
 local function end_job(job, st, notified)
-  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook')
+  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook', 'brief', 'idem')
   redis.call('HSET', K.job .. job, 'st', st, 'end', now)
   redis.call('ZREM', K.deadlines, job)
   redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
   if v[4] then announce(job, st, v[3], v[4]) end
   emit(job, nil, notified)
-  if st ~= 'dead' then
+  if v[5] then
+    keep_job(job, v[5])
+    if v[6] ~= '' then redis.call('EXPIRE', K.idem .. v[3] .. ':' .. v[6], v[5]) end
+  elseif st ~= 'dead' then
     keep_job(job, v[2])
   elseif not promised(v[1]) then
     keep_job(job, P.dead_keep_s)
@@ -141,10 +147,22 @@ local function end_work(sid, s, st, ok, err, code, detail)
   end
 end
 
+-- Seconds that a slice is kept after its job has ended.
+local function slice_keep_s(sid)
+  return redis.call('HGET', K.job .. string.match(sid, '^(.*)%.%d+$'), 'brief') or P.keep_s
+end
+
 -- Drops the payload of a slice whose text is no longer needed.
 local function forget(sid)
   redis.call('UNLINK', K.payload .. sid)
-  redis.call('EXPIRE', K.slice .. sid, P.keep_s)
+  redis.call('EXPIRE', K.slice .. sid, slice_keep_s(sid))
+end
+
+-- Lists a read that its caller waits for, apart from the jobs; only the newest are listed.
+local function list_read(job, tenant, seq, brief)
+  redis.call('ZADD', K.reads .. tenant, seq, job)
+  redis.call('ZREMRANGEBYRANK', K.reads .. tenant, 0, -1 - P.max_reads)
+  redis.call('EXPIRE', K.reads .. tenant, math.max(P.keep_s, brief))
 end
 
 local function read_slice(sid)
@@ -236,10 +254,16 @@ local function make_ready(sid, s, delay_ms)
   end
 end
 
--- A dead letter: crashed or failed too often. It keeps its payload and can be replayed.
+-- A dead letter: crashed or failed too often. It keeps its payload and can be replayed. A read whose caller
+-- waits fails instead: the caller is told, and nobody else would replay it.
 local function make_dead_letter(sid, s, code, detail)
   redis.call('ZREM', K.leased .. s.q, sid)
   unqueue(sid, s)
+  if redis.call('HEXISTS', K.job .. s.job, 'brief') == 1 then
+    end_work(sid, s, 'failed', 0, s.items, code, detail)
+    forget(sid)
+    return
+  end
   redis.call('ZADD', K.dead, now, sid)
   redis.call('HINCRBY', K.totals, 'dead', 1)
   if s.ph == 'work' then

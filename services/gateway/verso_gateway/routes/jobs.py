@@ -35,14 +35,22 @@ async def listed(
     kind: Annotated[list[Kind] | None, Query(description="only of these kinds")] = None,
     cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    reads: Annotated[bool, Query(description="searches and other reads too")] = False,
 ) -> Response:
     """List the caller's jobs, the newest first.
 
-    A filter that fits few jobs may give a short page, even an empty one: the list has ended when
-    ``next_cursor`` is null.
+    A search, answer or other read whose caller waits for its result is listed only if ``reads`` is
+    true or ``kind`` names it, and for a minute after its end (``VERSO_READ_KEEP_S``). A filter that
+    fits few jobs may give a short page, even an empty one: the list has ended when ``next_cursor``
+    is null.
     """
     page = await context_of(request).ledger.jobs(
-        request.state.tenant, after=cursor, limit=limit, statuses=status or (), kinds=kind or ()
+        request.state.tenant,
+        after=cursor,
+        limit=limit,
+        statuses=status or (),
+        kinds=kind or (),
+        reads=reads or any(one.is_read for one in kind or ()),
     )
     jobs = tuple(map(views.job, page.rows))
     return responses.json_response(JobList(jobs=jobs, next_cursor=page.cursor))

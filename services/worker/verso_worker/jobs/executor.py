@@ -40,10 +40,6 @@ _NOTE_S = 1.0
 _GC_BATCH = 64
 # Jobs of the platform's own parts, which read results from the ledger alone.
 _INTERNAL = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
-# Jobs that change nothing, so their caller may have the result before the commit is on disk.
-_READS = frozenset(
-    {Kind.EMBED, Kind.RECONSTRUCT, Kind.SEARCH, Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE}
-)
 _log = logging.getLogger(__name__)
 
 
@@ -168,7 +164,7 @@ class Executor:
         started = time.perf_counter()
         outcome = self._run_or_bisect(lease)
         finished = self._finished(lease, outcome.result)
-        if lease.kind in _READS:
+        if lease.kind.is_read:
             spent_ms = round((time.perf_counter() - started) * 1e3)
             [finished] = self._ledger.leases.notify_callers([finished], spent_ms=spent_ms)
         with tracing.span("commit"):
