@@ -124,9 +124,7 @@ def replay(job_id: str) -> Steps[Job]:
     return Job.model_validate(reply.json())
 
 
-def jobs(
-    *, status: Status | None, kind: Kind | None, reads: bool, limit: int
-) -> Steps[list[Job]]:
+def jobs(*, status: Status | None, kind: Kind | None, reads: bool, limit: int) -> Steps[list[Job]]:
     """List at most ``limit`` jobs, the newest first, filtered by status and kind if given."""
     found: list[Job] = []
     chosen = {name: str(value) for name, value in (("status", status), ("kind", kind)) if value}
