@@ -6,15 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 
-from verso_client import Client, Retries
+from verso_client import Client, Document, Retries
 from verso_core import api_keys
-from verso_core.errors import Unauthorized
+from verso_core.api_keys import Scope
+from verso_core.errors import CollectionUnknown, Forbidden, Unauthorized
+from verso_standalone.valkey import free_port
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -116,15 +120,18 @@ def test_jobs_can_be_followed_to_their_end(
     assert b"succeeded" in verso_command("jobs", "show", job.id).stdout
 
 
-@pytest.mark.timeout(180)
-def test_beyond_loopback_only_callers_with_a_key_are_served(
-    new_platform: Callable[..., Platform], tmp_path: Path
+@pytest.mark.timeout(300)
+def test_beyond_loopback_only_callers_with_a_key_are_served_each_what_is_its_own(
+    new_platform: Callable[..., Platform],
 ) -> None:
-    key, made = api_keys.mint("laptop")
-    keys = tmp_path / "keys"
-    keys.write_text(made.line() + "\n", encoding="ascii")
-    platform = new_platform()
-    platform.options = ["--host", "0.0.0.0", "--api-keys", str(keys)]  # noqa: S104
+    first_port = free_port()
+    platform = new_platform(VERSO_METRICS_PORT=str(first_port))
+    platform.options = ["--host", "0.0.0.0"]  # noqa: S104
+    path = platform.data / api_keys.FILE_NAME
+    secrets = {}
+    for name, scopes in (("ann", ["ingest", "read"]), ("bob", ["read"]), ("root", ["admin"])):
+        secrets[name], key = api_keys.mint(name, scopes=[Scope(scope) for scope in scopes])
+        api_keys.add(path, key)
     platform.start()
     once = Retries(patience_s=0.0)
     with Client(platform.url, retries=once) as stranger:
@@ -134,8 +141,35 @@ def test_beyond_loopback_only_callers_with_a_key_are_served(
     mistaken = Client(platform.url, api_key="vk_wrong", retries=once)
     with mistaken as wrong, pytest.raises(Unauthorized):
         wrong.collections()
-    with Client(platform.url, api_key=key) as known:
-        assert [found.name for found in known.collections()] == ["default"]
+    with (
+        Client(platform.url, api_key=secrets["ann"]) as ann,
+        Client(platform.url, api_key=secrets["bob"], retries=once) as bob,
+        Client(platform.url, api_key=secrets["root"]) as root,
+    ):
+        assert ann.create_collection("hers").owner == "ann"
+        ann.ingest([Document("a secret of hers", id="a")], collection="hers")
+        assert [found.name for found in bob.collections()] == ["default"]
+        with pytest.raises(CollectionUnknown):
+            bob.get("a", collection="hers")
+        with pytest.raises(Forbidden, match="scope ingest"):
+            bob.ingest([Document("b")])
+        assert ann.get("a", collection="hers").data == b"a secret of hers"
+        root.delete_collection("hers")
+        api_keys.revoke(path, "bob")
+        time.sleep(1.5)
+        with pytest.raises(Unauthorized):
+            bob.collections()
+    audit = (platform.data / "logs/audit.log").read_text()
+    noted = [json.loads(line) for line in audit.splitlines()]
+    assert [(row["act"], row.get("tenant"), row.get("target")) for row in noted] == [
+        ("collection_delete", "root", "hers"),
+        ("keys", None, None),
+    ]
+    for number in range(3):  # gateway, worker, keeper
+        address = f"http://127.0.0.1:{first_port + number}/metrics"
+        assert "verso_" in httpx2.get(address).text
+    for part in ("vectors", "logs", "valkey"):
+        assert (platform.data / part).stat().st_mode & 0o077 == 0, part
     platform.close()
 
 

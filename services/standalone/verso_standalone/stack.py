@@ -41,6 +41,7 @@ from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
 _VALKEY_TIMEOUT_S = 60.0
 _GRACE_S = {"gateway": 10.0, "worker": 20.0, "trainer": 10.0, "keeper": 5.0, "valkey": 20.0}
+_SCRAPED = ("gateway", "worker", "keeper", "trainer")
 _DEATHS_BEFORE_GIVING_UP = 2
 _POLL_S = 0.25
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -246,20 +247,26 @@ class Stack:
             environment["VERSO_API_KEYS_FILE"] = str(config.api_keys_file.resolve())
         return environment
 
+    def _metrics(self, name: str) -> dict[str, str]:
+        """Return the setting of a process's own port of metrics: ports that follow each other."""
+        setting = "VERSO_METRICS_PORT"
+        first = int(self.config.settings.get(setting, os.environ.get(setting, "0")))
+        return {setting: str(first + _SCRAPED.index(name) if first else 0)}
+
     def _run(
         self,
         name: str,
         argv: Sequence[str],
         *,
         address: str,
-        environment: Mapping[str, str] | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         assert self._lock is not None
         process = Process(
             name,
             argv,
             log_path=self.folder.log_path(name),
-            environment=environment,
+            environment=None if environment is None else environment | self._metrics(name),
             keep_open=[self._lock],
             umask=0o077,
         )

@@ -62,3 +62,25 @@ def test_without_a_registry_the_default_artifact_is_found(artifact: Path) -> Non
 def test_no_artifact_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ArtifactInvalid, match="--artifact"):
         find_artifact(tmp_path)
+
+
+def test_each_process_has_a_port_of_metrics_of_its_own(tmp_path: Path, artifact: Path) -> None:
+    config = StackConfig(
+        data=tmp_path / "d", artifact=artifact, port=1, settings={"VERSO_METRICS_PORT": "9100"}
+    )
+    stack = Stack(config)
+    ports = [stack._metrics(name) for name in ("gateway", "worker", "keeper", "trainer")]
+    assert ports == [{"VERSO_METRICS_PORT": str(9100 + n)} for n in range(4)]
+    without = Stack(StackConfig(data=tmp_path / "d", artifact=artifact, port=1))
+    assert without._metrics("worker") == {"VERSO_METRICS_PORT": "0"}
+
+
+def test_a_file_without_a_key_is_refused_before_anything_is_started(
+    tmp_path: Path, artifact: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("# none\n")
+    config = StackConfig(data=tmp_path / "d", artifact=artifact, api_keys_file=keys)
+    with pytest.raises(Unauthorized, match="at least one key"):
+        Stack(config).start()
+    assert not (tmp_path / "d").exists()
