@@ -13,7 +13,7 @@ import pytest
 from tests.integration.verso_worker.worker_parts import TEXTS, Bench, make_pipeline
 from tests.wire import Item, cut
 
-from verso_core.errors import CollectionUnknown
+from verso_core.errors import CollectionExists, CollectionUnknown
 from verso_core.jobs import Kind, Precision, Queue, Status
 from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
@@ -92,3 +92,12 @@ def test_a_deletion_deletes_no_collection_that_was_made_after_it_was_asked_for(m
     assert ended.error is not None
     assert ended.error["code"] == CollectionUnknown.code
     assert made.read(*TEXTS) == list(TEXTS.values())
+
+
+def test_a_name_that_another_owner_has_is_taken(made: Made) -> None:
+    hers = CollectionParams(name="hers", owner="ann")
+    assert made.pipeline.create_collection(hers).owner == "ann"
+    assert made.pipeline.create_collection(hers).owner == "ann"
+    for owner in (None, "bob"):
+        with pytest.raises(CollectionExists, match="another caller's"):
+            made.pipeline.create_collection(CollectionParams(name="hers", owner=owner))

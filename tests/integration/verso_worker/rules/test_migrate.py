@@ -59,6 +59,9 @@ class Killed(BaseException):
     """Nothing that follows is done any more, as after SIGKILL."""
 
 
+CODED = CollectionParams(name="coded", precision=Precision.INT8, owner="ann")
+
+
 class Fate:
     """Kills the caller of the stores: so many moments from now, before a call's effect or after it.
 
@@ -126,6 +129,7 @@ class Moving(Stores):
         if texts:
             assert self.read(*texts, collection="coded") == list(texts.values())
         collection = self.ledger.documents.collections()["coded"]
+        assert collection.owner == CODED.owner
         assert dict(self.ledger.documents.entries(collection.name)).keys() == texts.keys()
         self.dispatcher.run_queue(Queue.SCRUB)
         found = self.scrub("coded")
@@ -159,7 +163,7 @@ def others(shelf: ArtifactStore) -> dict[str, str]:
 def moving(shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str) -> Iterator[Moving]:
     with closing(Ledger(connect(valkey_url))) as ledger:
         pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS)
-        pipeline.create_collection(CollectionParams(name="coded", precision=Precision.INT8))
+        pipeline.create_collection(CODED)
         yield Moving(ledger, pipeline, vectors)
 
 
@@ -346,7 +350,7 @@ def test_a_migrated_collection_is_deleted_with_both_its_sides(
     status, _ = moving.do(Kind.COLLECTION_DELETE, {"name": "coded"}, [Item({})])
     assert status is Status.SUCCEEDED
     assert (moving.ledger.documents.collections(), moving.vectors.names()) == ({}, [])
-    moving.pipeline.create_collection(CollectionParams(name="coded", precision=Precision.INT8))
+    moving.pipeline.create_collection(CODED)
     moving.holds({})
     moving.fill(TEXTS, "coded")
     moving.holds(TEXTS)
