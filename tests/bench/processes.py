@@ -102,7 +102,8 @@ class Site:
         self.ports[name] = port = free_port()
         own = {
             "VERSO_PORT": str(port),
-            "VERSO_METRICS_PORT": str(port),
+            # the gateway serves its metrics on its own port
+            "VERSO_METRICS_PORT": "0" if part == "gateway" else str(port),
             "VERSO_DATA": str(self.folder / name),
             "VERSO_WORKER_NAME": name,
         }

@@ -74,9 +74,13 @@ def main() -> int:
     )
     server = _Server(config, app)
     if settings.metrics_port:
-        start_http_server(
-            settings.metrics_port, addr=settings.host, registry=app.state.metrics.registry
-        )
+        try:
+            start_http_server(
+                settings.metrics_port, addr=settings.host, registry=app.state.metrics.registry
+            )
+        except OSError as error:
+            sys.stderr.write(f"VERSO_METRICS_PORT: {error.strerror}: {settings.metrics_port}\n")
+            return 1
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is
         runner.run(server.serve())
     return 0 if server.started else 1

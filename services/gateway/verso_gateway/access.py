@@ -28,8 +28,7 @@ _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
     *("registry_promote", "registry_rollback"),
 )
-# Of jobs and webhooks a caller sees its tenant's own only; a job's results need the scope of its
-# kind besides.
+# Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (
     *("jobs", "job", "job_events", "job_cancel", "job_replay"),
     *("dead_letters", "dead_letters_replay"),
@@ -50,9 +49,12 @@ OPEN = frozenset({"healthz", "readyz", "error_help"})
 
 _KINDS: dict[Kind, Scope] = {
     **dict.fromkeys((Kind.INGEST, Kind.DELETE, Kind.COLLECTION_CREATE), Scope.INGEST),
-    **dict.fromkeys((Kind.COLLECTION_DELETE, Kind.MIGRATE, Kind.TRAIN), Scope.ADMIN),
+    **dict.fromkeys(
+        (Kind.COLLECTION_DELETE, Kind.MIGRATE, Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS),
+        Scope.ADMIN,
+    ),
 }
-"""The scope that a job's results need; ``read`` for every other kind."""
+"""The scope that a job of a kind needs; ``read`` for every other kind."""
 
 
 async def admit(request: Request) -> None:
@@ -100,10 +102,6 @@ async def collection_of(request: Request, name: str) -> Collection:
     return found
 
 
-def check_kind(request: Request, kind: Kind) -> None:
-    """Check that the caller may have the results of a kind of job.
-
-    Raises:
-        Forbidden: it lacks the scope.
-    """
-    caller_of(request).check(_KINDS.get(kind, Scope.READ))
+def scope_of(kind: Kind) -> Scope:
+    """Return the scope that a caller needs for a job of a kind: its results, or to run it again."""
+    return _KINDS.get(kind, Scope.READ)

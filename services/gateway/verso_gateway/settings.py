@@ -147,6 +147,12 @@ class Settings(BrokerSettings, BaseSettings):
         return value
 
     @model_validator(mode="after")
+    def _two_ports(self) -> Settings:
+        if self.metrics_port == self.port != 0:
+            raise ValueError(f"expected another port for metrics than {self.port}, the gateway's")
+        return self
+
+    @model_validator(mode="after")
     def _keys_beyond_loopback(self) -> Settings:
         if not self.loopback and self.api_keys_file is None:
             raise ValueError(

@@ -101,11 +101,13 @@ def test_what_a_key_may_not_do_names_the_scope_that_is_missing(
         assert f"the scope {missing}" in answer.json()["detail"]
 
 
-def test_the_results_of_a_job_need_the_scope_of_its_kind(client: httpx2.Client, keys: Keys) -> None:
+def test_a_job_needs_the_scope_of_its_kind(client: httpx2.Client, keys: Keys) -> None:
     found = post(client, "/v1/embed", {"texts": ["mine"]}, **keys["read"]).json()["id"]
     answer = client.get(f"/v1/jobs/{found}", headers=keys["ingest"])
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert client.get(f"/v1/jobs/{found}/events", headers=keys["ingest"]).status_code == 403
+    assert client.post(f"/v1/jobs/{found}/replay", headers=keys["ingest"]).status_code == 403
+    assert client.delete(f"/v1/jobs/{found}", headers=keys["ingest"]).status_code == 403
     assert client.get(f"/v1/jobs/{found}", headers=keys["read"]).status_code == 200
 
 

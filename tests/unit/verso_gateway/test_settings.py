@@ -25,3 +25,17 @@ def test_beyond_loopback_keys_are_needed(host: str) -> None:
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERSO_PORT", "9")
     assert Settings().port == 9
+
+
+def test_metrics_have_another_port_than_the_gateway() -> None:
+    with pytest.raises(ValidationError, match="another port"):
+        Settings(port=9, metrics_port=9)
+
+
+def test_origins_are_read_from_one_setting() -> None:
+    origins = Settings(cors_origins="https://a.example, http://localhost:5173").cors
+    assert origins == ("https://a.example", "http://localhost:5173")
+    assert Settings().cors == ()
+    for wrong in ("a.example", "https://a.example/", "null", "https://a.example https://b.example"):
+        with pytest.raises(ValidationError, match="origins"):
+            Settings(cors_origins=wrong)

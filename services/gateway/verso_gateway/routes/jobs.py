@@ -19,7 +19,7 @@ from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.jobs.job import DeadLetterList, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
-from verso_gateway.access import check_kind
+from verso_gateway.access import caller_of, scope_of
 from verso_gateway.context import context_of
 from verso_gateway.views import Page
 
@@ -87,11 +87,14 @@ async def replay_all(
 ) -> Response:
     """Replay dead jobs with a new budget of attempts, the newest first."""
     context = context_of(request)
+    caller = caller_of(request)
     page = await context.ledger.dead(request.state.tenant, limit=limit)
     chosen = dict.fromkeys(
         letter.job_id
         for letter in page.rows
-        if (not kind or letter.kind in kind) and (code is None or letter.error["code"] == code)
+        if (not kind or letter.kind in kind)
+        and (code is None or letter.error["code"] == code)
+        and caller.may(scope_of(letter.kind))
     )
     for job_id in chosen:
         await context.ledger.replay(job_id)
@@ -121,7 +124,7 @@ async def get(
     context = context_of(request)
     preference = headers.preference_of(request)
     wait_s = preference.wait(0.0, max_s=context.settings.wait_max_s)
-    await _own(request, job_id, reads=True)
+    await _own(request, job_id)
     record = await context.job_service.wait(job_id, wait_s)
     found = await context.ledger.results(job_id, first=cursor, count=limit)
     held = [data for data in takewhile(lambda data: data is not None, found) if data]
@@ -150,7 +153,7 @@ async def _resumption(
 
     A dependency, as the status of a stream is sent before its first event.
     """
-    await _own(request, job_id, reads=True)
+    await _own(request, job_id)
     return events.checked_id(last_event_id)
 
 
@@ -204,8 +207,8 @@ async def replay(request: Request, job_id: str) -> Response:
     return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 
 
-async def _own(request: Request, job_id: str, *, reads: bool = False) -> None:
-    """Check that a job is the caller's and, where its results are read, that it may have them.
+async def _own(request: Request, job_id: str) -> None:
+    """Check that a job is the caller's, and that the caller might have started it.
 
     Raises:
         JobUnknown: it is not, or there is none.
@@ -214,5 +217,4 @@ async def _own(request: Request, job_id: str, *, reads: bool = False) -> None:
     record = await context_of(request).ledger.job(job_id)
     if record.tenant != request.state.tenant:
         raise JobUnknown(f"no job has the id {job_id[:64]!a}")
-    if reads:
-        check_kind(request, record.kind)
+    caller_of(request).check(scope_of(record.kind))
