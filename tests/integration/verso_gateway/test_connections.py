@@ -150,7 +150,9 @@ def test_a_head_that_comes_too_slowly_is_answered_408(served: Served) -> None:
 def test_a_second_head_on_one_connection_is_bounded_as_the_first(served: Served) -> None:
     with served.connected() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert b'"ok"' in connection.recv(65536)
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += connection.recv(65536)
         connection.sendall(b"GET /healthz HTTP/1.1\r\n")
         assert _answer(connection).startswith(b"HTTP/1.1 408 ")
 
