@@ -55,6 +55,19 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], compiled)
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that only kernels call.
+
+    It has no entry from Python and no machine code of its own in the cache: half of a kernel's
+    compilation would be for those. Arguments of one type are wanted at every call, `np.int64(0)`
+    instead of `0`: a literal is another type, and every type is compiled apart.
+    """
+    # Numba's annotations do not list these two options.
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiled = njit(nogil=True, forceinline=True, **options)(function)
+    return cast(Callable[P, R], compiled)
+
+
 ONE = 1 << 16
 """The probability 1 in the coder's unit; itself not a valid probability."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from verso_codecs.coder import Bytes, Int, State, kernel
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 
 RING = 1 << 10
 """Digits that are remembered."""
@@ -53,12 +53,12 @@ def forget_digits(digits: Digits) -> None:
     digits.slots[:] = 0
 
 
-@kernel
+@inlined
 def _at(digits: Digits, position: Int) -> Int:
     return np.int64(digits.ring[position & (RING - 1)])
 
 
-@kernel
+@inlined
 def _add_digit(digits: Digits, digit: Int) -> Int:
     """Add a digit; return what followed the last four where they occurred before, or 0."""
     state = digits.state
@@ -114,7 +114,7 @@ def expected_digit(digits: Digits) -> Int:
     return (_at(digits, state[_POINT]) + 1) | trust
 
 
-@kernel
+@inlined
 def _add_number(digits: Digits, value: Int, width: Int) -> None:
     divisor: Int = 1
     for _ in range(width - 1):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from verso_codecs.coder import Bytes, Int, State, kernel
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.digits import (
     Digits,
     expected_digit,
@@ -82,14 +82,14 @@ def new_fields() -> Fields:
     return Fields(np.zeros(STATE_SIZE, np.int64), new_digits(), np.zeros(CONTEXT_COUNT, np.int64))
 
 
-@kernel
+@inlined
 def forget_fields(fields: Fields) -> None:
     """Reset to the state at a record's start."""
     fields.state[:] = 0
     forget_digits(fields.digits)
 
 
-@kernel
+@inlined
 def scramble(value: Int) -> Int:
     """Spread a 32-bit number (multiply-xorshift; the multipliers keep products below 2^62)."""
     value ^= value >> 15
@@ -99,14 +99,14 @@ def scramble(value: Int) -> Int:
     return value ^ (value >> 15)
 
 
-@kernel
+@inlined
 def join(low: Int, high: Int, name: Int) -> Int:
     """Hash two 32-bit numbers and a name to 32 bits."""
     mixed = (low & _ALL) * 0x1E3779B1 + (high & _ALL) * 0x25EBCA6B + (name + 1) * 0x3C2B2AE35
     return scramble(mixed & _ALL)
 
 
-@kernel
+@inlined
 def _class_of(byte: Int) -> Int:
     if 48 <= byte <= 57:
         return _DIGIT
@@ -117,7 +117,7 @@ def _class_of(byte: Int) -> Int:
     return _OTHER_LETTER if byte >= 128 else byte
 
 
-@kernel
+@inlined
 def _end_atom(fields: Fields, clock_shift_s: Int) -> None:
     state = fields.state
     kind, position, length = state[ATOM_KIND], state[POSITION], state[ATOM_LENGTH]
@@ -141,7 +141,7 @@ def _end_atom(fields: Fields, clock_shift_s: Int) -> None:
     state[VALUE] = 0
 
 
-@kernel
+@inlined
 def _push_into_atom(fields: Fields, data: Bytes, byte: Int, kind: Int) -> None:
     state = fields.state
     offset = state[ATOM_LENGTH]
@@ -165,7 +165,7 @@ def _push_into_atom(fields: Fields, data: Bytes, byte: Int, kind: Int) -> None:
         state[ATOM_KIND] |= LETTERS
 
 
-@kernel
+@inlined
 def push_byte(fields: Fields, data: Bytes, clock_shift_s: Int) -> None:
     """Advance past `data[state[POSITION]]`.
 
@@ -201,7 +201,7 @@ def push_byte(fields: Fields, data: Bytes, clock_shift_s: Int) -> None:
     state[POSITION] = position + 1
 
 
-@kernel
+@inlined
 def _expected(state: State, data: Bytes, begin: Int, end: Int, same: Int) -> Int:
     """Return the byte of an earlier number at this offset, and whether the atom so far equals its
     start."""
@@ -214,7 +214,7 @@ def _expected(state: State, data: Bytes, begin: Int, end: Int, same: Int) -> Int
     return found
 
 
-@kernel
+@inlined
 def hash_contexts(fields: Fields, data: Bytes) -> None:
     """Hash all contexts of the byte that follows."""
     state, hashes = fields.state, fields.hashes

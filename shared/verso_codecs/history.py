@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, Int, State, kernel
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.fields import (
     ATOM,
     ATOM_1,
@@ -151,13 +151,13 @@ def empty(width: int, *, size_bytes: int, clock_shift_s: int) -> History:
     )
 
 
-@kernel
+@inlined
 def new_points() -> Points:
     """Return the state at a record's start."""
     return Points(np.zeros(MATCH_COUNT, np.int64), np.zeros(MATCH_COUNT, np.int64))
 
 
-@kernel
+@inlined
 def _seen_slot(state: State, match: Int) -> Int:
     recent = state[RECENT]
     if match == 0:
@@ -168,7 +168,7 @@ def _seen_slot(state: State, match: Int) -> Int:
     return hashed >> (32 - _SEEN_LOG2)
 
 
-@kernel
+@inlined
 def _common(history: History, earlier: Int, data: Bytes, position: Int) -> Int:
     """Return how many bytes before a position of the history equal the last bytes of the record."""
     length = 0
@@ -182,7 +182,7 @@ def _common(history: History, earlier: Int, data: Bytes, position: Int) -> Int:
     return length
 
 
-@kernel
+@inlined
 def follow_points(history: History, points: Points, fields: Fields, data: Bytes) -> None:
     """Advance the matches past the record's last byte, and look for new ones where they end."""
     position = fields.state[POSITION]
@@ -202,7 +202,7 @@ def follow_points(history: History, points: Points, fields: Fields, data: Bytes)
         points.lengths[match] = length
 
 
-@kernel
+@inlined
 def end_slots(fields: Fields, slots: State) -> None:
     """Return the slot of each context in which the end is counted. Shape: (END_COUNT,)."""
     state = fields.state
@@ -219,7 +219,7 @@ def end_slots(fields: Fields, slots: State) -> None:
         slots[index] >>= 32 - _ENDS_LOG2
 
 
-@kernel
+@inlined
 def _count_line(table: Bytes, width: int, key: Int, nibble: Int) -> None:
     row: Int = find_line(table, key, width)
     if row == 1 << width:

@@ -19,7 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, Int, kernel
+from verso_codecs.coder import Bytes, Int, inlined, kernel
 from verso_core.errors import ArtifactInvalid
 
 LINE_BYTES = 16
@@ -52,7 +52,7 @@ def find_line(table: Bytes, key: Int, width: Int) -> Int:
     return row
 
 
-@kernel
+@inlined
 def check_of(key: Int) -> Int:
     """Return the check byte of a key, 1..255."""
     check = key & 255

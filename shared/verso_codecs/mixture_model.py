@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import ngram_model as general
-from verso_codecs.coder import Bytes, Int, State, decode_bit, kernel
+from verso_codecs.coder import Bytes, Int, State, decode_bit, inlined, kernel
 from verso_codecs.fields import (
     AFTER_NUMBER,
     ATOM_KIND,
@@ -126,7 +126,7 @@ _TRUSTS = np.zeros(256, np.int64)
 _TRUSTS[: COUNTS.shape[0]] = [_trust_of(int(zeros), int(ones)) for zeros, ones in COUNTS]
 
 
-@kernel
+@inlined
 def new_view() -> View:
     """Return the state at a record's start."""
     return View(
@@ -143,14 +143,14 @@ def new_view() -> View:
     )
 
 
-@kernel
+@inlined
 def start_byte(view: View, data: Bytes) -> None:
     """Hash all contexts of the next byte."""
     general.start_byte(view.scratch, data)
     hash_contexts(view.fields, data)
 
 
-@kernel
+@inlined
 def end_byte(tables: Tables, view: View, data: Bytes, length: Int) -> None:
     """Move on past the last of the record's `length` bytes."""
     general.end_byte(view.scratch, data, length)
@@ -158,7 +158,7 @@ def end_byte(tables: Tables, view: View, data: Bytes, length: Int) -> None:
     follow_points(tables.history, view.points, view.fields, data)
 
 
-@kernel
+@inlined
 def observe(tables: Tables, view: View, shift: Int, partial: Int) -> None:
     """Look up the states and selectors of one decision.
 
@@ -193,13 +193,13 @@ def observe(tables: Tables, view: View, shift: Int, partial: Int) -> None:
     _select(view, longest, best, shift)
 
 
-@kernel
+@inlined
 def _trust(view: View, context: Int) -> Int:
     trust: Int = _TRUSTS[view.states[FIRST_CONTEXT + context]]
     return trust
 
 
-@kernel
+@inlined
 def _select(view: View, longest: Int, match: Int, shift: Int) -> None:
     """Choose the weights of one decision."""
     selectors, state = view.selectors, view.fields.state
@@ -221,14 +221,14 @@ def _select(view: View, longest: Int, match: Int, shift: Int) -> None:
     selectors[at + 5] = trusts + _trust(view, SHAPE)
 
 
-@kernel
+@inlined
 def _chance(tables: Tables, total: Int) -> Int:
     """Squash a weighted sum to the probability of bit 1."""
     logit = min(max(total >> 16, -LOGIT_LIMIT), LOGIT_LIMIT)
     return np.int64(tables.general.squash[logit + LOGIT_LIMIT])
 
 
-@kernel
+@inlined
 def predict(tables: Tables, view: View) -> Int:
     """Mix the stretches of the states that `observe` found and return the probability of bit 1."""
     mixing, inputs, mixed = tables.mixing, view.inputs, view.weights
@@ -248,7 +248,7 @@ def predict(tables: Tables, view: View) -> Int:
     return _chance(tables, total)
 
 
-@kernel
+@inlined
 def learn(view: View, bit: Int, chance: Int) -> None:
     """Move the record's own weights along the gradient of the cost, and count locally."""
     error = (bit << 16) - chance
@@ -257,7 +257,7 @@ def learn(view: View, bit: Int, chance: Int) -> None:
     general.count_locally(view.scratch, bit)
 
 
-@kernel
+@inlined
 def observe_end(history: History, view: View) -> None:
     """Look up the states by which it is predicted whether the text ends."""
     end_slots(view.fields, view.ends)
@@ -265,7 +265,7 @@ def observe_end(history: History, view: View) -> None:
         view.ends[index] = np.int64(history.ends[index, view.ends[index]])
 
 
-@kernel
+@inlined
 def end_chance(tables: Tables, view: View) -> Int:
     """Return the probability that the text ends here."""
     mixing = tables.mixing

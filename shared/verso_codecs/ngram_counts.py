@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, Int, kernel
+from verso_codecs.coder import Bytes, Int, inlined, kernel
 from verso_codecs.lines import LINE_BYTES, check_of, claim_row
 from verso_codecs.ngram_model import (
     CONTEXT_COUNT,
@@ -132,12 +132,12 @@ def _count(
             push_byte(record, byte)
 
 
-@kernel
+@inlined
 def _home(key: Int, size: Int) -> Int:
     return (key * size) >> 32
 
 
-@kernel
+@inlined
 def _known_line(key: Int, keys: Keys) -> Int:
     home = _home(key, keys.size)
     for probe in range(_PROBES):
@@ -147,7 +147,7 @@ def _known_line(key: Int, keys: Keys) -> Int:
     return -1
 
 
-@kernel
+@inlined
 def _line_of(key: Int, keys: Keys, counts: Counts) -> Int:
     """Find the line of a key, taking a free one or the least used of its neighbourhood.
 
@@ -208,7 +208,7 @@ def _raise_parents(values: Values, parents: Links, above: Values) -> None:
             above[parent] = values[line]
 
 
-@kernel
+@inlined
 def _state_of(zeros: Int, ones: Int, levels: NDArray[np.int64], mixed: NDArray[np.int64]) -> Int:
     """Quantise two counts, not both 0, to 1..255."""
     total = zeros + ones

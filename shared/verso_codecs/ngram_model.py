@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.coder import Bytes, Int, State, decode_bit, kernel
+from verso_codecs.coder import Bytes, Int, State, decode_bit, inlined, kernel
 from verso_codecs.fields import scramble
 from verso_codecs.lines import find_line
 
@@ -123,7 +123,7 @@ _RECENT, _WORD, _WORD_1, _WORD_2, _MATCH, _MATCH_LENGTH, _EXPECTED = range(7)
 RECORD_SIZE = 8
 
 
-@kernel
+@inlined
 def new_scratch() -> Scratch:
     """Return the state at a record's start."""
     return Scratch(
@@ -139,7 +139,7 @@ def new_scratch() -> Scratch:
     )
 
 
-@kernel
+@inlined
 def context_hash(record: State, context: Int) -> Int:
     """Return the 32-bit hash of one context at a byte boundary."""
     recent = record[_RECENT]
@@ -155,7 +155,7 @@ def context_hash(record: State, context: Int) -> Int:
     return scramble((low * 0x1E3779B1 + high * 0x25EBCA6B + (context + 1) * 0x3C2B2AE35) & _ALL)
 
 
-@kernel
+@inlined
 def line_key(context: Int, stage: Int) -> Int:
     """Return the 32-bit key of a nibble's line.
 
@@ -169,7 +169,7 @@ def line_key(context: Int, stage: Int) -> Int:
     return key or 1
 
 
-@kernel
+@inlined
 def push_byte(record: State, byte: Int) -> None:
     """Advance the context by one byte. Words are runs of letters and bytes above 127."""
     record[_RECENT] = ((record[_RECENT] << 8) | byte) & 0xFFFFFFFFFFFF
@@ -182,7 +182,7 @@ def push_byte(record: State, byte: Int) -> None:
         record[_WORD] = 0
 
 
-@kernel
+@inlined
 def _follow_match(scratch: Scratch, data: Bytes, length: Int) -> None:
     """Point the match model at the byte that followed the last occurrence of the last bytes.
 
@@ -213,7 +213,7 @@ def _follow_match(scratch: Scratch, data: Bytes, length: Int) -> None:
     seen[slot] = length
 
 
-@kernel
+@inlined
 def start_byte(scratch: Scratch, data: Bytes) -> None:
     """Hash all contexts, and note which byte the match model expects."""
     record = scratch.record
@@ -227,14 +227,14 @@ def start_byte(scratch: Scratch, data: Bytes) -> None:
         record[_EXPECTED] = 256 | np.int64(data[record[_MATCH]])
 
 
-@kernel
+@inlined
 def end_byte(scratch: Scratch, data: Bytes, length: Int) -> None:
     """Advance past the last of the record's `length` bytes."""
     push_byte(scratch.record, np.int64(data[length - 1]))
     _follow_match(scratch, data, length)
 
 
-@kernel
+@inlined
 def _start_nibble(model: Model, scratch: Scratch, stage: Int) -> None:
     """Find the row of each context's line for the next four decisions."""
     # All lines are looked for first, without a branch between them: the waits for memory overlap.
@@ -249,7 +249,7 @@ def _start_nibble(model: Model, scratch: Scratch, stage: Int) -> None:
             scratch.rows[context] = unknown
 
 
-@kernel
+@inlined
 def observe(model: Model, scratch: Scratch, shift: Int, partial: Int) -> None:
     """Look up the states and selectors of one decision.
 
@@ -257,12 +257,12 @@ def observe(model: Model, scratch: Scratch, shift: Int, partial: Int) -> None:
     partial: the decisions of this byte so far, with a leading 1
     """
     if shift == 7:
-        _start_nibble(model, scratch, 0)
+        _start_nibble(model, scratch, np.int64(0))
     elif shift == 3:
         _start_nibble(model, scratch, partial)
     node = partial if shift > 3 else (partial & ((1 << (3 - shift)) - 1)) | (1 << (3 - shift))
     states = scratch.states
-    longest = 0
+    longest: Int = np.int64(0)
     for context in range(CONTEXT_COUNT):
         state = np.int64(model.table[scratch.rows[context], node])
         states[context] = state
@@ -293,7 +293,7 @@ def _trust(state: int) -> int:
 _TRUST = np.array([_trust(state) for state in range(256)], np.uint8)
 
 
-@kernel
+@inlined
 def _select(scratch: Scratch, longest: Int, partial: Int) -> None:
     """Choose the weights of one decision."""
     states, selectors = scratch.states, scratch.selectors
@@ -311,7 +311,7 @@ def _select(scratch: Scratch, longest: Int, partial: Int) -> None:
     selectors[4] = 9 * match_class + 3 * min(zeros, 2) + min(ones, 2)
 
 
-@kernel
+@inlined
 def predict(model: Model, scratch: Scratch) -> Int:
     """Mix the stretches of the states that `observe` found and return the probability of bit 1."""
     mix, weights, selectors = scratch.mix, model.weights, scratch.selectors
@@ -336,7 +336,7 @@ def predict(model: Model, scratch: Scratch) -> Int:
     return np.int64(model.squash[logit + LOGIT_LIMIT])
 
 
-@kernel
+@inlined
 def learn(scratch: Scratch, bit: Int, chance: Int) -> None:
     """Move the record's own weights along the gradient of the cost, and count locally."""
     error, mix = (bit << 16) - chance, scratch.mix
@@ -359,7 +359,7 @@ def _counted(state: int, bit: int) -> int:
 _COUNTED = np.array([[_counted(state, bit) for state in range(64)] for bit in (0, 1)], np.uint8)
 
 
-@kernel
+@inlined
 def count_locally(scratch: Scratch, bit: Int) -> None:
     """Count a decision in the local contexts."""
     for local in range(LOCAL_COUNT):
@@ -367,14 +367,14 @@ def count_locally(scratch: Scratch, bit: Int) -> None:
         scratch.local[local, slot] = _COUNTED[bit, scratch.local[local, slot]]
 
 
-@kernel
+@inlined
 def end_chance(model: Model, scratch: Scratch, length: Int) -> Int:
     """Return the probability that the text ends after `length` bytes."""
     last = scratch.record[_RECENT] & 0xFF
     return np.int64(model.ends[length_class(length), last])
 
 
-@kernel
+@inlined
 def length_class(length: Int) -> Int:
     """Class of a length for the end flag: two per power of two."""
     if length < 2:
@@ -395,7 +395,7 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
         chances[at] = end_chance(model, scratch, position)
         at += 1
         start_byte(scratch, data)
-        partial: Int = 1
+        partial: Int = np.int64(1)
         for shift in range(7, -1, -1):
             observe(model, scratch, shift, partial)
             chance = predict(model, scratch)
@@ -414,12 +414,12 @@ def write_text(model: Model, data: Bytes, bits: Bytes, chances: NDArray[np.uint1
 def read_text(model: Model, payload: Bytes, state: State, data: Bytes) -> Int:
     """Decode a text into `data`; return its length, or -1 when it does not end within `data`."""
     scratch = new_scratch()
-    position = 0
+    position: Int = np.int64(0)
     while not decode_bit(state, payload, end_chance(model, scratch, position)):
         if position == data.size:
             return -1
         start_byte(scratch, data)
-        partial: Int = 1
+        partial: Int = np.int64(1)
         for shift in range(7, -1, -1):
             observe(model, scratch, shift, partial)
             chance = predict(model, scratch)
@@ -443,7 +443,7 @@ def trace_text(model: Model, data: Bytes, rows: Bytes, bits: Bytes) -> None:
     at = 0
     for position in range(data.size):
         start_byte(scratch, data)
-        partial: Int = 1
+        partial: Int = np.int64(1)
         for shift in range(7, -1, -1):
             observe(model, scratch, shift, partial)
             for index in range(INPUT_COUNT):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_codecs import coder
-from verso_codecs.coder import decode_bit, kernel, open_payload
+from verso_codecs.coder import decode_bit, inlined, kernel, open_payload
 
 MAX_VOCAB = 1 << 16
 
@@ -133,7 +133,7 @@ def decisions_bound(token_count: int) -> int:
     return 64 + 80 * token_count
 
 
-@kernel
+@inlined
 def _rank_of(logits: Floats, target: int, epsilon: float) -> int:
     """Return the target's rank in one row, or ESCAPE when noise could change it or it is too great.
 
@@ -153,7 +153,7 @@ def _rank_of(logits: Floats, target: int, epsilon: float) -> int:
     return greater
 
 
-@kernel
+@inlined
 def _rank_in_class(logits: Floats, target: int, epsilon: float, stride: int) -> int:
     """As `_rank_of`, but only among the tokens that equal the target modulo `stride`."""
     centre = float(logits[target])
@@ -188,7 +188,7 @@ def ranks_of(logits: Floats, targets: Ints, epsilon: float, rank_rows: Ints) -> 
                 break
 
 
-@kernel
+@inlined
 def _unsafe_count(confidence: Floats, edges: Floats, shift: float, epsilon: float) -> int:
     """Count the positions whose confidence lies near one of the shifted edges, or is NaN."""
     count = 0
@@ -197,7 +197,7 @@ def _unsafe_count(confidence: Floats, edges: Floats, shift: float, epsilon: floa
     return count
 
 
-@kernel
+@inlined
 def _is_safe(confidence: float, edges: Floats, shift: float, epsilon: float) -> bool:
     for edge in edges:
         if not abs(confidence - (float(edge) + shift)) > epsilon:
@@ -205,7 +205,7 @@ def _is_safe(confidence: float, edges: Floats, shift: float, epsilon: float) -> 
     return confidence == confidence
 
 
-@kernel
+@inlined
 def _bucket_of(confidence: float, edges: Floats, shift: float) -> int:
     bucket = 0
     for edge in edges:
@@ -213,28 +213,28 @@ def _bucket_of(confidence: float, edges: Floats, shift: float) -> int:
     return bucket
 
 
-@kernel
+@inlined
 def _class_of(rank: int) -> int:
     if rank == 0:
         return _TOP
     return _SMALL if 0 < rank < 4 else _RARE
 
 
-@kernel
+@inlined
 def _put(bits: coder.Bytes, chances: Table, at: int, bit: int, chance: int) -> int:
     bits[at] = bit
     chances[at] = chance
     return at + 1
 
 
-@kernel
+@inlined
 def _put_even(bits: coder.Bytes, chances: Table, at: int, value: int, width: int) -> int:
     for shift in range(width - 1, -1, -1):
         at = _put(bits, chances, at, (value >> shift) & 1, EVEN)
     return at
 
 
-@kernel
+@inlined
 def _put_golomb(bits: coder.Bytes, chances: Table, at: int, value: int, order: int) -> int:
     """Exp-Golomb code of a value >= 0 with even odds (Teuhola 1978), of the given order."""
     value += 1 << order
@@ -246,7 +246,7 @@ def _put_golomb(bits: coder.Bytes, chances: Table, at: int, value: int, order: i
     return _put_even(bits, chances, at, value - (1 << width), width)
 
 
-@kernel
+@inlined
 def _put_rank(bits: coder.Bytes, chances: Table, at: int, rank: int, table: Table) -> int:
     for candidate in range(4):
         at = _put(bits, chances, at, rank == candidate, int(table[candidate]))
@@ -266,7 +266,7 @@ def _put_rank(bits: coder.Bytes, chances: Table, at: int, rank: int, table: Tabl
     return _put_even(bits, chances, at, offset & ((1 << bin_index) - 1), bin_index)
 
 
-@kernel
+@inlined
 def _put_narrow(
     bits: coder.Bytes,
     chances: Table,
@@ -288,7 +288,7 @@ def _put_narrow(
     return put_literal(bits, chances, at, token, tree, vocab)
 
 
-@kernel
+@inlined
 def _best_shift(
     confidence: Floats, edges: Floats, shift_step: float, epsilon: float
 ) -> tuple[int, int]:
@@ -302,7 +302,7 @@ def _best_shift(
     return chosen, fewest
 
 
-@kernel
+@inlined
 def _put_head(
     bits: coder.Bytes,
     chances: Table,
@@ -369,7 +369,7 @@ def put_stream(
     return at
 
 
-@kernel
+@inlined
 def _take_even(state: coder.State, payload: coder.Bytes, width: int) -> int:
     value = 0
     for _ in range(width):
@@ -377,7 +377,7 @@ def _take_even(state: coder.State, payload: coder.Bytes, width: int) -> int:
     return value
 
 
-@kernel
+@inlined
 def _take_golomb(state: coder.State, payload: coder.Bytes, order: int) -> int:
     """Read what `_put_golomb` wrote; a corrupt payload yields some number below 2^21."""
     width = order
@@ -386,7 +386,7 @@ def _take_golomb(state: coder.State, payload: coder.Bytes, order: int) -> int:
     return _take_even(state, payload, width) + (1 << width) - (1 << order)
 
 
-@kernel
+@inlined
 def _take_rank(state: coder.State, payload: coder.Bytes, table: Table) -> int:
     for candidate in range(4):
         if decode_bit(state, payload, int(table[candidate])):
@@ -403,7 +403,7 @@ def _take_rank(state: coder.State, payload: coder.Bytes, table: Table) -> int:
     return 2 + (1 << (bin_index + 1)) + offset
 
 
-@kernel
+@inlined
 def _take_gap(state: coder.State, payload: coder.Bytes, head: coder.State) -> None:
     head[_EXCEPTION] += 1 + _take_golomb(state, payload, _GAP_ORDER)
 
@@ -434,7 +434,7 @@ def open_streams(
             _take_gap(state, payload, head)
 
 
-@kernel
+@inlined
 def _greatest(logits: Floats) -> int:
     """Index of the first greatest logit; NaN is never greatest.
 
@@ -461,9 +461,9 @@ def _greatest(logits: Floats) -> int:
     return 0
 
 
-@kernel
+@inlined
 def _ranked(
-    logits: Floats, rank: int, first: int, stride: int, values: Floats, tokens: Ints
+    logits: Floats, rank: int, first: coder.Int, stride: coder.Int, values: Floats, tokens: Ints
 ) -> int:
     """Token at a rank among `first`, `first + stride`, ...; past the last, the last one.
 
@@ -490,7 +490,7 @@ def _ranked(
     return int(tokens[size - 1]) if size > 0 else 0
 
 
-@kernel
+@inlined
 def _take_narrow(
     state: coder.State,
     payload: coder.Bytes,
@@ -544,6 +544,6 @@ def step(
                     state, payload, logits[index], narrow, tree, values, tokens
                 )
             else:
-                out[index] = _ranked(logits[index], rank, 0, 1, values, tokens)
+                out[index] = _ranked(logits[index], rank, np.int64(0), np.int64(1), values, tokens)
             head[_PREVIOUS] = _class_of(rank)
         head[_POSITION] += 1

@@ -147,14 +147,26 @@ class Process:
         Raises:
             VersoError: the process never became ready; it is not tried again.
         """
+        self.launch()
+        self.await_started()
+
+    def launch(self) -> None:
+        """Start the process and its supervision; :meth:`await_started` waits for it."""
         if self.log_path is not None and self.log_path.exists():
             self._log_start = self.log_path.stat().st_size
         self._thread = threading.Thread(
             target=self._supervise, name=f"supervise-{self.name}", daemon=True
         )
         self._thread.start()
+
+    def await_started(self) -> None:
+        """Wait until the launched process is ready.
+
+        Raises:
+            VersoError: the process never became ready; it is not tried again.
+        """
         self._first.wait()
-        if self._failure is not None:
+        if self._failure is not None and self._thread is not None:
             self._thread.join()
             raise self._failure
 

@@ -18,6 +18,9 @@ import pytest
 from verso_core import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
+AS_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""Runs a command of root's under the permissions of files, as any other user's."""
+
 FILE_LIMIT_BYTES = 100_000_000
 """Largest file that a package index takes."""
 
@@ -54,23 +57,26 @@ def install(wheels: list[Path], folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_installed_wheels_run_the_demo_exactly(wheels: list[Path], tmp_path: Path) -> None:
+def test_the_installed_wheels_run_the_demo_for_a_user_who_may_write_the_data_folder_only(
+    wheels: list[Path], tmp_path: Path
+) -> None:
+    """Exactly, from an empty folder, with nothing of the checkout, and with no home to write to."""
     programs = install(wheels, tmp_path / "venv")
-    empty = tmp_path / "empty"
+    home, empty, data = tmp_path / "home", tmp_path / "empty", tmp_path / "data"
+    home.mkdir()
     empty.mkdir()
-    kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VERSO"))
-    }
-    environment = kept | {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    data = tmp_path / "data"
+    packages = "venv/lib/python*/site-packages/verso_*"
+    for closed in (home, *tmp_path.glob(packages), *tmp_path.glob(f"{packages}/__pycache__")):
+        closed.chmod(0o555)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VERSO", "NUMBA"))}
     done = subprocess.run(
         [
+            *(AS_OTHERS if os.geteuid() == 0 else ()),
             *(str(programs / "verso"), "demo", "--texts", "60", "--threads", "1"),
             *("--data", str(data), "--json", "report.json"),
         ],
         cwd=empty,
-        env=environment,
+        env=kept | {"HOME": str(home), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=280,
@@ -83,6 +89,7 @@ def test_the_installed_wheels_run_the_demo_exactly(wheels: list[Path], tmp_path:
     assert report["machine"][DISTRIBUTION] == project_version(ROOT)
     assert (data / "models" / "default").resolve().is_relative_to(tmp_path / "venv")
     assert str(ROOT) not in "".join(log.read_text() for log in (data / "logs").iterdir())
+    assert list((data / "cache").rglob("*.nbi")), "the kernels are kept with the data"
 
 
 def test_the_models_wheel_holds_the_registry_and_what_it_names(wheels: list[Path]) -> None:

@@ -6,6 +6,7 @@
     DIR/secret          password of this folder's Valkey, readable by its owner only
     DIR/logs/           one file for each process
     DIR/models/         the served artifacts and heads, with their registry
+    DIR/cache/          compiled codec kernels, where the installed packages cannot be written
     DIR/results/        results too large for the ledger, as long as their jobs are kept
     DIR/...             the worker's data, above all the vectors
 
@@ -55,6 +56,10 @@ class DataFolder:
     @property
     def api_keys(self) -> Path:
         return self.root / FILE_NAME
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
 
     @property
     def results(self) -> Path:

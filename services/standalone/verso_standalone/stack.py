@@ -1,7 +1,7 @@
 """The processes of a one-machine platform: their order, their settings, their end.
 
-    start   Valkey; once it answers: worker, keeper, gateway, and a trainer if torch is
-            installed; then wait until /readyz is true
+    start   Valkey; once it answers: worker, keeper, gateway; once /readyz is true: a trainer if
+            torch is installed
     stop    gateway (finishes open requests), worker (finishes its slices), the others, Valkey
 
 Only Valkey must run before the others. Every other process finds its peers by itself, also after
@@ -43,7 +43,7 @@ _VALKEY_TIMEOUT_S = 60.0
 _GRACE_S = {"gateway": 10.0, "worker": 20.0, "trainer": 10.0, "keeper": 5.0, "valkey": 20.0}
 _SCRAPED = ("gateway", "worker", "keeper", "trainer")
 _DEATHS_BEFORE_GIVING_UP = 2
-_POLL_S = 0.25
+_POLL_S = 0.05
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
 
@@ -174,12 +174,12 @@ class Stack:
             for name, address in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
                 self._run(name, argv, address=address, environment=environment)
-            if can_train():
-                argv = [sys.executable, "-m", "verso_training.service"]
-                self._run("trainer", argv, address="", environment=environment)
             self._await(
                 "the platform", self.ready, timeout_s=self.config.ready_timeout_s, stopped=stopped
             )
+            if can_train():  # afterwards, as torch takes seconds to import
+                argv = [sys.executable, "-m", "verso_training.service"]
+                self._run("trainer", argv, address="", environment=environment)
         except BaseException:
             self.stop()
             raise
@@ -241,6 +241,7 @@ class Stack:
             "VERSO_AUDIT_FILE": str(self.folder.logs / "audit.log"),
             "VERSO_THREADS": str(config.threads),
             "VERSO_DRAIN_S": f"{_GRACE_S['worker'] * 0.75:g}",
+            **self._kernel_cache(),
             **config.settings,
         }
         if config.api_keys_file is not None:
@@ -252,6 +253,16 @@ class Stack:
         setting = "VERSO_METRICS_PORT"
         first = int(self.config.settings.get(setting, os.environ.get(setting, "0")))
         return {setting: str(first + _SCRAPED.index(name) if first else 0)}
+
+    def _kernel_cache(self) -> dict[str, str]:
+        """Return where compiled codec kernels are kept if they cannot be beside their source."""
+        spec = importlib.util.find_spec("verso_codecs")
+        assert spec is not None
+        assert spec.origin is not None
+        beside = Path(spec.origin).parent / "__pycache__"
+        if "NUMBA_CACHE_DIR" in os.environ or _writable(beside):
+            return {}
+        return {"NUMBA_CACHE_DIR": str(self.folder.cache)}
 
     def _run(
         self,
@@ -288,6 +299,11 @@ class Stack:
                 )
             if stopped.wait(_POLL_S):
                 raise Unavailable("stopped before the platform was ready")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether this process can put files into a folder, which it may have to create."""
+    return os.access(folder if folder.exists() else folder.parent, os.W_OK)
 
 
 def _failure(process: Process) -> VersoError:

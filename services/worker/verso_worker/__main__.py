@@ -16,6 +16,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from redis import Redis
 
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
-from verso_core.errors import VersoError
+from verso_core.errors import ArtifactInvalid, VersoError
 from verso_core.jobs import Queue
 from verso_core.jobs.admin import CollectionParams
 from verso_core.result_files import ResultFiles
@@ -66,7 +67,6 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         run = _run_folder(settings, stack)
         client = connect(settings.redis_url)
         ledger = _ledger(settings, client, stack)
-        vectors = stack.enter_context(_vectors(settings, run))
         artifacts = _artifacts(settings, run, stack)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
@@ -78,7 +78,10 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             publish=partial(_publish, settings, ledger, owner),
             heads=heads,
         )
-        watcher.open()
+        with ThreadPoolExecutor(1) as other:  # the two kinds of child processes start side by side
+            opened = other.submit(watcher.open)
+            vectors = stack.enter_context(_vectors(settings, run))
+            opened.result()
         make = partial(
             Pipeline,
             vectors=vectors,
@@ -97,6 +100,9 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         stack.callback(watcher.stop)
         heads.start()
         stack.callback(heads.stop)
+        threading.Thread(
+            target=_end_unless_passed, args=(artifacts,), name="golden", daemon=True
+        ).start()
         executor = Executor(
             ledger,
             pipeline,
@@ -250,6 +256,22 @@ def main() -> int:
         _log.error("worker failed to start: %s", error.detail, extra={"code": error.code})
         return 1
     return 0
+
+
+def _end_unless_passed(artifacts: ArtifactStore) -> None:
+    """End the process if the codecs fail their first check on this machine.
+
+    The next start runs the whole check before anything is served: it refuses the artifact and
+    serves the one before it.
+    """
+    try:
+        artifacts.await_passed()
+    except ArtifactInvalid as error:
+        _log.error("worker ends: %s", error.detail, extra={"code": error.code})
+        logging.shutdown()
+        os._exit(1)
+    except VersoError as error:
+        _log.warning("engine ended during its first check: %s", error.detail)
 
 
 def _exit(dispatcher: Dispatcher) -> None:

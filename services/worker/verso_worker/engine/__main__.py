@@ -20,6 +20,7 @@ from verso_worker.engine.head_operations import head_handlers
 from verso_worker.engine.heads import Heads
 from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
+from verso_worker.engine.passed import CodecGate
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device
 from verso_worker.ipc.child import refuse
@@ -35,11 +36,12 @@ def main() -> None:
     arguments = _arguments()
     telemetry.configure("engine")
     tracing.configure("engine")
+    gate = CodecGate()
     try:
-        service, heads, info = _load(arguments)
+        service, heads, info = _load(arguments, gate)
     except VersoError as exc:
         refuse(arguments.socket, exc)
-    calls = handlers(service, info) | head_handlers(heads, service)
+    calls = handlers(service, info, gate) | head_handlers(heads, service)
     server = Server(arguments.socket, calls, threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())
@@ -49,12 +51,17 @@ def main() -> None:
     service.close()
 
 
-def _load(arguments: argparse.Namespace) -> tuple[Service, Heads, dict[str, Any]]:
-    """Load and check the artifact; its bytes are freed on return."""
+def _load(arguments: argparse.Namespace, gate: CodecGate) -> tuple[Service, Heads, dict[str, Any]]:
+    """Load and check the artifact."""
     artifact = manifest.load(arguments.artifact)
     threads, device = arguments.threads, arguments.device
     service = load_service(
-        artifact, threads=threads, device=device, precision=arguments.encoder_precision
+        artifact,
+        threads=threads,
+        device=device,
+        precision=arguments.encoder_precision,
+        checks=arguments.checks,
+        gate=gate if arguments.early else None,
     )
     info = describe(artifact, threads=threads, device=device, precision=service.precision)
     return service, Heads(artifact, threads=threads, device=device), info
@@ -76,6 +83,10 @@ def _arguments() -> argparse.Namespace:
         choices=list(Precision),
         default=Precision.FLOAT32,
         help="what the encoder computes in",
+    )
+    parser.add_argument("--checks", type=Path, help="folder that keeps which checks have passed")
+    parser.add_argument(
+        "--early", action="store_true", help="serve vectors before the codecs' first check is over"
     )
     return parser.parse_args()
 

@@ -4,6 +4,8 @@
     2. The golden samples run: every text must encode to its vector, and every payload that was
        written on the publisher's machine must decode to its text on this one. That is also the
        warm-up: sessions, kernels and tokenizers have all worked once before the first call.
+    3. Once all samples have passed on this machine, the first few are enough for the next start
+       (:mod:`verso_worker.engine.passed`).
 
 An artifact that fails here is refused; it never serves one wrong text.
 """
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +26,13 @@ from verso_core.manifest import Artifact
 from verso_core.record import Codec
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder, Precision, halved
+from verso_worker.engine.passed import CodecGate, PassedChecks
 from verso_worker.engine.service import Service
 from verso_worker.engine.sessions import Device, Load, Sessions, open_session
 from verso_worker.engine.vocabulary import Vocabulary
 from verso_worker.records.artifact import Golden, byte_codecs, golden_samples, rank_tables
 
+_FEW = 8
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +42,8 @@ def load_service(
     threads: int,
     device: Device = Device.CPU,
     precision: Precision = Precision.FLOAT32,
+    checks: Path | None = None,
+    gate: CodecGate | None = None,
 ) -> Service:
     """Make a service of a verified artifact.
 
@@ -45,6 +53,8 @@ def load_service(
         device: where the graphs run.
         precision: what the encoder is to compute in. Where it cannot, or where a golden sample
             then fails, the encoder computes in float32 and the log says why.
+        checks: folder that keeps which checks have passed; without one all golden samples run.
+        gate: if this artifact was never tried here, this gate checks its codecs later.
 
     Raises:
         ArtifactInvalid: a file does not match its manifest, or a golden sample fails.
@@ -58,16 +68,27 @@ def load_service(
             codec.profile.onnxruntime,
             ort.__version__,
         )
+    checked = partial(_checked, artifact, threads=threads, device=device, checks=checks, gate=gate)
     if precision is not Precision.FLOAT32:
         try:
-            return _checked(artifact, threads=threads, device=device, precision=precision)
+            return checked(precision=precision)
         except ArtifactInvalid as error:
             _log.error("no encoder in %s, float32 serves: %s", precision, error.detail)
-    return _checked(artifact, threads=threads, device=device, precision=Precision.FLOAT32)
+    return checked(precision=Precision.FLOAT32)
 
 
-def _checked(artifact: Artifact, *, threads: int, device: Device, precision: Precision) -> Service:
+def _checked(
+    artifact: Artifact,
+    *,
+    threads: int,
+    device: Device,
+    precision: Precision,
+    checks: Path | None,
+    gate: CodecGate | None,
+) -> Service:
     """Make a service and run its golden samples."""
+    settings = (str(threads), device.value, precision.value)
+    passed = None if checks is None else PassedChecks(checks, settings)
     codec, space = artifact.manifest.codec, artifact.manifest.space
 
     def session(name: str, cores: int, *, graph: bytes | None = None) -> ort.InferenceSession:
@@ -109,11 +130,31 @@ def _checked(artifact: Artifact, *, threads: int, device: Device, precision: Pre
         tables=rank_tables(artifact),
     )
     try:
-        check_golden(service, artifact)
+        _check(service, artifact, passed=passed, gate=gate)
     except ArtifactInvalid:
         service.close()
         raise
     return service
+
+
+def _check(
+    service: Service, artifact: Artifact, *, passed: PassedChecks | None, gate: CodecGate | None
+) -> None:
+    """Run as many golden samples as the artifact needs on this machine, the codecs' maybe later."""
+    if passed is None:
+        check_golden(service, artifact)
+    elif passed.holds(artifact):
+        check_golden(service, artifact, again=True)
+    elif gate is not None and passed.first_try(artifact):
+        check_golden(service, artifact, codecs=False)
+        gate.defer(lambda: _check_whole(service, artifact, passed))
+    else:
+        _check_whole(service, artifact, passed)
+
+
+def _check_whole(service: Service, artifact: Artifact, passed: PassedChecks) -> None:
+    check_golden(service, artifact)
+    passed.add(artifact)
 
 
 def describe(
@@ -141,22 +182,41 @@ def describe(
     }
 
 
-def check_golden(service: Service, artifact: Artifact) -> None:
+def check_golden(
+    service: Service, artifact: Artifact, *, again: bool = False, codecs: bool = True
+) -> None:
     """Run every golden sample through the service and the byte codecs.
+
+    Args:
+        service: made of the artifact.
+        artifact: a verified one.
+        again: all samples have passed on this machine before: run the first few through the
+            service, which warms it.
+        codecs: check the codecs as well as the vectors.
 
     Raises:
         ArtifactInvalid: naming the first sample that fails, or what the graphs raised.
     """
     samples = golden_samples(artifact)
+    if again:
+        samples = _first_few(samples)
     try:
         _check_vectors(service, samples, least=artifact.manifest.tolerance.vector_cosine)
-        _check_neural(service, samples)
-        _check_bytes(artifact, samples)
+        if codecs:
+            _check_neural(service, samples)
+        if codecs and not again:
+            _check_bytes(artifact, samples)
     except ArtifactInvalid:
         raise
     except VersoError as exc:
         cause = exc.__cause__ if exc.__cause__ is not None else exc
         raise ArtifactInvalid(f"golden samples cannot run: {exc.detail} ({cause!r})") from exc
+
+
+def _first_few(samples: list[Golden]) -> list[Golden]:
+    """Return the first samples, one with a neural payload among them."""
+    coded = (number for number, one in enumerate(samples, start=1) if Codec.NEURAL in one.payloads)
+    return samples[: max(_FEW, next(coded, len(samples)))]
 
 
 def _check_vectors(service: Service, samples: Sequence[Golden], *, least: float) -> None:
@@ -195,6 +255,8 @@ def _check_neural(service: Service, samples: Sequence[Golden]) -> None:
 
 def _check_bytes(artifact: Artifact, samples: Sequence[Golden]) -> None:
     codecs = byte_codecs(artifact)
+    for coder in codecs.values():
+        coder.encode(samples[0].text)  # its kernel is compiled, which the worker then finds done
     for number, sample in enumerate(samples, start=1):
         for codec, coder in codecs.items():
             if codec not in sample.payloads:

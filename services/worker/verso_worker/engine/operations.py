@@ -3,6 +3,7 @@
     op       header                    blobs               reply header              reply blobs
     info     -                         -                   artifact, device, ...     -
     figures  -                         -                   lanes: {name: counts}     -
+    passed   -                         -                   -; once codecs may serve  -
     encode   -                         texts               tokens                    vectors
     code     -                         vectors, texts      coded: [bool]             payloads
     read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
@@ -37,6 +38,7 @@ from verso_worker.records.recorder import Encoded, Engine, Guess
 CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""
 
+_PASSED_S = 600.0
 _FIGURES_S = 2.0  # a scrape must not wait for an engine that hangs
 
 
@@ -47,20 +49,33 @@ class Model(Engine, Protocol):
         """Return what each lane has done."""
 
 
-def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
+class Gate(Protocol):
+    """What calls that need a codec wait for."""
+
+    def await_passed(self) -> None:
+        """Return once codecs may serve; raise ArtifactInvalid if they never may."""
+
+
+def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Handler]:
     """Return the handlers of all operations; `info` is the reply of ``info``."""
+
+    def passed(_header: dict[str, Any], _blobs: list[bytes]) -> Message:
+        gate.await_passed()
+        return {}, []
 
     def encode(_: dict[str, Any], blobs: list[bytes]) -> Message:
         encoded = model.encode(blobs)
         return {"tokens": encoded.tokens}, [pack_vectors(encoded.vectors)]
 
     def code(_: dict[str, Any], blobs: list[bytes]) -> Message:
+        gate.await_passed()
         vectors, texts = _split(blobs)
         payloads = model.code(texts, vectors)
         coded = [payload is not None for payload in payloads]
         return {"coded": coded}, [payload or b"" for payload in payloads]
 
     def read(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        gate.await_passed()
         half = (len(blobs) + 1) // 2
         drafts = blobs[half:] if header["drafts"] else None
         vectors, payloads = _split(blobs[:half] if header["drafts"] else blobs)
@@ -68,6 +83,7 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
         return {"read": [text is not None for text in texts]}, [text or b"" for text in texts]
 
     def guess(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        gate.await_passed()
         vectors = unpack_vectors(blobs[0], count=header["count"])
         guesses = model.guess(vectors, beam=header["beam"], max_tokens=header["max_tokens"])
         reply = {
@@ -79,6 +95,7 @@ def handlers(model: Model, info: Mapping[str, Any]) -> dict[str, Handler]:
     return {
         "info": lambda _header, _blobs: (info, []),
         "figures": lambda _header, _blobs: ({"lanes": model.figures()}, []),
+        "passed": passed,
         "encode": encode,
         "code": code,
         "read": read,
@@ -106,6 +123,14 @@ class EngineClient(HeadCalls):
     def info(self) -> dict[str, Any]:
         """Return the served artifact: its id, space and codec, the device and versions."""
         return self._client.call("info")[0]
+
+    def await_passed(self) -> None:
+        """Wait until the codecs have passed their golden samples.
+
+        Raises:
+            ArtifactInvalid: they have not; no call that needs one is answered.
+        """
+        self._client.call("passed", timeout_s=_PASSED_S)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """Return the counts of each lane since the engine's start."""

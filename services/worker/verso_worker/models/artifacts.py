@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from verso_core import files
-from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable
+from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable, VersoError
 from verso_core.jobs import Collection
 from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
 from verso_core.registry import Channel, channel_of
@@ -132,6 +132,20 @@ class ArtifactStore:
         """
         artifact = self._kept(load(folder))
         return self._start(artifact.manifest.codec.id, artifact)
+
+    def await_passed(self) -> None:
+        """Wait until the codecs of the current artifact have passed their golden samples.
+
+        The first engine of a worker serves vectors before that, and the first such call, or one
+        that needs a codec, starts the check.
+
+        Raises:
+            ArtifactInvalid: they have not passed.
+            EngineUnavailable: the engine ended meanwhile; its successor checks before it serves.
+        """
+        with self._lock:
+            running = self._running[self._now().stable]
+        running.client.await_passed()
 
     def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
         """Direct the next calls to these codecs, which must be loaded.
@@ -284,12 +298,13 @@ class ArtifactStore:
                 if (running := self._running.get(codec)) is not None:
                     running.asked = time.monotonic()
                     return running.model
-            running = self._launch(artifact or load(self._find(codec)))
+            running = self._launch(artifact or load(self._find(codec)), early=not self._running)
             with self._lock:
                 self._running[codec] = running
             return running.model
 
-    def _launch(self, artifact: Artifact) -> _Running:
+    def _launch(self, artifact: Artifact, *, early: bool) -> _Running:
+        """Start an engine; ``early`` if nothing serves meanwhile: see :meth:`await_passed`."""
         codec = artifact.manifest.codec.id
         # Numbered, because an ending engine removes its socket while its successor may listen.
         socket = self._run / f"engine-{codec}-{next(self._numbers)}.sock"
@@ -302,14 +317,21 @@ class ArtifactStore:
                 *("--threads", str(self._threads)),
                 *("--device", self._device),
                 *("--encoder-precision", self._precision),
+                *("--checks", str(self._run / "checks")),
+                *(["--early"] if early else []),
             ],
             socket_path=socket,
             ready_timeout_s=_READY_TIMEOUT_S,
             hang_s=_HANG_S,
         )
         client = EngineClient(socket)
-        model = _model(artifact, client)
-        engine.start()
+        engine.launch()
+        try:
+            model = _model(artifact, client)  # its tables are read while the engine starts
+            engine.await_started()
+        except VersoError:
+            engine.stop()
+            raise
         return _Running(artifact.id, model, engine, client)
 
 

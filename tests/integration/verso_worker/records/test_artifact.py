@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from verso_core.manifest import Artifact, Manifest
 from verso_core.record import Codec
 from verso_worker.engine.encoder import Precision, halved
 from verso_worker.engine.loading import describe, load_service
+from verso_worker.engine.passed import CodecGate, PassedChecks
 from verso_worker.engine.sessions import Device, open_session
 from verso_worker.records.artifact import (
     GOLDEN_MIN,
@@ -58,10 +60,12 @@ def _publish_again(folder: Path, change: Callable[[dict[str, Any]], None] | None
     manifest.write(manifest.Manifest.model_validate(content), folder)
 
 
-def _change_golden(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def _change_golden(
+    folder: Path, change: Callable[[dict[str, Any]], None], *, index: int = 5
+) -> None:
     path = folder / "golden.jsonl"
     samples = [json.loads(line) for line in path.read_bytes().splitlines()]
-    change(samples[5])
+    change(samples[index])
     path.write_text("".join(json.dumps(sample) + "\n" for sample in samples), encoding="utf-8")
 
 
@@ -132,6 +136,63 @@ def test_a_golden_payload_that_reads_differently_is_refused(folder: Path, codec:
     _publish_again(folder)
     with pytest.raises(ArtifactInvalid, match=f"golden sample 6: its {codec} payload"):
         _load(folder)
+
+
+def _other_text(sample: dict[str, Any]) -> None:
+    sample["text_base64"], sample["tokens"] = base64.b64encode(b"another").decode(), 3
+    sample["patches"] = {"zstd": sample["patches"]["zstd"]}
+
+
+def test_an_artifact_that_passed_here_runs_its_first_golden_samples_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    _change_golden(folder, _other_text, index=20)
+    _publish_again(folder)
+    artifact, checks = manifest.load(folder), tmp_path / "checks"
+    for _ in range(2):  # what failed is not remembered as passed
+        with pytest.raises(ArtifactInvalid, match="golden sample 21"):
+            load_service(artifact, threads=1, checks=checks)
+    settings = ("1", Device.CPU.value, Precision.FLOAT32.value)
+    PassedChecks(checks, settings).add(artifact)
+    load_service(artifact, threads=1, checks=checks).close()
+    with pytest.raises(ArtifactInvalid, match="golden sample 21"):
+        load_service(artifact, threads=2, checks=checks)
+
+
+def test_the_first_golden_samples_are_checked_at_every_start(folder: Path, tmp_path: Path) -> None:
+    _change_golden(folder, _other_text)
+    _publish_again(folder)
+    artifact, checks = manifest.load(folder), tmp_path / "checks"
+    PassedChecks(checks, ("1", Device.CPU.value, Precision.FLOAT32.value)).add(artifact)
+    with pytest.raises(ArtifactInvalid, match="golden sample 6"):
+        load_service(artifact, threads=1, checks=checks)
+
+
+def test_codecs_are_checked_behind_the_gate_on_the_first_try_only(
+    folder: Path, tmp_path: Path
+) -> None:
+    def spoil(sample: dict[str, Any]) -> None:
+        payload = bytearray(base64.b64decode(sample["patches"]["neural"]))
+        payload[0] ^= 0x55
+        sample["patches"]["neural"] = base64.b64encode(payload).decode()
+
+    _change_golden(folder, spoil)
+    _publish_again(folder)
+    load = partial(load_service, manifest.load(folder), threads=1, checks=tmp_path / "checks")
+    gate = CodecGate()
+    with closing(load(gate=gate)) as service:
+        assert len(service.encode([b"vectors are served"]).vectors) == 1
+        with pytest.raises(ArtifactInvalid, match="golden sample 6: its neural payload"):
+            gate.await_passed()
+    with pytest.raises(ArtifactInvalid, match="golden sample 6: its neural payload"):
+        load(gate=CodecGate())
+
+
+def test_what_passed_behind_the_gate_is_remembered(tmp_path: Path) -> None:
+    artifact, gate = manifest.load(ARTIFACT), CodecGate()
+    with closing(load_service(artifact, threads=1, checks=tmp_path, gate=gate)):
+        gate.await_passed()
+    assert PassedChecks(tmp_path, ("1", "cpu", "float32")).holds(artifact)
 
 
 @pytest.mark.parametrize(
