@@ -44,7 +44,7 @@ SCOPES: dict[str, Scope | None] = {
 }
 """The scope that a route needs, by the route's name; None: any valid key."""
 
-OPEN = frozenset({"healthz", "readyz", "error_help"})
+OPEN = frozenset({"root", "healthz", "readyz", "error_help"})
 """Routes that need no key."""
 
 _KINDS: dict[Kind, Scope] = {

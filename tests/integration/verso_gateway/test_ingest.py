@@ -154,7 +154,7 @@ def test_nothing_is_taken_in_while_no_worker_has_room_on_its_disk(
         liveness.note_serving(name, {"disk_full": True})
     body = {"documents": [{"text": "x"}]}
     answer = client.post("/v1/ingest", json=body)
-    assert (answer.status_code, answer.json()["code"]) == (507, "disk_full")
+    assert (answer.status_code, answer.json()["code"]) == (503, "disk_full")
     assert "retry-after" in answer.headers
     liveness.note_serving("b", {"disk_full": False})
     time.sleep(1.1)

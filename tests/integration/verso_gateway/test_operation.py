@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,16 @@ from verso_gateway.settings import Settings
 from verso_ledger import Damage, Ledger, Move
 
 EMBED = {"texts": ["a"]}
+
+
+def test_the_address_shows_browsers_a_page_and_others_where_to_go(client: httpx2.Client) -> None:
+    browser = client.get("/", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (browser.status_code, browser.headers["content-type"][:9]) == (200, "text/html")
+    for path in re.findall(r'href="([^"]+)"', browser.text):
+        assert client.get(path).status_code in (200, 503)
+    found = client.get("/").json()
+    assert found["name"] == "verso"
+    assert client.get(found["api"]).status_code == 200
 
 
 def test_alive_is_not_ready(client: httpx2.Client, worker: FakeWorker) -> None:
@@ -76,7 +87,7 @@ def test_every_route_but_health_asks_who_is_there(
 ) -> None:
     (tmp_path / "keys").write_text(f"ops {hashlib.sha256(b'k').hexdigest()}")
     client = start_gateway(valkey_url, api_keys_file=tmp_path / "keys").client
-    open_paths = {"/healthz", "/readyz", "/docs/errors/{code}"}
+    open_paths = {"/", "/healthz", "/readyz", "/docs/errors/{code}"}
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             assert ("security" in operation) == (path not in open_paths), (method, path)

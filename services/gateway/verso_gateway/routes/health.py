@@ -1,7 +1,7 @@
-"""``/healthz``, ``/readyz`` and the meaning of error codes, open to everyone; ``/metrics``.
+"""``/``, ``/healthz``, ``/readyz`` and the meaning of error codes, open to everyone; ``/metrics``.
 
 Alive means that this process answers; ready, that work gets done: a worker sends heartbeats, and
-one has embedded a text lately. None of the four shows ids, texts or names of tenants.
+one has embedded a text lately. None of these shows ids, texts or names of tenants.
 
 Where keys are in use ``/metrics`` needs one with the scope ``read``; with a port of its own
 (``VERSO_METRICS_PORT``) it is served there, to everyone who reaches that port, and not here.
@@ -13,7 +13,7 @@ from typing import Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from verso_core.errors import NotFound, NotReady
 from verso_gateway import metrics, openapi, problems, responses
@@ -35,6 +35,44 @@ class ReadyView(BaseModel):
     ready: Literal[True]
     last_embed_age_s: float
     worker_beat_age_s: float
+
+
+class RootView(BaseModel):
+    """Where to go from here: paths of this server."""
+
+    name: Literal["verso"] = "verso"
+    api: str = "/openapi.json"
+    ready: str = "/readyz"
+    metrics: str = "/metrics"
+
+
+_ROOT_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Verso</title>
+<h1>Verso is running</h1>
+<p>This is the address of its API; there is no page to search here.
+<ul>
+<li><a href="/readyz">Is it ready?</a>
+<li><a href="/openapi.json">The API, as an OpenAPI document</a>
+<li><a href="/metrics">Metrics</a>
+</ul>
+<p>On the command line: <code>verso ingest FILE</code>, <code>verso search "some words"</code>,
+<code>verso doctor</code>.
+"""
+
+
+@router.get(
+    "/",
+    name="root",
+    operation_id="root",
+    responses=openapi.responses(RootView, also=["text/html"]),
+)
+async def root(request: Request) -> Response:
+    """Say what this server is: a page for browsers, JSON for others."""
+    headers = {"Vary": "Accept"}
+    if "text/html" in request.headers.get("accept", ""):
+        headers["Content-Security-Policy"] = "default-src 'none'"
+        return HTMLResponse(_ROOT_PAGE, headers=headers)
+    return responses.json_response(RootView().model_dump(), headers=headers)
 
 
 @router.get(
