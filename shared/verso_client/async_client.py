@@ -397,6 +397,14 @@ class AsyncClient:
         """Return the report that a head was published with, Markdown."""
         return await self._run(operations.heads.report(name, channel=channel))
 
+    async def alive(self) -> None:
+        """Return if anything answers at the platform's address, without a second attempt.
+
+        Raises:
+            Unreachable: nothing does.
+        """
+        await self._run(operations.jobs.alive(), Retries(patience_s=0))
+
     async def ready(self) -> bool:
         """Whether the platform can do work now."""
         return await self._run(operations.jobs.ready(), Retries(patience_s=0))

@@ -392,6 +392,14 @@ class Client:
         """Return the report that a head was published with, Markdown."""
         return self._run(operations.heads.report(name, channel=channel))
 
+    def alive(self) -> None:
+        """Return if anything answers at the platform's address, without a second attempt.
+
+        Raises:
+            Unreachable: nothing does.
+        """
+        self._run(operations.jobs.alive(), Retries(patience_s=0))
+
     def ready(self) -> bool:
         """Whether the platform can do work now."""
         return self._run(operations.jobs.ready(), Retries(patience_s=0))

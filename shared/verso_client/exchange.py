@@ -28,6 +28,10 @@ _FIRST_PAUSE_S = 0.25
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
+class Unreachable(Unavailable):
+    """Raised when nothing answers at the platform's address; its code is that of its parent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request.
@@ -134,10 +138,10 @@ def reply_of(response: httpx2.Response) -> Reply:
     return Reply(response.status_code, headers, response.content)
 
 
-def unreachable(error: httpx2.TransportError, url: httpx2.URL) -> Unavailable:
+def unreachable(error: httpx2.TransportError, url: httpx2.URL) -> Unreachable:
     """Return the error for a platform that was not reached or did not complete its answer."""
     reason = str(error) or type(error).__name__
-    return Unavailable(f"no answer from {url}: {reason}")
+    return Unreachable(f"no answer from {url}: {reason}")
 
 
 def event_call(job_id: str, *, after: str | None) -> Call:

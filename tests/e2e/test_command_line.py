@@ -48,31 +48,66 @@ def test_lines_go_in_are_found_and_come_out_as_they_were(
 ) -> None:
     path = tmp_path / "some.log"
     path.write_bytes(LOG)
-    done = verso_command("ingest", str(path), "-c", collection, "-m", "host=a", "--json")
+    asked = ("ingest", str(path), "-c", collection, "-m", "host=a", "--name", "web", "--json")
+    done = verso_command(*asked)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["documents"] == 3
     assert done.stderr == b""
+    assert verso_command(*asked).returncode == 0  # the same lines, so the same documents
 
     found = verso_command("search", "third", "-c", collection, "-w", "host=a", "--json")
     hits = json.loads(found.stdout)["hits"]
-    assert {hit["document"] for hit in hits} == {f"{path}:1", f"{path}:2", f"{path}:4"}
+    first, second, third = sorted(hit["document"] for hit in hits)
+    assert [one.split(":")[2].split("-")[0] for one in (first, second, third)] == ["0", "11", "25"]
+    assert first.startswith("web:")
 
-    assert verso_command("get", f"{path}:2", "-c", collection).stdout == b"second line\r"
-    assert verso_command("get", f"{path}:4", "-c", collection).stdout == b"third \xff line"
+    assert verso_command("get", second, "-c", collection).stdout == b"second line\r"
+    assert verso_command("get", third, "-c", collection).stdout == b"third \xff line"
     output = tmp_path / "out"
-    verso_command("get", f"{path}:4", "-c", collection, "-o", str(output))
+    verso_command("get", third, "-c", collection, "-o", str(output))
     assert output.read_bytes() == b"third \xff line"
 
-    shown = verso_command("reconstruct", f"{path}:1", f"{path}:9", "-c", collection)
-    assert shown.returncode == 1
+    shown = verso_command("reconstruct", first, "no-such", "-c", collection)
+    assert shown.returncode == 4
     assert b"first line" in shown.stdout
     assert b"document_unknown" in shown.stdout
 
     stats = json.loads(verso_command("stats", "-c", collection, "--json").stdout)
     assert stats["documents"] == 3
-    assert verso_command("delete", f"{path}:1", "-c", collection).returncode == 0
-    assert verso_command("get", f"{path}:1", "-c", collection).returncode == 1
+    assert json.loads(verso_command("stats", collection, "--json").stdout) == stats
+    assert json.loads(verso_command("collections", "show", collection, "--json").stdout) == stats
+    assert verso_command("delete", first, "-c", collection).returncode == 0
+    assert verso_command("get", first, "-c", collection).returncode == 1
     assert stats["bytes_text"] == len(b"first line" + b"second line\r" + b"third \xff line")
+
+
+def test_a_line_of_a_pipe_that_stays_open_is_found_at_once(
+    platform: Platform, verso: Client, collection: str
+) -> None:
+    argv = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+    with subprocess.Popen(
+        [*argv, "ingest", "-", "-c", collection, "--name", "tail"], stdin=subprocess.PIPE
+    ) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"2026-11-22T00:00:10Z disk is full\n")
+        running.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not (hits := verso.search("disk", collection=collection).hits):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert hits[0].time == 1795305610.0
+        assert running.poll() is None  # the pipe is still open
+        running.stdin.close()
+        assert running.wait(timeout=60) == 0
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_platform_that_works(
+    verso_command: Callable[..., subprocess.CompletedProcess[bytes]],
+) -> None:
+    done = verso_command("doctor", "--json")
+    found = {one["what"]: one for one in json.loads(done.stdout)}
+    assert found["worker"]["found"] == "ready"
+    assert [one for one in found.values() if one["wrong"] and one["area"] != "free"] == []
 
 
 def test_standard_input_is_read_and_tables_are_for_people(
@@ -92,7 +127,7 @@ def test_documents_that_fail_are_named_and_the_status_tells(
 ) -> None:
     rows = b'{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n'
     done = verso_command("ingest", "-", "--format", "jsonl", "-c", collection, stdin=rows)
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert b"failed: x: duplicate_id" in done.stdout
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verso_client import DocumentInfo, DocumentPage, StoredText
-from verso_client.cli.sources import Format, read
+from verso_client.cli.sources import Format, Reading, read
 from verso_client.cli.terminal import client as connected
 from verso_client.cli.terminal import failures_reported
 from verso_codecs.mixture import HISTORY_BYTES
@@ -92,9 +92,10 @@ def _texts(files: list[Path], how: Format) -> Iterator[bytes]:
     for path in files:
         try:
             with path.open("rb") as stream:
-                for document in read(stream, str(path), how=how, metadata={}):
-                    text = document.text
-                    yield text.encode() if isinstance(text, str) else text
+                for document in read(stream, str(path), Reading(how=how, times=None)):
+                    if document is not None:
+                        text = document.text
+                        yield text.encode() if isinstance(text, str) else text
         except OSError as exc:
             raise RequestInvalid(f"expected a file of texts at {path}, got {exc.strerror}") from exc
 

@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from verso_client.cli import render
-from verso_client.cli.terminal import AsJson, Collection, client, out, print_json
+from verso_client.cli.terminal import AsJson, client, out, print_json
 from verso_core.jobs import Kind, Precision, SearchMode, Status, TextPolicy
 
 _LOOK_S = 1.0
+Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
+CollectionOption = Annotated[
+    str | None, typer.Option("--collection", "-c", help="The same, as an option.")
+]
 
 collections_app = typer.Typer(no_args_is_help=True, help="Create, list and delete collections.")
 jobs_app = typer.Typer(no_args_is_help=True, help="List, show, follow, cancel and replay jobs.")
@@ -133,11 +137,33 @@ def replay_job(context: typer.Context, job_id: str, as_json: AsJson = False) -> 
 
 
 def stats(
-    context: typer.Context, collection: Collection = "default", as_json: AsJson = False
+    context: typer.Context,
+    name: Name = None,
+    collection: CollectionOption = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what a collection holds, in counts and bytes."""
+    """Show what a collection holds, in counts and bytes; default: the collection `default`."""
+    _show(context, name, collection, as_json=as_json)
+
+
+@collections_app.command("show")
+def show_collection(
+    context: typer.Context,
+    name: Name = None,
+    collection: CollectionOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a collection's settings and what it holds, as `verso stats` does."""
+    _show(context, name, collection, as_json=as_json)
+
+
+def _show(
+    context: typer.Context, name: str | None, collection: str | None, *, as_json: bool
+) -> None:
+    if name is not None and collection is not None and name != collection:
+        raise typer.BadParameter(f"expected one collection, got {name} and {collection}")
     with client(context) as platform:
-        found = platform.stats(collection)
+        found = platform.stats(name or collection or "default")
     print_json(found) if as_json else render.statistics(out(), found)
 
 

@@ -1,17 +1,18 @@
 """The `verso` command line.
 
 Commands speak HTTP to a platform, by default the one on this machine. An expected failure is one
-line on standard error, "code: what was expected and what came", and exit status 1; wrong usage is
-status 2. Other packages add commands through the entry-point group "verso.commands".
+line on standard error, "code: what was expected and what came", and an exit status of
+:class:`~verso_client.cli.terminal.Exit`. Other packages add commands through the entry-point group
+"verso.commands".
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
-from datetime import datetime
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +21,12 @@ import typer
 
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
+from verso_client.cli.doctor import doctor
 from verso_client.cli.heads import models_app, train_app
 from verso_client.cli.keys import keys_app
-from verso_client.cli.sources import Format
-from verso_client.cli.terminal import AsJson, Collection, Target, bar, fail
+from verso_client.cli.line_times import FORMATS
+from verso_client.cli.sources import Format, Reading
+from verso_client.cli.terminal import AsJson, Collection, Exit, Since, Target, Until, bar, fail
 from verso_client.cli.terminal import client as _client
 from verso_client.cli.terminal import failures_reported as _failures_reported
 from verso_client.cli.terminal import out as _out
@@ -38,19 +41,27 @@ PLUGINS = "verso.commands"
 """Entry points that are commands of other packages."""
 _INGEST_PATIENCE_S = 600.0
 
+TEXTS = "Texts"
+HEADS = "Heads and models"
+CONTENTS = "Collections and jobs"
+PLATFORM = "The platform"
+"""Groups of commands in the help."""
+
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Keep a text's vector for search, drop the text, read it back byte for byte.",
 )
-app.add_typer(collections_app, name="collections")
-app.add_typer(jobs_app, name="jobs")
-app.add_typer(keys_app, name="keys")
 eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
-app.add_typer(eval_app, name="eval")
-app.add_typer(train_app, name="train")
-app.add_typer(models_app, name="models")
+for group, group_name, panel in (
+    (collections_app, "collections", CONTENTS),
+    (jobs_app, "jobs", CONTENTS),
+    (train_app, "train", HEADS),
+    (models_app, "models", HEADS),
+    (keys_app, "keys", PLATFORM),
+    (eval_app, "eval", PLATFORM),
+):
+    app.add_typer(group, name=group_name, rich_help_panel=panel)
 
 Reranker = Annotated[
     str | None, typer.Option("--rerank", help="Head that reorders the first hits, such as alike.")
@@ -67,6 +78,12 @@ RerankShare = Annotated[
 ]
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"verso {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
 @app.callback()
 def target(
     context: typer.Context,
@@ -78,14 +95,25 @@ def target(
     ] = None,
     patience: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds to keep trying; default 10, for ingest 600."),
+        typer.Option(
+            min=0, help="Seconds to try again while it is busy or restarts; default 10, ingest 600."
+        ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for a platform that does not answer yet.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001 - done by its callback
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Choose the platform that the commands call."""
-    context.obj = Target(url, key, patience)
+    context.obj = Target(url, key, patience, wait)
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def ingest(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Files to ingest; - is standard input.")],
@@ -94,16 +122,31 @@ def ingest(
         Format, typer.Option(help="How files are read; auto goes by their names.")
     ] = Format.AUTO,
     name: Annotated[
-        str | None, typer.Option(help="Prefix of the ids of lines from standard input.")
+        str | None, typer.Option(help="What ids start with; default: host, or a file's path.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="A whole file replaces what had its name.")
+    ] = False,
+    time_format: Annotated[
+        str, typer.Option(help=f"Of times in lines: {', '.join(FORMATS)}, or as %H:%M:%S.")
+    ] = "auto",
+    no_time: Annotated[bool, typer.Option("--no-time", help="Look for no times in lines.")] = False,
     meta: Annotated[
         list[str] | None, typer.Option("--meta", "-m", help="key=value, added to every document.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
-    metadata = sources.pairs(meta)
-    documents = sources.documents(files, format, name=name, metadata=metadata)
+    if replace and name is not None and len(files) > 1:
+        raise typer.BadParameter("expected one file with --name and --replace")
+    reading = Reading(
+        how=format,
+        name=name,
+        metadata=sources.pairs(meta),
+        times=None if no_time else time_format,
+        replace=replace,
+    )
+    documents = sources.documents(files, reading)
     started = time.monotonic()
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
@@ -116,11 +159,10 @@ def ingest(
         _print_json(report)
     else:
         render.ingested(_out(), report, seconds=time.monotonic() - started)
-    if report.failed:
-        raise typer.Exit(1)
+    raise typer.Exit(Exit.of(len(report.failed), len(report.failed) + report.documents))
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="What to look for.")],
@@ -130,12 +172,8 @@ def search(
         list[str] | None,
         typer.Option("--where", "-w", help="key=value; a key given twice takes either value."),
     ] = None,
-    since: Annotated[
-        datetime | None, typer.Option(help="Only texts from this time on (UTC).")
-    ] = None,
-    until: Annotated[
-        datetime | None, typer.Option(help="Only texts before this time (UTC).")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     mode: Annotated[
         SearchMode | None,
         typer.Option(help="Compare vectors, words, or both; default: what the collection keeps."),
@@ -168,7 +206,7 @@ def search(
         render.hits(_out(), found, took_ms=took_ms)
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def cluster(
     context: typer.Context,
     collection: Collection = "default",
@@ -183,12 +221,10 @@ def cluster(
         int, typer.Option(min=2, max=1000, help="hdbscan: records of the smallest group.")
     ] = 2,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 20,
-    since: Annotated[
-        datetime | None, typer.Option(help="Mark groups first seen from this time on (UTC).")
-    ] = None,
+    since: Since = None,
     as_json: AsJson = False,
 ) -> None:
-    """Group the records of a collection."""
+    """Group the records of a collection; --since marks groups first seen from that time on."""
     request = ClusterRequest(
         collection=collection,
         method=method,
@@ -196,14 +232,14 @@ def cluster(
         min_samples=min_samples,
         min_size=min_size,
         limit=limit,
-        since=sources.unix(since),
+        since=since,
     )
     with _client(context) as client:
         found = client.cluster(request)
     _print_json(found) if as_json else render.clusters(_out(), found)
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def get(
     context: typer.Context,
     document: Annotated[str, typer.Argument(help="Id of a document, or of a record: id#n.")],
@@ -226,7 +262,7 @@ def get(
         sys.stdout.buffer.flush()
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def reconstruct(
     context: typer.Context,
     ids: Annotated[list[str] | None, typer.Argument(help="Documents or records to read.")] = None,
@@ -252,11 +288,10 @@ def reconstruct(
             return
         texts = client.reconstruct(ids or [], collection=collection)
     _print_json(texts) if as_json else render.texts(_out(), texts)
-    if any(text.error is not None for text in texts):
-        raise typer.Exit(1)
+    raise typer.Exit(Exit.of(sum(text.error is not None for text in texts), len(texts)))
 
 
-@app.command()
+@app.command(rich_help_panel=TEXTS)
 def delete(
     context: typer.Context,
     documents: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
@@ -305,11 +340,14 @@ def evaluate_retrieval(
     _print_json(report) if as_json else render.retrieval(_out(), report)
 
 
-for command in (
-    *(admin.stats, admin.scrub, admin.migrate),
-    *(heads.classify, heads.answer, heads.score, heads.rerank, heads.heads),
+for panel, commands in (
+    (TEXTS, (heads.answer,)),
+    (HEADS, (heads.classify, heads.score, heads.rerank, heads.heads)),
+    (CONTENTS, (admin.stats, admin.scrub, admin.migrate)),
+    (PLATFORM, (doctor,)),
 ):
-    app.command()(command)
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 
 
 def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
@@ -333,7 +371,7 @@ def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:
         except ModuleNotFoundError:
             continue
         group, _, name = found.name.rpartition(" ")
-        _group(to, group).command(name)(command)
+        _group(to, group).command(name, rich_help_panel=None if group else PLATFORM)(command)
 
 
 def _names(of: typer.Typer) -> set[str]:
@@ -359,7 +397,9 @@ def _group(to: typer.Typer, name: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line."""
-    add_plugins(app, sys.argv[1:])
+    # A shell that completes a line hands it over in a variable: bash, then zsh and fish.
+    completed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    add_plugins(app, [*sys.argv[1:], *completed.split()[1:]])
     app()
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verso_client.cli.render import excerpt
-from verso_client.cli.terminal import AsJson, Collection, fail, out, print_json
+from verso_client.cli.terminal import AsJson, Collection, Exit, fail, out, print_json
 from verso_client.cli.terminal import client as connected
 from verso_client.client import Client
 from verso_client.operations.heads import CSV, NDJSON, Training
@@ -66,8 +66,7 @@ def classify(
             chunk=chunk,
         )
     print_json(found) if as_json else _classified(out(), found, ids or given)
-    if any(one.error is not None for one in found):
-        raise typer.Exit(1)
+    raise typer.Exit(Exit.of(sum(one.error is not None for one in found), len(found)))
 
 
 def answer(

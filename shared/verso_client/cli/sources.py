@@ -2,21 +2,41 @@
 
 Documents of ``verso ingest``, by format:
 
-    lines    every line is a document: its bytes without the line feed, id "<name>:<line number>"
+    lines    every line is a document: its bytes without the line feed
     jsonl    every line is a JSON object: text or text_base64, and optionally id, metadata, time
-    files    every file is a document: all its bytes, with its path as id
+    files    every file is a document: all its bytes
 
 Bytes are not decoded, so files in any encoding are returned exactly.
+
+Ids say where a document was found, so that reading the same file again changes nothing and nothing
+else is ever replaced:
+
+    line of a file     HOST:FILE:OFFSET-CHECK     FILE: device, inode and first line, hashed, so
+                                                  that a rotated or truncated file is another one
+    line of a pipe     HOST:START:OFFSET-CHECK    START: when this command began
+    whole file         PATH@CONTENT               the path alone with ``--replace``
+
+OFFSET is the line's first byte, CHECK a hash of its bytes: what a program writes over a line is
+another document. ``--name`` stands for the host, for the path, and for HOST:START of a pipe, whose
+sender so says that the same bytes at the same offset are the same line.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import io
 import json
+import os
+import secrets
+import select
+import socket
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -24,12 +44,17 @@ from typing import IO, Any
 
 import typer
 
+from verso_client.cli.line_times import LineTimes
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Filter
 from verso_core.texts import Scalar
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
+_FLUSH_S = 0.5
+"""Longest time that a line of a pipe waits for others, seconds."""
+_FIRST_LINE_BYTES = 1024
+_READ_BYTES = 64 * 1024
 
 
 class Format(StrEnum):
@@ -51,53 +76,126 @@ def guess_format(name: str) -> Format:
     )
 
 
-def read(
-    stream: IO[bytes],
-    name: str,
-    *,
-    how: Format,
-    metadata: Mapping[str, Scalar],
-) -> Iterator[Document]:
-    """Read the documents of one open file.
+@dataclass(frozen=True)
+class Reading:
+    """How the files of one command are read.
 
-    Args:
-        stream: the file, open for reading bytes.
-        name: prefix of its documents' ids.
-        how: how to read it; AUTO decides by the name.
+    Attributes:
+        how: their format; AUTO decides by the name.
+        name: what the ids start with; by default the host, or a whole file's path.
         metadata: added to every document; a document's own values have precedence.
+        times: format of the times in lines, None to look for none.
+        replace: the id of a whole file is its name alone.
+    """
+
+    how: Format = Format.AUTO
+    name: str | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    times: str | None = "auto"
+    replace: bool = False
+
+
+def documents(files: Iterable[str], reading: Reading) -> Iterator[Document | None]:
+    """Yield the documents of files; ``-`` is standard input, and None means: send now.
+
+    Raises:
+        RequestInvalid: a line does not have the format.
+        OSError: a file cannot be read.
+    """
+    for file in files:
+        if file == "-":
+            yield from read(sys.stdin.buffer, file, reading)
+        else:
+            with Path(file).open("rb") as stream:
+                yield from read(stream, file, reading)
+
+
+def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | None]:
+    """Yield the documents of one open file; None where a pipe has no more at the moment.
 
     Raises:
         RequestInvalid: a line does not have the format.
     """
-    chosen = guess_format(name) if how is Format.AUTO else how
-    if chosen is Format.FILES:
-        yield Document(stream.read(), id=name, metadata=metadata)
+    how = guess_format(path) if reading.how is Format.AUTO else reading.how
+    if how is Format.FILES:
+        yield _whole(stream.read(), path, reading)
         return
-    for number, line in enumerate(stream, start=1):
-        line = line.removesuffix(b"\n")
-        if chosen is Format.JSONL and line.strip():
-            yield _parsed(line, f"{name}:{number}", metadata=metadata)
-        elif chosen is Format.LINES and line:
-            yield Document(line, id=f"{name}:{number}", metadata=metadata)
+    status = _status(stream)
+    regular = status is not None and stat.S_ISREG(status.st_mode)
+    if status is not None and regular and path != "-":
+        prefix = f"{reading.name or socket.gethostname()}:{_identity(status, stream)}"
+    else:
+        started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        run = f"{socket.gethostname()}:{started}-{secrets.token_hex(2)}"
+        prefix = reading.name or run
+    times = None
+    if reading.times is not None:
+        until = time.time() if status is None or not regular else status.st_mtime
+        times = LineTimes(reading.times, until=datetime.fromtimestamp(until, UTC))
+    offset = number = 0
+    for line in stream if status is None or regular else _arriving(stream.fileno()):
+        if line is None:
+            yield None
+            continue
+        number += 1
+        content = line.removesuffix(b"\n")
+        where = f"{prefix}:{offset}-{_hash(content, size=3)}"
+        offset += len(line)
+        if how is Format.JSONL and content.strip():
+            yield _parsed(content, f"{path}:{number}", id=where, metadata=reading.metadata)
+        elif how is Format.LINES and content:
+            time_s = None if times is None else times.of(content)
+            yield Document(content, id=where, metadata=reading.metadata, time=time_s)
 
 
-def documents(
-    files: Iterable[str],
-    format: Format,  # noqa: A002
-    *,
-    name: str | None,
-    metadata: dict[str, Scalar],
-) -> Iterator[Document]:
-    """Yield the documents of files; ``-`` is standard input."""
-    for file in files:
-        if file == "-":
-            # Without the time, lines would overwrite those of the last run, which had the same ids.
-            prefix = name or f"stdin-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-            chosen = Format.LINES if format is Format.AUTO else format
-            yield from read(sys.stdin.buffer, prefix, how=chosen, metadata=metadata)
-        else:
-            with Path(file).open("rb") as stream:
-                yield from read(stream, file, how=format, metadata=metadata)
+def _whole(data: bytes, path: str, reading: Reading) -> Document:
+    name = reading.name or path
+    chosen = name if reading.replace else f"{name}@{_hash(data, size=6)}"
+    return Document(data, id=chosen, metadata=reading.metadata)
+
+
+def _status(stream: IO[bytes]) -> os.stat_result | None:
+    """Return the status of an open file; None of a stream that is none."""
+    try:
+        return os.fstat(stream.fileno())
+    except (OSError, io.UnsupportedOperation):
+        return None
+
+
+def _identity(status: os.stat_result, stream: IO[bytes]) -> str:
+    """Return what tells a file from the others of its host, and from itself once truncated."""
+    beginning = os.pread(stream.fileno(), _FIRST_LINE_BYTES, 0).partition(b"\n")[0]
+    return _hash(b"%d:%d:" % (status.st_dev, status.st_ino) + beginning, size=6)
+
+
+def _hash(data: bytes, *, size: int) -> str:
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+
+def _arriving(descriptor: int) -> Iterator[bytes | None]:
+    """Yield the lines of a pipe as they arrive, and None when some have waited ``_FLUSH_S``."""
+    parts: list[bytes] = []
+    flush_at: float | None = None
+    while True:
+        left_s = None if flush_at is None else max(0.0, flush_at - time.monotonic())
+        ready, _, _ = select.select([descriptor], [], [], left_s)
+        if flush_at is not None and time.monotonic() >= flush_at:
+            yield None
+            flush_at = None
+        if not ready:
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            break
+        first, *others = data.split(b"\n")
+        parts.append(first)
+        for other in others:
+            yield b"".join(parts) + b"\n"
+            parts = [other]
+        if others and flush_at is None:
+            flush_at = time.monotonic() + _FLUSH_S
+    if last := b"".join(parts):
+        yield last
 
 
 def pairs(given: list[str] | None) -> dict[str, Scalar]:
@@ -124,9 +222,7 @@ def _scalar(value: str) -> Scalar:
     return parsed if isinstance(parsed, str | int | float | bool) else value
 
 
-def condition(
-    where: list[str] | None, since: datetime | None, until: datetime | None
-) -> Filter | None:
+def condition(where: list[str] | None, since: float | None, until: float | None) -> Filter | None:
     """Return the filter of a search; several values of a key are alternatives."""
     wanted: dict[str, Scalar | list[Scalar]] = {}
     for pair in where or []:
@@ -138,14 +234,7 @@ def condition(
                 wanted[key] = [*(before if isinstance(before, list) else [before]), value]
     if not wanted and since is None and until is None:
         return None
-    return Filter(metadata=wanted, time_gte=unix(since), time_lt=unix(until))
-
-
-def unix(time: datetime | None) -> float | None:
-    """Return a time as Unix seconds; without a zone it is UTC."""
-    if time is None:
-        return None
-    return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
+    return Filter(metadata=wanted, time_gte=since, time_lt=until)
 
 
 def vectors(path: Path) -> list[list[float]]:
@@ -165,7 +254,13 @@ def vectors(path: Path) -> list[list[float]]:
     return parsed
 
 
-def _parsed(line: bytes, where: str, *, metadata: Mapping[str, Scalar]) -> Document:
+def _parsed(
+    line: bytes,
+    where: str,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    metadata: Mapping[str, Scalar],
+) -> Document:
     try:
         row: Any = json.loads(line)
     except ValueError as exc:
@@ -177,8 +272,9 @@ def _parsed(line: bytes, where: str, *, metadata: Mapping[str, Scalar]) -> Docum
     own = {} if row.get("metadata") is None else row["metadata"]
     if not isinstance(own, dict):
         raise RequestInvalid(f"{where}: expected an object as metadata, got {type(own).__name__}")
+    chosen = id if row.get("id") is None else row["id"]
     return Document(
-        _text(row, where), id=row.get("id"), metadata={**metadata, **own}, time=row.get("time")
+        _text(row, where), id=chosen, metadata={**metadata, **own}, time=row.get("time")
     )
 
 

@@ -1,4 +1,4 @@
-"""What all commands share: the platform they call, their output and their failures."""
+"""What all commands share: the platform they call, their output, failures and exit statuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -14,37 +15,84 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from verso_client.client import Client
-from verso_client.exchange import Retries
-from verso_core.errors import VersoError
+from verso_client.exchange import Retries, Unreachable
+from verso_client.times import unix_seconds
+from verso_core.errors import RequestInvalid, VersoError
 
 PATIENCE_S = 10.0
+
+
+class Exit(IntEnum):
+    """Exit statuses; ``docs/reference/command-line.md`` explains them."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    PARTLY = 4
+
+    @classmethod
+    def of(cls, failed: int, items: int) -> Exit:
+        """Return the status of a command some of whose items failed."""
+        if not failed:
+            return cls.OK
+        return cls.PARTLY if failed < items else cls.ERROR
+
+
+def _time(text: str) -> float:
+    try:
+        return unix_seconds(text)
+    except RequestInvalid as error:
+        raise typer.BadParameter(error.detail) from None
+
+
 Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the collection.")]
+Since = Annotated[
+    float | None,
+    typer.Option(
+        parser=_time, metavar="TIME", help="From this time on: 15m, 2d, yesterday, RFC 3339."
+    ),
+]
+Until = Annotated[
+    float | None,
+    typer.Option(parser=_time, metavar="TIME", help="Before this time: the same forms."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 @dataclass(frozen=True)
 class Target:
-    """The platform that the commands call."""
+    """The platform that the commands call; ``wait``: until it answers at all."""
 
     url: str
     api_key: str | None
     patience_s: float | None
+    wait: bool = False
 
 
 @contextlib.contextmanager
 def client(context: typer.Context, *, patience_s: float = PATIENCE_S) -> Iterator[Client]:
-    """Yield a client of the platform that the command line names."""
+    """Yield a client of the platform that the command line names.
+
+    A platform that does not answer at all is reported at once, unless the command line says to
+    wait; one that restarts later is waited for.
+    """
     chosen: Target = context.obj
     retries = Retries(patience_s if chosen.patience_s is None else chosen.patience_s)
     with failures_reported(), Client(chosen.url, api_key=chosen.api_key, retries=retries) as made:
+        if not chosen.wait:
+            made.alive()
         yield made
 
 
 @contextlib.contextmanager
 def failures_reported() -> Iterator[None]:
-    """Report an expected failure as one line on standard error, with exit status 1."""
+    """Report an expected failure as one line on standard error, with its exit status."""
     try:
         yield
+    except Unreachable as error:
+        hint = "start one with `verso up`, or name one with --url; --wait waits for it"
+        fail(error.code, f"{error.detail}; {hint}", status=Exit.UNREACHABLE)
     except VersoError as error:
         fail(error.code, error.detail)
     except OSError as error:
@@ -53,10 +101,10 @@ def failures_reported() -> Iterator[None]:
         fail("interrupted", "jobs that were accepted continue")
 
 
-def fail(code: str, detail: str) -> NoReturn:
-    """Print an error and exit with status 1."""
+def fail(code: str, detail: str, *, status: Exit = Exit.ERROR) -> NoReturn:
+    """Print an error and exit."""
     typer.echo(f"{code}: {detail}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def out() -> Console:

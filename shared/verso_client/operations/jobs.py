@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from verso_client.exchange import Call, Steps, path_of
-from verso_core.errors import NotReady, Unavailable, VectorInvalid, from_body
+from verso_client.exchange import Call, Steps, Unreachable, path_of
+from verso_core.errors import NotReady, Unavailable, VectorInvalid, VersoError, from_body
 from verso_core.jobs import Kind, Status
 from verso_core.jobs.job import Job
 
@@ -150,6 +150,20 @@ def replay_dead() -> Steps[list[str]]:
         again.update(dict.fromkeys(fresh))
         if not (row["more"] and fresh):
             return list(again)
+
+
+def alive() -> Steps[None]:
+    """Ask whether anything answers at the platform's address; an error of it is an answer.
+
+    Raises:
+        Unreachable: nothing does.
+    """
+    try:
+        yield Call("GET", "/healthz")
+    except Unreachable:
+        raise
+    except VersoError:
+        return
 
 
 def ready() -> Steps[bool]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -12,14 +16,19 @@ from typer.testing import CliRunner
 
 from verso_client.cli import app as command_line
 from verso_client.cli import sources
+from verso_client.cli.terminal import Exit
 from verso_core.jobs import Filter
 
-NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0"]
+NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 
 
-def test_an_unreachable_platform_is_one_line_and_status_1() -> None:
-    result = CliRunner().invoke(command_line.app, [*NOWHERE, "search", "a"])
-    assert result.exit_code == 1
+def test_an_unreachable_platform_is_told_at_once_with_status_3() -> None:
+    started = time.monotonic()
+    nowhere = ["--url", "http://127.0.0.1:9"]
+    result = CliRunner().invoke(command_line.app, [*nowhere, "ingest", "-"], input="a\n")
+    assert result.exit_code == 3
+    assert time.monotonic() - started < 5
+    assert "`verso up`" in result.stderr
     assert result.stderr.startswith("unavailable: no answer from http://127.0.0.1:9")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
@@ -68,6 +77,64 @@ def test_wrong_usage_is_status_2() -> None:
         .exit_code
         == 2
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["serach", "a"], "Did you mean 'search'"),
+        (["search", "a", "--limti", "3"], "--limit"),
+        (["search", "a", "--since", "tomorrow"], "15m, 2d, yesterday"),
+        (["stats", "logs", "-c", "other"], "expected one collection"),
+        (["ingest", "a", "b", "--name", "c", "--replace"], "expected one file"),
+    ],
+)
+def test_a_mistake_is_told_with_what_was_meant(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(command_line.app, [*NOWHERE, *words], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_the_version_is_shown_and_the_help_is_in_groups() -> None:
+    assert CliRunner().invoke(command_line.app, ["--version"]).stdout.startswith("verso ")
+    told = CliRunner().invoke(command_line.app, ["--help"]).stdout
+    for group in (command_line.TEXTS, command_line.HEADS, command_line.CONTENTS):
+        assert f"─ {group} ─" in told
+    assert "--install-completion" in told
+
+
+def test_a_shell_completes_a_line() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['verso']; from verso_client.cli import main; main()",
+        ],
+        env={
+            **os.environ,
+            "_VERSO_COMPLETE": "complete_bash",
+            "COMP_WORDS": "verso search --li",
+            "COMP_CWORD": "2",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["--limit"]
+
+
+def test_some_failed_items_are_another_status_than_all_of_them() -> None:
+    assert [Exit.of(failed, 3) for failed in (0, 1, 3)] == [0, 4, 1]
+
+
+def test_the_doctor_says_what_is_wrong(tmp_path: Path) -> None:
+    asked = [*NOWHERE, "doctor", "--data", str(tmp_path / "data"), "--json"]
+    result = CliRunner().invoke(command_line.app, asked)
+    found = {one["what"]: one for one in json.loads(result.stdout)}
+    assert found["gateway"]["wrong"] == "start it: verso up"
+    assert found["python"]["wrong"] is None
+    assert "GiB" in found[f"disk at {tmp_path}"]["found"]
+    assert result.exit_code in (1, 3)
 
 
 def test_conditions_become_a_filter() -> None:

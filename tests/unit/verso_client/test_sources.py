@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from verso_client.cli.sources import Format, guess_format, read
+from verso_client.cli.sources import Format, Reading, guess_format, read
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 
+HOST = socket.gethostname()
 
-def documents(data: bytes, how: Format, name: str = "f") -> list[Document]:
-    return list(read(io.BytesIO(data), name, how=how, metadata={"host": "a"}))
+
+def documents(data: bytes, how: Format, name: str | None = "f") -> list[Document]:
+    reading = Reading(how=how, name=name, metadata={"host": "a"})
+    return [one for one in read(io.BytesIO(data), "f", reading) if one is not None]
+
+
+def of_file(path: Path, **chosen: object) -> dict[str, bytes | str]:
+    """Return the texts of a file by their ids."""
+    with path.open("rb") as stream:
+        found = list(read(stream, str(path), Reading(**chosen)))  # type: ignore[arg-type]
+    return {one.id: one.text for one in found if one is not None and one.id is not None}
 
 
 def test_lines_keep_every_byte_but_the_line_feed() -> None:
     found = documents(b"one\r\n\n\xff\xfe two\nlast", Format.LINES)
-    assert [(d.id, d.text) for d in found] == [
-        ("f:1", b"one\r"),
-        ("f:3", b"\xff\xfe two"),
-        ("f:4", b"last"),
-    ]
+    assert [d.text for d in found] == [b"one\r", b"\xff\xfe two", b"last"]
+    assert [str(d.id).partition("-")[0] for d in found] == ["f:0", "f:6", "f:13"]
 
 
 def test_a_whole_file_is_one_document() -> None:
@@ -37,7 +49,102 @@ def test_json_lines_bring_their_own_fields() -> None:
         Format.JSONL,
     )
     assert (first.text, first.id, first.metadata, first.time) == ("a", "x", {"host": "b"}, 3)
-    assert (second.text, second.id, second.metadata) == (b"\xff", None, {"host": "a"})
+    assert (second.text, second.metadata) == (b"\xff", {"host": "a"})
+    assert str(second.id).startswith("f:64-")
+
+
+def test_a_file_read_again_has_the_same_ids_and_one_that_grew_more_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\none\n")
+    first = of_file(path)
+    assert len(first) == 2
+    assert all(name.startswith(f"{HOST}:") for name in first)
+    assert of_file(path) == first
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    assert first.items() < of_file(path).items()
+
+
+def test_a_rotated_file_and_a_truncated_one_are_other_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"monday\nsame\n")
+    monday = of_file(path)
+    path.rename(tmp_path / "a.log.1")
+    path.write_bytes(b"tuesday\nsame\n")
+    tuesday = of_file(path)
+    path.write_bytes(b"friday\nsame\n")  # truncated in place: the same inode
+    friday = of_file(path)
+    assert len(monday.keys() | tuesday.keys() | friday.keys()) == 6
+
+
+def test_what_is_written_over_a_line_is_another_document(tmp_path: Path) -> None:
+    """Also where a file that is truncated in place always begins with the same line."""
+    path = tmp_path / "a.log"
+    path.write_bytes(b"# header\nmonday 1\n")
+    before = of_file(path)
+    path.write_bytes(b"# header\nmonday 2\n")
+    assert len(before.keys() | of_file(path).keys()) == 3
+
+
+def test_another_host_has_other_ids(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\n")
+    assert of_file(path, name="b").keys().isdisjoint(of_file(path, name="c"))
+    assert next(iter(of_file(path, name="b"))).startswith("b:")
+
+
+def test_a_whole_file_is_replaced_only_where_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(b"one")
+    [first] = of_file(path)
+    assert [first] == [*of_file(path)]
+    path.write_bytes(b"two")
+    [second] = of_file(path)
+    assert first != second
+    assert second.startswith(f"{path}@")
+    assert [*of_file(path, replace=True)] == [str(path)]
+    assert [*of_file(path, replace=True, name="manual")] == ["manual"]
+
+
+def test_a_pipe_without_a_name_is_new_each_time_and_with_one_the_same() -> None:
+    data = b"one\ntwo\n"
+    unnamed = [one.id for _ in range(2) for one in documents(data, Format.LINES, name=None)]
+    assert len(set(unnamed)) == 4
+    named = [one.id for _ in range(2) for one in documents(data, Format.LINES, name="boot")]
+    assert len(set(named)) == 2
+
+
+def test_the_lines_of_a_pipe_are_sent_within_a_second() -> None:
+    """None stands where what came before is to be sent; a line that has no end yet waits."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        os.write(writer, b"one\ntwo\nthr")
+        time.sleep(1.5)
+        os.write(writer, b"ee\nend")
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
+    started = time.monotonic()
+    thread.start()
+    with os.fdopen(reader, "rb") as stream:
+        found = []
+        for one in read(stream, "-", Reading(name="boot")):
+            found.append(None if one is None else one.text)
+            if len(found) == 3:
+                assert 0.3 < time.monotonic() - started < 1.4
+    thread.join()
+    assert found[:4] == [b"one", b"two", None, b"three"]
+    assert [one for one in found[4:] if one is not None] == [b"end"]
+
+
+def test_lines_have_the_times_that_stand_in_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"2026-11-22T00:00:10Z up\n  at main\n")
+    assert [one.time for one in documents(path.read_bytes(), Format.LINES)] == [1795305610.0] * 2
+    [one, _] = read(io.BytesIO(path.read_bytes()), "a.log", Reading(times=None))
+    assert one is not None
+    assert one.time is None
 
 
 @pytest.mark.parametrize(
