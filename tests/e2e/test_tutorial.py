@@ -1,4 +1,4 @@
-"""The tutorial on heads, command by command as it stands on its page."""
+"""The tutorials, command by command as they stand on their pages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,32 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Platform
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial" / "train-heads.md"
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ROOT / "docs" / "tutorial"
 _BLOCK = re.compile(r"^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 VERSION = r"[0-9a-f]{16}"
+
+
+def run_page(page: Path, platform: Platform, folder: Path) -> str:
+    """Run every block of a page in one folder, but those that start a platform; what they said."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {"PATH": path, "VERSO_URL": platform.url, "COLUMNS": "180"}
+    printed = []
+    for found in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if found["commands"].startswith("make "):
+            continue
+        done = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", found["commands"]],
+            cwd=folder,
+            env={**os.environ, **settings},
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, f"{found['commands']}\n{done.stderr.decode()}"
+        printed.append(done.stdout.decode())
+    return "\n".join(printed)
 
 
 @pytest.fixture
@@ -32,22 +55,28 @@ def own(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
 
 @pytest.fixture
 def told(own: Platform, tmp_path: Path) -> str:
-    """Run every block of the page in one folder; what they printed."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    settings = {"PATH": path, "VERSO_URL": own.url, "COLUMNS": "180"}
-    printed = []
-    for found in _BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
-        done = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", found["commands"]],
-            cwd=tmp_path,
-            env={**os.environ, **settings},
-            capture_output=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode == 0, f"{found['commands']}\n{done.stderr.decode()}"
-        printed.append(done.stdout.decode())
-    return "\n".join(printed)
+    """What the commands of the page on heads print."""
+    return run_page(TUTORIALS / "train-heads.md", own, tmp_path)
+
+
+@pytest.mark.timeout(600)
+def test_the_first_run_ends_with_a_question_answered_and_a_statement_found(
+    new_platform: Callable[..., Platform], tmp_path: Path
+) -> None:
+    """With the shipped model and heads, which the page shows."""
+    page = TUTORIALS / "first-run.md"
+    platform = new_platform()
+    platform.artifact = ROOT / "models" / "default"
+    platform.start()
+    told = run_page(page, platform, tmp_path)
+    [code] = _PYTHON.findall(page.read_text(encoding="utf-8"))
+    exec(code.replace("Client()", f"Client({platform.url!r})"))  # noqa: S102 - the page's own
+    platform.stop()
+    assert "The certificate of the mail server expires" in told
+    assert re.search(r"│ documents +│ +5 │", told)
+    answers, statements = told.rsplit("┏", 2)[1:]
+    assert "3 May 2027" in answers
+    assert re.search(r"│ 2 +│.*kernel: <\*> link is up, <\*> Mbps", statements)
 
 
 @pytest.mark.timeout(600)
