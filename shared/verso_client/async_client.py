@@ -35,6 +35,7 @@ from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
     RERANK_SHARE,
+    CodecPolicy,
     CollectionRequest,
     Filter,
     Kind,
@@ -267,14 +268,23 @@ class AsyncClient:
         self,
         name: str,
         *,
-        precision: Precision = Precision.FLOAT16,
-        text_policy: TextPolicy = TextPolicy.PATCH,
-        search: SearchSetting = SearchMode.DENSE,
+        precision: Precision | None = None,
+        text_policy: TextPolicy | None = None,
+        search: SearchSetting | None = None,
+        codec_policy: CodecPolicy | None = None,
     ) -> CollectionInfo:
-        """Create a collection, or return the one that exists with the same settings."""
-        request = CollectionRequest(
-            name=name, precision=precision, text_policy=text_policy, search=search
-        )
+        """Create a collection, or return the one that exists with the settings that are given.
+
+        The platform chooses the settings that are None.
+        """
+        settings = {
+            "precision": precision,
+            "text_policy": text_policy,
+            "search": search,
+            "codec_policy": codec_policy,
+        }
+        given = {setting: value for setting, value in settings.items() if value is not None}
+        request = CollectionRequest.model_validate({"name": name, **given})
         return await self._run(operations.collections.create_collection(request))
 
     async def delete_collection(self, name: str) -> None:

@@ -40,7 +40,7 @@ from rival_server import load_encoder
 
 from verso_client import Client, Document
 from verso_core import manifest
-from verso_core.jobs import SLICE_ITEMS, Precision
+from verso_core.jobs import SLICE_ITEMS, CodecPolicy, Precision
 from verso_core.manifest import Artifact
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_worker.engine.encoder import Encoder
@@ -98,7 +98,14 @@ class Direct:
         chunks = [chunk for document in documents for chunk in self._cutter.cut(document)]
         stored = self._space.round(self._service.encode(chunks).vectors)
         key = secrets.token_bytes(16)
-        records = self._recorder.write(chunks, stored, precision=self._space, slot=0, key=key)
+        records = self._recorder.write(
+            chunks,
+            stored,
+            precision=self._space,
+            slot=0,
+            key=key,
+            policy=CodecPolicy.BALANCED,
+        )
         if verified:
             found = self._recorder.read(records, list(stored), precision=self._space, key=key)
             if found != chunks:

@@ -31,7 +31,7 @@ from static_ngram import StaticNgram
 from verso_codecs import coder, ngram
 from verso_codecs.ngram import NgramTables
 from verso_core import manifest
-from verso_core.jobs import Precision
+from verso_core.jobs import CodecPolicy, Precision
 from verso_core.manifest import Artifact
 from verso_core.record import Codec
 from verso_standalone.stack import find_artifact
@@ -185,7 +185,9 @@ def document(text: bytes, artifact: Artifact) -> dict[str, Any]:
     given: dict[str, Any] = {"kB": len(text) / 1e3, "chunks": len(chunks)}
     began = time.process_time()
     stored = space.round(service.encode(chunks).vectors)
-    records = recorder.write(chunks, stored, precision=space, slot=0, key=bytes(16))
+    records = recorder.write(
+        chunks, stored, precision=space, slot=0, key=bytes(16), policy=CodecPolicy.SMALLEST
+    )
     written, coding = time.process_time(), codecs[Codec.NGRAM].seconds
     read = recorder.read(records, list(stored), precision=space, key=bytes(16))
     done = time.process_time()

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from verso_client import Document
 from verso_client.cli.terminal import Target
 from verso_core import manifest
+from verso_core.jobs import CodecPolicy
 from verso_standalone.fitting import train_decoder
 from verso_standalone.models import add_model
 from verso_training.artifact import collection
@@ -106,7 +107,7 @@ def test_a_codec_fitted_to_a_collection_takes_it_over_and_shrinks_it(
     documents = lines(240)
     out = tmp_path / "sessions"
     with serving.client() as verso:
-        verso.create_collection("logs")
+        verso.create_collection("logs", codec_policy=CodecPolicy.SMALLEST)
         assert not verso.ingest(documents[:200], collection="logs").failed
         before = verso.stats("logs").bytes_patches / 200
         output = run(
@@ -134,7 +135,7 @@ def test_a_collection_goes_to_a_decoder_that_learnt_it_and_back_while_it_is_sear
     out = tmp_path / "learnt"
     texts, documents = lines(60), known_words(60)
     with serving.client() as verso:
-        verso.create_collection("learnt")
+        verso.create_collection("learnt", codec_policy=CodecPolicy.SMALLEST)
         assert not verso.ingest(texts, collection="learnt").failed
         run(
             serving, train_decoder, "--on", "learnt", "--out", str(out), "--minutes", "0.03",

@@ -83,7 +83,8 @@ def test_words_are_refused_where_there_are_none(
     assert verso.search(id="line/5", collection=hybrid).hits[0].score > 0.9
     assert verso.search("the of", collection=hybrid, mode=SearchMode.SPARSE).hits == ()
     with pytest.raises(CollectionExists):
-        verso.create_collection(hybrid)
+        verso.create_collection(hybrid, search=SearchMode.DENSE)
+    assert verso.create_collection(hybrid).search is SearchMode.HYBRID
 
 
 def test_retrieval_is_measured_on_what_is_served(

@@ -10,7 +10,15 @@ import typer
 
 from verso_client.cli import render
 from verso_client.cli.terminal import AsJson, client, out, print_json
-from verso_core.jobs import Kind, Precision, SearchMode, Status, TextPolicy
+from verso_core.jobs import (
+    CodecPolicy,
+    Kind,
+    Precision,
+    SearchMode,
+    SearchSetting,
+    Status,
+    TextPolicy,
+)
 
 _LOOK_S = 1.0
 Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
@@ -34,15 +42,16 @@ def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
 def create_collection(
     context: typer.Context,
     name: str,
-    precision: Annotated[
-        Precision, typer.Option(help="How its vectors are stored.")
-    ] = Precision.FLOAT16,
+    precision: Annotated[Precision | None, typer.Option(help="How its vectors are stored.")] = None,
     text_policy: Annotated[
-        TextPolicy, typer.Option(help="patch drops the texts, both keeps them too.")
-    ] = TextPolicy.PATCH,
+        TextPolicy | None, typer.Option(help="patch drops the texts, both keeps them too.")
+    ] = None,
     hybrid: Annotated[
-        bool, typer.Option("--hybrid", help="Keep words too, and search by both.")
-    ] = False,
+        bool | None, typer.Option("--hybrid/--dense", help="Keep words too, and search by both.")
+    ] = None,
+    codec_policy: Annotated[
+        CodecPolicy | None, typer.Option(help="What codecs are chosen by: size, speed or both.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -51,9 +60,16 @@ def create_collection(
             name,
             precision=precision,
             text_policy=text_policy,
-            search=SearchMode.HYBRID if hybrid else SearchMode.DENSE,
+            search=_search_setting(hybrid),
+            codec_policy=codec_policy,
         )
     print_json(made) if as_json else render.collections(out(), [made])
+
+
+def _search_setting(hybrid: bool | None) -> SearchSetting | None:
+    if hybrid is None:
+        return None
+    return SearchMode.HYBRID if hybrid else SearchMode.DENSE
 
 
 @collections_app.command("delete")

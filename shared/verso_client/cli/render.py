@@ -89,7 +89,7 @@ def statistics(console: Console, found: Statistics) -> None:
         table.add_row(name.replace("_", " of "), f"{getattr(found, name):,}")
     for codec, share in sorted(found.codecs.items()):
         table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
-    for name in ("precision", "search", "space"):
+    for name in ("precision", "search", "codec_policy", "space"):
         if (value := getattr(found, name)) is not None:
             table.add_row(name, str(value))
     console.print(table)

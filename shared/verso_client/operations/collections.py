@@ -20,7 +20,9 @@ def create_collection(request: CollectionRequest) -> Steps[CollectionInfo]:
     Raises:
         CollectionExists: the collection exists with other settings.
     """
-    row = yield from answered_one(post(path_of("collections"), request))
+    # Also what is equal to a default: one that exists is compared with the settings that are named.
+    body = request.model_dump(mode="json", exclude_unset=True)
+    row = yield from answered_one(post(path_of("collections"), body))
     return CollectionInfo.model_validate(row)
 
 

@@ -13,6 +13,7 @@ from verso_core.jobs.ingest import EmbedItem, EmbedParams, EmbedRequest, IngestI
 from verso_core.jobs.job import TASK_WORK, URGENCY, Kind, Queue, Status
 from verso_core.jobs.models import (
     BucketRange,
+    CodecPolicy,
     Failed,
     Filter,
     Item,

@@ -13,6 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.heads import Portion
 from verso_core.jobs.models import (
+    CodecPolicy,
     Item,
     ItemResult,
     Moment,
@@ -49,6 +50,7 @@ class Collection(StrictModel):
     created: datetime
     search: SearchSetting = SearchMode.DENSE
     owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
+    codec_policy: CodecPolicy = CodecPolicy.SMALLEST  # as it was before there was a choice
 
 
 class CollectionSettings(Params):
@@ -60,6 +62,10 @@ class CollectionSettings(Params):
     search: SearchSetting = Field(
         default=SearchMode.DENSE,
         description="hybrid keeps the words of each chunk beside its vector, and searches by both",
+    )
+    codec_policy: CodecPolicy = Field(
+        default=CodecPolicy.BALANCED,
+        description="smallest stores the fewest bytes, fast is read fastest, balanced weighs both",
     )
 
 
@@ -95,6 +101,7 @@ class CollectionInfo(ItemResult):
     created: datetime | None = None
     search: SearchMode = SearchMode.DENSE
     owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
+    codec_policy: CodecPolicy = CodecPolicy.SMALLEST
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
@@ -146,6 +153,7 @@ class Statistics(ItemResult):
     precision: Precision | None = None
     text_policy: TextPolicy | None = None
     search: SearchMode | None = None
+    codec_policy: CodecPolicy | None = None
     space: str | None = None
     dim: int | None = None
     int8_scale: float | None = None

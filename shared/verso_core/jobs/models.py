@@ -53,6 +53,17 @@ class TextPolicy(StrEnum):
     BOTH = "both"
 
 
+class CodecPolicy(StrEnum):
+    """What a collection's codecs are chosen by; it holds for records that are written later."""
+
+    SMALLEST = "smallest"
+    """The smallest payload, however long it takes to read."""
+    BALANCED = "balanced"
+    """A slower codec must save enough bytes for the time that each read takes."""
+    FAST = "fast"
+    """Only codecs that decode at 10 MB/s or faster."""
+
+
 class SearchMode(StrEnum):
     """What a search compares: vectors, or the words of the text as well.
 

@@ -51,12 +51,13 @@ async def list_all(request: Request) -> Response:
     openapi_extra=openapi.body(CollectionRequest),
 )
 async def create(request: Request) -> Response:
-    """Make a collection; one that exists with the same settings is given as it is.
+    """Make a collection; one that exists with the settings that are named is given as it is.
 
     It belongs to the tenant of the key that makes it.
     """
     checked = await reading.read(request, CollectionRequest)
-    params = CollectionParams(**dict(checked), owner=await _owner(request, checked.name))
+    named = {setting: getattr(checked, setting) for setting in checked.model_fields_set}
+    params = CollectionParams(**named, owner=await _owner(request, checked.name))
     job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=responses.sole, status=201)

@@ -14,9 +14,8 @@ import numpy as np
 
 from verso_core.errors import PatchCorrupt
 from verso_core.record import Codec, pack_parts, unpack_parts
+from verso_worker.records.policy import Offer
 from verso_worker.records.space import Vector
-
-Offer = tuple[Codec, bytes]
 
 
 class Decoder(Protocol):

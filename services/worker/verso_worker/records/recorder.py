@@ -2,10 +2,11 @@
 
 Writing a chunk, whose vector has been rounded to what the store will return:
 
-1. Every codec that can code the chunk does so, against the *stored* vector, which a read will use.
-2. The smallest payload is decoded; a neural one in another batch, with its logits disturbed by as
-   much as another machine may differ. If a byte differs, the next larger payload is tried. RAW is
-   always among them, so no chunk is refused because a model codes it badly.
+1. The codecs that the collection's policy allows code the chunk, against the *stored* vector, which
+   a read will use (:mod:`verso_worker.records.policy`).
+2. The cheapest payload is decoded; a neural one in another batch, with its logits disturbed by as
+   much as another machine may differ. If a byte differs, the next payload is tried. RAW is always
+   among them, so no chunk is refused because a model codes it badly.
 3. The record carries the hash of the stored vector and a keyed checksum of the chunk's bytes.
 
 A read checks both, and returns RecordCorrupt rather than a wrong text.
@@ -20,8 +21,11 @@ from typing import Protocol
 import numpy as np
 
 from verso_core.errors import PatchCorrupt, RecordCorrupt, VersoError
+from verso_core.jobs import CodecPolicy
 from verso_core.record import Codec, Record, checksum, vector_hash
+from verso_worker.records import policy as policies
 from verso_worker.records.neural import Decoder, NeuralCodec, Segmenter
+from verso_worker.records.policy import Offer
 from verso_worker.records.space import Space, Stored, Vector
 
 
@@ -102,7 +106,7 @@ class Recorder:
         precision: Space,
         slot: int,
         key: bytes,
-        plain: bool = False,
+        policy: CodecPolicy,
     ) -> list[Record]:
         """Make a verified record of each chunk.
 
@@ -112,11 +116,10 @@ class Recorder:
             precision: how they are widened.
             slot: the artifact's slot in the collection.
             key: the collection's checksum key.
-            plain: use neither the decoder nor the n-gram model: for a chunk whose record was
-                found unreadable.
+            policy: chooses the codecs; ``fast`` uses no model.
         """
         widened = precision.widen(stored)
-        offers = self._offers(chunks, widened, plain=plain)
+        offers = self._offers(chunks, widened, policy=policy)
         chosen = self._verified(chunks, widened, offers)
         return [
             Record(
@@ -130,28 +133,47 @@ class Recorder:
         ]
 
     def _offers(
-        self, chunks: Sequence[bytes], vectors: Vector, *, plain: bool
-    ) -> list[list[tuple[Codec, bytes]]]:
-        """Code each chunk with every codec; return the payloads, smallest first."""
-        neural = [None] * len(chunks) if plain else self.neural.code(chunks, vectors)
+        self, chunks: Sequence[bytes], vectors: Vector, *, policy: CodecPolicy
+    ) -> list[list[Offer]]:
+        """Code each chunk with the codecs of a policy; return the payloads, cheapest first."""
+        coders = [own for own in self.codecs.items() if policies.allowed(own[0], policy)]
         offers = []
-        for chunk, offer in zip(chunks, neural, strict=True):
-            own = [(Codec.RAW, chunk)]
-            own += [
-                (codec, coder.encode(chunk))
-                for codec, coder in self.codecs.items()
-                if not (plain and codec in (Codec.NGRAM, Codec.MIXTURE))
-            ]
-            if offer is not None:
-                own.append(offer)
-            # Of two equally small ones the cheaper to read comes first.
-            offers.append(sorted(own, key=lambda offer: (len(offer[1]), offer[0])))
+        for chunk in chunks:
+            own = [(Codec.RAW, chunk), *((codec, coder.encode(chunk)) for codec, coder in coders)]
+            offers.append(policies.ordered(own, policy, size_bytes=len(chunk)))
+        open_rows = [
+            row
+            for row, own in enumerate(offers)
+            if policies.decoder_may_win(own, policy, size_bytes=len(chunks[row]))
+        ]
+        for rows in policies.parts(open_rows, policy):
+            if not self._add_neural(offers, chunks, vectors, rows=rows, policy=policy):
+                break
         return offers
 
+    def _add_neural(
+        self,
+        offers: list[list[Offer]],
+        chunks: Sequence[bytes],
+        vectors: Vector,
+        *,
+        rows: list[int],
+        policy: CodecPolicy,
+    ) -> bool:
+        """Let the decoder code some chunks; return whether its payload is the first of any."""
+        won = False
+        coded = self.neural.code([chunks[row] for row in rows], vectors[rows])
+        for row, offer in zip(rows, coded, strict=True):
+            if offer is not None:
+                size = len(chunks[row])
+                offers[row] = policies.ordered([*offers[row], offer], policy, size_bytes=size)
+                won = won or offers[row][0] is offer
+        return won
+
     def _verified(
-        self, chunks: Sequence[bytes], vectors: Vector, offers: list[list[tuple[Codec, bytes]]]
-    ) -> list[tuple[Codec, bytes]]:
-        """Return each chunk's smallest offer that decodes to it under disturbance."""
+        self, chunks: Sequence[bytes], vectors: Vector, offers: list[list[Offer]]
+    ) -> list[Offer]:
+        """Return each chunk's cheapest offer that decodes to it under disturbance."""
         best = [0] * len(chunks)
         open_rows = list(range(len(chunks)))
         while open_rows:
@@ -167,7 +189,7 @@ class Recorder:
         return [own[index] for own, index in zip(offers, best, strict=True)]
 
     def _decode(
-        self, offers: Sequence[tuple[Codec, bytes]], vectors: Vector, *, drafts: Sequence[bytes]
+        self, offers: Sequence[Offer], vectors: Vector, *, drafts: Sequence[bytes]
     ) -> list[bytes | None]:
         texts: list[bytes | None] = [None] * len(offers)
         neural = [row for row, (codec, _) in enumerate(offers) if codec.reads_vector]

@@ -13,6 +13,7 @@ from verso_core.jobs.admin import (
     CollectionDeleted,
     CollectionInfo,
     CollectionParams,
+    CollectionSettings,
     Statistics,
 )
 from verso_worker.rules.ports import Documents, Models, Vectors
@@ -57,6 +58,7 @@ class Collections:
             created=datetime.now(UTC),
             search=request.search,
             owner=request.owner,
+            codec_policy=request.codec_policy,
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
@@ -123,12 +125,11 @@ class Collections:
 
 
 def _same(known: Collection, request: CollectionParams) -> CollectionInfo:
+    """Describe a collection that exists, if it has the settings that the request names."""
     if known.owner != request.owner:
         raise CollectionExists(f"another caller's collection is named {request.name!r}")
-    asked = (request.precision, request.text_policy, request.search)
-    if (known.precision, known.text_policy, known.search) != asked:
-        raise CollectionExists(
-            f"{request.name!r} exists with precision {known.precision}, text policy "
-            f"{known.text_policy}, search {known.search}"
-        )
+    for setting in sorted(request.model_fields_set & CollectionSettings.model_fields.keys()):
+        there, asked = getattr(known, setting), getattr(request, setting)
+        if setting != "name" and there != asked:
+            raise CollectionExists(f"{request.name!r} exists with {setting} {there}, not {asked}")
     return CollectionInfo(**CollectionInfo.settings(known) | {"name": request.name})

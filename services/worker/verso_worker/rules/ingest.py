@@ -25,6 +25,7 @@ import numpy as np
 
 from verso_core.errors import VectorInvalid, VectorsUnavailable
 from verso_core.jobs import (
+    CodecPolicy,
     Collection,
     Failed,
     IngestItem,
@@ -163,8 +164,9 @@ class Ingest:
             )
         stored = space.round(vectors)
         key = bytes.fromhex(collection.checksum_key)
+        policy = CodecPolicy.FAST if plain else collection.codec_policy
         records = model.recorder.write(
-            chunks, stored, precision=space, slot=slot, key=key, plain=plain
+            chunks, stored, precision=space, slot=slot, key=key, policy=policy
         )
         return stored, records
 

@@ -11,7 +11,7 @@ import pytest
 
 from verso_core import manifest
 from verso_core.errors import ArtifactInvalid, RequestInvalid
-from verso_core.jobs import Precision
+from verso_core.jobs import CodecPolicy, Precision
 from verso_core.record import Codec, Record
 from verso_training.artifact import collection
 from verso_worker.engine.loading import load_service
@@ -84,11 +84,15 @@ def test_a_worker_writes_and_reads_with_it(fitted: tuple[Path, collection.Report
     space = Space(Precision.INT8, about.dim, about.int8_scale)
     texts = [*[*lines(210)][200:], b"", b"\xff\x00", b"something else altogether"]
     stored = space.round(service.encode(texts).vectors)
-    records = recorder.write(texts, stored, precision=space, slot=1, key=b"key")
+    records = recorder.write(
+        texts, stored, precision=space, slot=1, key=b"key", policy=CodecPolicy.SMALLEST
+    )
     assert [record.codec for record in records[:10]] == [Codec.MIXTURE] * 10
     again = [Record.unpack(record.pack()) for record in records]
     assert recorder.read(again, list(stored), precision=space, key=b"key") == texts
-    plain = recorder.write(texts, stored, precision=space, slot=1, key=b"key", plain=True)
+    plain = recorder.write(
+        texts, stored, precision=space, slot=1, key=b"key", policy=CodecPolicy.FAST
+    )
     assert {record.codec for record in plain} <= {Codec.RAW, Codec.ZSTD}
     service.close()
 

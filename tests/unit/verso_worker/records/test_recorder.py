@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from verso_codecs.zstd import ZstdCodec
 from verso_core.errors import RecordCorrupt
-from verso_core.jobs import Precision
+from verso_core.jobs import CodecPolicy, Precision
 from verso_core.record import Codec, Record, checksum, vector_hash
+from verso_worker.records.policy import PROBES
 from verso_worker.records.recorder import Encoded, Guess, Recorder
 from verso_worker.records.space import Space, Stored, Vector
 
@@ -32,11 +34,13 @@ class Decoder:
     known: list[bytes]
     shaky: set[bytes] = field(default_factory=set)
     crowded: set[bytes] = field(default_factory=set)
+    coded: int = 0
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         raise AssertionError("records are written for vectors that are there")
 
     def code(self, texts: Sequence[bytes], vectors: Vector) -> list[bytes | None]:
+        self.coded += len(texts)
         return [bytes([self.known.index(t)]) if t in self.known else None for t in texts]
 
     def read(
@@ -73,8 +77,14 @@ def _recorder(decoder: Decoder) -> Recorder:
     return Recorder(decoder, {Codec.ZSTD: ZstdCodec(b"")}, decoder)
 
 
-def _write(recorder: Recorder, chunks: list[bytes], stored: Stored, **kind: bool) -> list[Record]:
-    return recorder.write(chunks, stored, precision=SPACE, slot=3, key=KEY, **kind)
+def _write(
+    recorder: Recorder,
+    chunks: list[bytes],
+    stored: Stored,
+    *,
+    policy: CodecPolicy = CodecPolicy.SMALLEST,
+) -> list[Record]:
+    return recorder.write(chunks, stored, precision=SPACE, slot=3, key=KEY, policy=policy)
 
 
 def test_the_smallest_payload_wins() -> None:
@@ -118,17 +128,47 @@ def test_a_payload_that_fails_under_disturbance_is_not_kept() -> None:
     assert record.codec is Codec.RAW
 
 
-def test_a_plain_record_uses_no_model() -> None:
+def test_a_fast_record_uses_no_model() -> None:
     text = b"known by heart"
-    [record] = _write(_recorder(Decoder([text])), [text], _stored(1), plain=True)
+    decoder = Decoder([text])
+    [record] = _write(_recorder(decoder), [text], _stored(1), policy=CodecPolicy.FAST)
     assert record.codec in (Codec.RAW, Codec.ZSTD)
+    assert decoder.coded == 0
 
 
-@given(chunks=st.lists(st.binary(max_size=80), min_size=1, max_size=8))
-def test_any_chunks_read_back(chunks: list[bytes]) -> None:
+def test_a_balanced_record_keeps_a_payload_that_saves_enough() -> None:
+    """The decoder's payload has one byte; reading it costs a tenth of the text."""
+    text = b"a line that no other codec makes shorter: 8f3a91c2"
+    [record] = _write(_recorder(Decoder([text])), [text], _stored(1), policy=CodecPolicy.BALANCED)
+    assert record.codec is Codec.NEURAL
+
+
+def test_a_balanced_record_does_not_try_what_cannot_win() -> None:
+    """Repeated text has a short payload already: no other one could save a tenth of the text."""
+    text = b"the same again and again " * 20
+    decoder = Decoder([text])
+    [record] = _write(_recorder(decoder), [text], _stored(1), policy=CodecPolicy.BALANCED)
+    assert record.codec is Codec.ZSTD
+    assert decoder.coded == 0
+
+
+@pytest.mark.parametrize(("known", "coded"), [(0, PROBES), (40, 40)])
+def test_the_decoder_goes_on_only_if_it_won_among_the_first(known: int, coded: int) -> None:
+    chunks = [f"{secrets.token_hex(20)} {n}".encode() for n in range(40)]
+    decoder = Decoder(chunks[:known])
+    records = _write(_recorder(decoder), chunks, _stored(40), policy=CodecPolicy.BALANCED)
+    assert sum(record.codec is Codec.NEURAL for record in records) == known
+    assert decoder.coded == coded
+
+
+@given(
+    chunks=st.lists(st.binary(max_size=80), min_size=1, max_size=24),
+    policy=st.sampled_from(CodecPolicy),
+)
+def test_any_chunks_read_back(chunks: list[bytes], policy: CodecPolicy) -> None:
     stored = _stored(len(chunks))
     recorder = _recorder(Decoder(chunks[::2]))
-    records = _write(recorder, chunks, stored)
+    records = _write(recorder, chunks, stored, policy=policy)
     assert recorder.read(records, list(stored), precision=SPACE, key=KEY) == chunks
 
 
@@ -205,7 +245,9 @@ def test_every_flipped_bit_of_a_stored_vector_is_found(precision: Precision) -> 
     recorder = _recorder(Decoder([text]))
     vector = np.array([[0.5, -0.25, 0.125, 0.75]], np.float32)
     stored = space.round(vector)
-    [record] = recorder.write([text], stored, precision=space, slot=3, key=KEY)
+    [record] = recorder.write(
+        [text], stored, precision=space, slot=3, key=KEY, policy=CodecPolicy.SMALLEST
+    )
     assert record.codec is Codec.NEURAL
     [right] = recorder.read([record], [stored[0]], precision=space, key=KEY)
     assert right == text
