@@ -95,7 +95,9 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         job.trace or "", int(job.wait), job.brief_s if job.wait else 0,
     ]  # fmt: skip
     for part in job.slices:
-        args += [part.items, len(part.payload), b"" if staged else part.payload]
+        size = len(part.payload)
+        cost = size if part.cost is None else part.cost
+        args += [part.items, size, cost, b"" if staged else part.payload]
     return args
 
 

@@ -43,8 +43,10 @@ class Policy:
     """Buckets of a deleted collection swept in one step."""
     count_entries: int = 500
     """Entries and buckets counted in one step."""
-    turn_bytes: int = 128 * 1024
-    """Payload bytes that make a slice's turn twice as long as that of an empty one."""
+    turn_cost: int = 16 * 1024
+    """Cost that makes a slice's turn twice as long as that of one that costs nothing."""
+    heavy_cost: int = 64 * 1024
+    """A slice that costs more is heavy: those run in half of a worker's interactive slots."""
     max_reads: int = 1_000
     """Reads whose callers wait that are listed for each tenant: the newest."""
     mature: int = 64

@@ -31,6 +31,7 @@ from verso_core.jobs.reconstruct import ReconstructRequest
 from verso_core.jobs.search import RERANK_SHARE, SearchItem, SearchParams, SearchRequest
 from verso_core.jobs.slices import (
     SLICE_BYTES,
+    SLICE_COST,
     SLICE_ITEMS,
     AnyResult,
     AnySlice,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from verso_core.heads import Portion, Reads, SignalName, Task
 from verso_core.jobs.models import (
+    READ_COST,
+    WINDOW_COST,
     Filter,
     Item,
     ItemError,
@@ -24,10 +26,12 @@ from verso_core.jobs.models import (
     one_of,
 )
 from verso_core.registry import Channel
-from verso_core.texts import Scalar
+from verso_core.texts import MAX_SENTENCES, Scalar
 
 MAX_PAIRS = 2048
 MAX_CONTEXTS = 256
+MAX_CONTEXT_BYTES = 256 * 1024
+"""Most bytes of the contexts of one question: about 250 windows, some seconds of two cores."""
 _Words = Annotated[str, Field(json_schema_extra={"pattern": "\\S"})]
 _Heads = Annotated[
     list[Name], Field(json_schema_extra={"minItems": 1, "maxItems": 8, "uniqueItems": True})
@@ -93,12 +97,29 @@ class AnswerRequest(StrictModel):
 
     question: _Words = Field(min_length=1, examples=["which disk is full"])
     context: _Words | None = None
-    contexts: list[_Words] | None = Field(default=None, min_length=1, max_length=MAX_CONTEXTS)
+    contexts: list[_Words] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_CONTEXTS,
+        description=f"at most {MAX_CONTEXT_BYTES} bytes together",
+    )
     collection: Name | None = None
     limit: int = Field(default=5, ge=1, le=100, description="records read of a collection")
     top_k: int = Field(default=3, ge=1, le=50, description="answers to give")
     filter: Filter | None = None
     head: Name = "qa"
+
+    @field_validator("context", "contexts")
+    @classmethod
+    def _readable(cls, value: str | list[str] | None) -> str | list[str] | None:
+        texts = [value] if isinstance(value, str) else value or []
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+        if size > MAX_CONTEXT_BYTES:
+            raise ValueError(
+                f"expected <= {MAX_CONTEXT_BYTES} bytes of contexts, got {size}: ingest them into "
+                "a collection and ask that"
+            )
+        return value
 
     @model_validator(mode="after")
     def _one_source(self) -> AnswerRequest:
@@ -199,6 +220,11 @@ class ClassifyParams(Params):
     accept_error: float | None = None
     chunk: Portion | None = None
 
+    def cost(self, item: Item) -> int:
+        """Return the cost of a text that each head reads a window of, or of a stored one."""
+        stored = READ_COST if self.collection is not None else 0
+        return stored + min(super().cost(item), WINDOW_COST) * max(1, len(self.heads))
+
 
 @dataclass(frozen=True, slots=True)
 class ClassifyItem(Item):
@@ -254,6 +280,11 @@ class AnswerParams(Params):
     limit: int = 5
     top_k: int = 3
     filter: Filter | None = None
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of the contexts, whose windows overlap by half."""
+        found = 0 if self.collection is None else (READ_COST + WINDOW_COST) * self.limit
+        return 2 * super().cost(item) + found
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +361,11 @@ class ScoreParams(Params):
 
     head: str
     sentences: bool = False
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of a pair: one window, or one for each sentence."""
+        size = super().cost(item)
+        return min(size, MAX_SENTENCES * WINDOW_COST if self.sentences else WINDOW_COST)
 
 
 @dataclass(frozen=True, slots=True)

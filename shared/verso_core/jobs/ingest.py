@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from verso_core.jobs.job import Batch, JobView
 from verso_core.jobs.models import (
     ALWAYS,
+    WINDOW_COST,
     Item,
     ItemError,
     ItemResult,
@@ -139,6 +140,10 @@ class EmbedRequest(StrictModel):
 
 class EmbedParams(Params):
     """No params: an embed job has none."""
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of a text, of which one window is read."""
+        return min(super().cost(item), WINDOW_COST)
 
 
 @dataclass(frozen=True, slots=True)

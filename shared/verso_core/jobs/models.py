@@ -154,12 +154,28 @@ class Filter(StrictModel):
     time_lt: float | None = Field(default=None, description="Unix seconds, exclusive")
 
 
+ITEM_COST = 64
+"""Cost of an item besides its text; see :meth:`Params.cost`."""
+WINDOW_COST = 2048
+"""Most that a text costs of which one window is read."""
+READ_COST = 1024
+"""Cost of a stored text that is read back."""
+
+
 class Params(OpenModel):
     """What all items of a slice share."""
 
     def header(self) -> dict[str, Any]:
         """Return the params as JSON: the fields that were set, each in full."""
         return self.model_dump(mode="json", include=self.model_fields_set)
+
+    def cost(self, item: Item) -> int:
+        """Return what an item takes to be worked on, in bytes of text that a model reads.
+
+        It is an estimate from what the request says; turns of tenants are as long as it is large.
+        """
+        blob = None if item.BLOB is None else getattr(item, item.BLOB)
+        return ITEM_COST + len(blob or b"")
 
 
 ALWAYS = {"always": True}

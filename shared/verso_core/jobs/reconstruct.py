@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field, model_validator
 
 from verso_core.jobs.models import (
+    READ_COST,
     Item,
     ItemError,
     ItemResult,
@@ -21,6 +22,8 @@ from verso_core.texts import Scalar
 
 MAX_TOKENS = 127
 """Longest guess."""
+_STEP_COST = 128  # a step of the decoder takes as long as so many bytes take the encoder
+_BEAM_COST = 32  # and each prefix that it follows so much more
 
 
 class ReconstructRequest(StrictModel):
@@ -45,6 +48,12 @@ class ReconstructParams(Params):
     """The collection of the documents of a slice; None for bare vectors."""
 
     collection: str | None = None
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of reading a text back, or of the decoder's steps of a guess."""
+        if not isinstance(item, ReconstructItem) or not item.vector:
+            return READ_COST
+        return (item.max_tokens or MAX_TOKENS) * (_STEP_COST + _BEAM_COST * (item.beam or 1))
 
 
 @dataclass(frozen=True, slots=True)

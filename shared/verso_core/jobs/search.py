@@ -8,6 +8,8 @@ from typing import ClassVar
 from pydantic import ConfigDict, Field, model_validator
 
 from verso_core.jobs.models import (
+    READ_COST,
+    WINDOW_COST,
     Filter,
     Item,
     ItemError,
@@ -46,6 +48,12 @@ class SearchParams(Params):
         description="what its score counts; the search's own counts the rest",
     )
     explain: bool = Field(default=False, description="add the parts of each hit's score")
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of a query, of the texts read back, and of those that a head reads."""
+        read = READ_COST * (self.limit if self.with_text else 0)
+        scored = 0 if self.rerank is None else (READ_COST + WINDOW_COST) * self.rerank_from
+        return min(super().cost(item), WINDOW_COST) + read + scored
 
 
 class SearchRequest(SearchParams):

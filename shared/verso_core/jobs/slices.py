@@ -20,13 +20,24 @@ from verso_core import frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import admin, cluster, heads, ingest, reconstruct, search, train
 from verso_core.jobs.job import Kind
-from verso_core.jobs.models import BucketRange, Failed, Item, ItemResult, NoItem, Params, Rejected
+from verso_core.jobs.models import (
+    ITEM_COST,
+    BucketRange,
+    Failed,
+    Item,
+    ItemResult,
+    NoItem,
+    Params,
+    Rejected,
+)
 
 VERSION = 1
 """Version of the payloads that this code writes; earlier ones are read as well."""
 
 SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
+SLICE_COST = 128 * 1024
+"""Cost of a slice of work that may be cut by it; some two seconds of two cores."""
 
 P = TypeVar("P", bound=Params)
 I = TypeVar("I")  # noqa: E741 - an item, beside P and R
@@ -68,10 +79,11 @@ CONTRACTS: Mapping[Kind, Contract] = {
 
 @dataclass(frozen=True, slots=True)
 class SliceSpec:
-    """A slice as it enters the ledger."""
+    """A slice as it enters the ledger; ``cost``: see :meth:`Params.cost`, None for its bytes."""
 
     payload: bytes
     items: int
+    cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +124,33 @@ def cut(
     *,
     max_items: int = SLICE_ITEMS,
     max_bytes: int = SLICE_BYTES,
+    max_cost: int | None = None,
 ) -> Iterator[SliceSpec]:
-    """Cut items into slices, in order; an item larger than ``max_bytes`` makes one alone."""
+    """Cut items into slices, in order; an item larger than a bound makes one alone."""
     codec, head = _CODECS[kind], {"version": VERSION, "kind": kind, "params": params.header()}
     headers: list[dict[str, Any]] = []
     blobs: list[bytes] = []
-    size = 0
+    size, cost = 0, 0
     for item in items:
         blob = None if isinstance(item, Rejected) else codec.blob(item)
         item_bytes = 0 if blob is None else len(blob)
-        if headers and (len(headers) >= max_items or size + item_bytes > max_bytes):
-            yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers))
-            headers, blobs, size = [], [], 0
+        item_cost = ITEM_COST if isinstance(item, Rejected) else params.cost(item)
+        if headers and (
+            len(headers) >= max_items
+            or size + item_bytes > max_bytes
+            or (max_cost is not None and cost + item_cost > max_cost)
+        ):
+            yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers), cost)
+            headers, blobs, size, cost = [], [], 0, 0
         header = codec.header(item)
         if blob is not None:
             header["blob"] = len(blobs)
             blobs.append(blob)
         headers.append(header)
         size += item_bytes
+        cost += item_cost
     if headers:
-        yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers))
+        yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers), cost)
 
 
 def read_slice(payload: bytes) -> AnySlice:

@@ -3,7 +3,7 @@
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
--- (0: as all others); then for each slice: items, bytes, payload.
+-- (0: as all others); then for each slice: items, bytes, cost, payload.
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
 -- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
 local FIRST = 21
@@ -24,8 +24,8 @@ if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then re
 
 local items, bytes = 0, 0
 for n = 0, count - 1 do
-  items = items + tonumber(ARGV[FIRST + n * 3])
-  bytes = bytes + tonumber(ARGV[FIRST + 1 + n * 3])
+  items = items + tonumber(ARGV[FIRST + n * 4])
+  bytes = bytes + tonumber(ARGV[FIRST + 1 + n * 4])
   if staged and redis.call('EXISTS', K.payload .. job .. '.' .. n) == 0 then return { 'missing', n } end
 end
 local mine = queue .. ':' .. tenant
@@ -74,15 +74,15 @@ end
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
 for n = 0, count - 1 do
-  local at = FIRST + n * 3
+  local at = FIRST + n * 4
   local sid = job .. '.' .. n
   if staged then
     redis.call('PERSIST', K.payload .. sid)
   else
-    redis.call('SET', K.payload .. sid, ARGV[at + 2])
+    redis.call('SET', K.payload .. sid, ARGV[at + 3])
   end
   redis.call('HSET', K.slice .. sid, 'job', job, 'n', n, 'kind', kind, 'queue', queue, 'q', queue,
-    'items', ARGV[at], 'bytes', ARGV[at + 1], 'seq', seq + n + 1, 'ph', 'work', 'due', now,
+    'items', ARGV[at], 'bytes', ARGV[at + 1], 'cost', ARGV[at + 2], 'seq', seq + n + 1, 'ph', 'work', 'due', now,
     'ten', tenant, 'u', urgency, 'st', 'queued', 'att', 0)
   lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
   if promised(kind) then redis.call('ZADD', K.pending, seq + n + 1, sid) end

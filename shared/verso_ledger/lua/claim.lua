@@ -1,5 +1,6 @@
--- Leases due slices of a queue to a worker. ARGV: queue, owner, n, lease in ms, token, kind.
+-- Leases due slices of a queue to a worker. ARGV: queue, owner, n, lease in ms, token, kind, slots.
 -- More than one slice is leased only where all are of that kind ('' any), which the worker runs as one.
+-- At most half of the owner's slots (0: no bound) run heavy slices, so that what is quick finds a free one.
 -- A repeated call with the same token (the reply was lost) returns the same slices again.
 local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local together = ARGV[6] or ''
@@ -65,22 +66,45 @@ local function joins(sid, leases)
     or (leases[1][5] == together and redis.call('HGET', K.slice .. sid, 'kind') == together)
 end
 
+local function heavy(sid)
+  return (tonumber(redis.call('HGET', K.slice .. sid, 'cost')) or 0) > P.heavy_cost
+end
+
+-- How many heavy slices the owner may still take.
+local function heavy_room(slots)
+  if slots < 2 then return math.huge end
+  local running = 0
+  for _, sid in ipairs(redis.call('ZRANGE', K.leased .. queue, 0, -1)) do
+    if redis.call('HGET', K.slice .. sid, 'own') == owner and heavy(sid) then running = running + 1 end
+  end
+  return math.floor(slots / 2) - running
+end
+
 mature(queue, P.mature)
+local room, passed = nil, 0
 local leases, names, budget = {}, {}, n + 64
 while #leases < n and budget > 0 do
   budget = budget - 1
-  local turn = redis.call('ZRANGE', K.turns .. queue, 0, 0, 'WITHSCORES')
+  local turn = redis.call('ZRANGE', K.turns .. queue, passed, passed, 'WITHSCORES')
   if #turn == 0 then break end
   local tenant, start = turn[1], tonumber(turn[2])
   local lane = K.lane .. queue .. ':' .. tenant
   local sid = redis.call('ZRANGE', lane, 0, 0)[1] or ''
   if not joins(sid, leases) then break end
-  lane_remove(sid, { q = queue, tenant = tenant })
-  local lease_row = take(sid)
-  if lease_row then
-    turn_over(queue, tenant, start, string.len(lease_row[7]))
-    leases[#leases + 1] = lease_row
-    names[#names + 1] = sid
+  local is_heavy = heavy(sid)
+  if is_heavy then room = room or heavy_room(tonumber(ARGV[7] or '0')) end
+  if is_heavy and room <= 0 then
+    passed = passed + 1 -- the next tenant's turn
+  else
+    local cost = tonumber(redis.call('HGET', K.slice .. sid, 'cost'))
+    lane_remove(sid, { q = queue, tenant = tenant })
+    local lease_row = take(sid)
+    if lease_row then
+      turn_over(queue, tenant, start, cost or string.len(lease_row[7]))
+      leases[#leases + 1] = lease_row
+      names[#names + 1] = sid
+      if is_heavy then room = room - 1 end
+    end
   end
 end
 if #names > 0 then redis.call('SET', K.claim .. token, table.concat(names, ' '), 'PX', lease) end

@@ -178,7 +178,7 @@ end
 -- Lanes. The due slices of a queue wait in one lane for each tenant: the most urgent first, then the
 -- oldest. Whose turn it is follows start-time fair queueing (Goyal, Vin & Cheng 1996, section 2): a
 -- turn starts at the later of the queue's virtual time and the finish of the tenant's last turn,
--- lasts as long as its work is large, and the earliest start goes next. So a tenant with a million
+-- lasts as long as its work costs, and the earliest start goes next. So a tenant with a million
 -- slices and one with ten take turns, and a tenant that was idle has saved up nothing.
 local URGENCY = 2 ^ 48 -- sequence numbers stay below it
 
@@ -204,8 +204,9 @@ end
 
 -- Ends a tenant's turn: its next one starts when this one is over.
 local function turn_over(queue, tenant, start, size)
-  local finish = start + 1 + size / P.turn_bytes
-  redis.call('HSET', K.load, queue .. ':virtual', string.format('%.6f', start))
+  local finish = start + 1 + size / P.turn_cost
+  local virtual = math.max(start, tonumber(redis.call('HGET', K.load, queue .. ':virtual') or 0))
+  redis.call('HSET', K.load, queue .. ':virtual', string.format('%.6f', virtual))
   redis.call('HSET', K.served .. queue, tenant, string.format('%.6f', finish))
   if redis.call('ZSCORE', K.turns .. queue, tenant) then
     redis.call('ZADD', K.turns .. queue, finish, tenant)

@@ -92,3 +92,11 @@ def test_a_request_that_asks_nothing_sensible_is_refused(
 ) -> None:
     answer = client.post(f"/v1/{path}", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "request_invalid")
+
+
+def test_contexts_are_bounded_by_what_reading_them_takes(client: httpx2.Client) -> None:
+    for field, value in (("context", "word " * 60_000), ("contexts", ["word " * 20_000] * 3)):
+        answer = client.post("/v1/answer", json={"question": "a", field: value})
+        assert answer.status_code == 422
+        assert answer.json()["pointer"] == f"/{field}"
+        assert "ingest them" in answer.json()["detail"]

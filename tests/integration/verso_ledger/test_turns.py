@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ from verso_ledger import Commit, Ledger, Limits, NewJob, Policy
 from verso_ledger.keys import key
 
 Jobs = Callable[..., NewJob]
+Q = Queue.INTERACTIVE
 
 
 def claimed(ledger: Ledger, n: int, queue: Queue = Queue.INTERACTIVE) -> list[str]:
@@ -63,11 +65,38 @@ def test_who_was_idle_has_saved_up_nothing(ledger: Ledger, new_job: Jobs) -> Non
 
 
 def test_a_large_slice_makes_a_long_turn(valkey_url: str, new_job: Jobs) -> None:
-    ledger = Ledger.from_url(valkey_url, policy=Policy(turn_bytes=1000))
+    ledger = Ledger.from_url(valkey_url, policy=Policy(turn_cost=1000))
     ledger.jobs.accept(new_job(slices=10, items=1, text=b"x" * 3000, tenant="large"))
     small = ledger.jobs.accept(new_job(slices=30, items=1, text=b"x", tenant="small")).job_id
     assert sum(job == small for job in claimed(ledger, 20)) >= 13
     ledger.close()
+
+
+def priced(job: NewJob, cost: int) -> NewJob:
+    """Set what each slice of a job costs."""
+    return replace(job, slices=[replace(part, cost=cost) for part in job.slices])
+
+
+def test_a_small_request_for_much_work_makes_a_long_turn(ledger: Ledger, new_job: Jobs) -> None:
+    """A turn is as long as the work, however few bytes ask for it."""
+    ledger.jobs.accept(priced(new_job(slices=10, text=b"x", tenant="costly"), 48 * 1024))
+    small = ledger.jobs.accept(priced(new_job(slices=30, tenant="small"), 0)).job_id
+    assert sum(job == small for job in claimed(ledger, 20)) >= 15
+
+
+def test_heavy_slices_run_in_half_of_the_slots_whoever_brings_them(
+    ledger: Ledger, new_job: Jobs
+) -> None:
+    for tenant in "abc":
+        ledger.jobs.accept(priced(new_job(slices=3, tenant=tenant), 1 << 20))
+    heavy = [one for _ in range(4) for one in ledger.leases.claim(Q, owner="w", slots=4)]
+    assert len(heavy) == 2  # although two slots are free
+    light = ledger.jobs.accept(new_job(tenant="d")).job_id
+    assert [one.job_id for one in ledger.leases.claim(Q, owner="w", slots=4)] == [light]
+    assert len(ledger.leases.claim(Q, owner="another", slots=4)) == 1
+    ledger.leases.commit(heavy[0], b"r", ok=2, errors=0)
+    assert len(ledger.leases.claim(Q, owner="w", slots=4)) == 1
+    assert len(ledger.leases.claim(Q, owner="w", slots=1)) == 1  # a worker of one slot must
 
 
 def test_an_urgent_job_passes_its_own_tenants_jobs_and_nobody_elses(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
-from verso_core.jobs import Item, Kind, Queue, ReconstructRequest, Rejected
+from verso_core.jobs import SLICE_COST, Item, Kind, Queue, ReconstructRequest, Rejected, cut
 from verso_core.jobs.job import Batch
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.texts import split_record_id
@@ -43,7 +43,8 @@ async def reconstruct(request: Request) -> Response:
         items = [_bare(vector, checked) for vector in checked.vectors or []]
     params = ReconstructParams(collection=None if checked.ids is None else checked.collection)
     queue = Queue.INTERACTIVE if len(items) <= _INTERACTIVE_ITEMS else Queue.BULK
-    job = responses.job_of_one(request, Kind.RECONSTRUCT, params, *items, queue=queue)
+    slices = list(cut(Kind.RECONSTRUCT, params, items, max_cost=SLICE_COST))
+    job = responses.job_of(request, Kind.RECONSTRUCT, slices, queue=queue)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs import Kind
+from verso_core.jobs import SLICE_COST, Kind, Queue, cut
 from verso_core.jobs.heads import (
     PairView,
     RankedDocument,
@@ -96,5 +96,6 @@ async def rerank(request: Request) -> Response:
 
 async def _job(request: Request, params: ScoreParams, pairs: Sequence[tuple[str, str]]) -> NewJob:
     items = [ScoreItem.of(text_bytes(first), text_bytes(second)) for first, second in pairs]
-    job = responses.job_of_one(request, Kind.SCORE, params, *items)
+    slices = list(cut(Kind.SCORE, params, items, max_cost=SLICE_COST))
+    job = responses.job_of(request, Kind.SCORE, slices, queue=Queue.INTERACTIVE)
     return await responses.repeatable(request, job)

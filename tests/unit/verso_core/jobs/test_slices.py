@@ -7,7 +7,7 @@ import string
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal, Union
@@ -21,6 +21,9 @@ from tests import wire
 from verso_core import frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import (
+    SLICE_COST,
+    EmbedItem,
+    EmbedParams,
     Failed,
     IngestItem,
     IngestParams,
@@ -41,7 +44,7 @@ from verso_core.jobs.admin import MigrationResult
 from verso_core.jobs.heads import AnswerPart, HeadReport, UnreadRecord
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.models import RecordText, Text
-from verso_core.jobs.reconstruct import Guess
+from verso_core.jobs.reconstruct import Guess, ReconstructItem, ReconstructParams
 from verso_core.jobs.search import Explanation, Hit, Hits
 from verso_core.jobs.slices import CONTRACTS, VERSION
 
@@ -288,3 +291,23 @@ def test_an_explanation_survives_the_frame_with_the_parts_that_it_had() -> None:
     packed = Result([Hits(hits=(hit,))]).pack()
     [read] = Result.unpack(Kind.SEARCH, packed).only.hits
     assert read.public()["explain"] == {"dense": 0.5}
+
+
+def test_a_guess_costs_by_its_beam_and_a_text_by_the_window_that_is_read() -> None:
+    bare = ReconstructParams()
+    guess = ReconstructItem(vector=True, beam=1, data=b"")
+    assert bare.cost(replace(guess, beam=16)) > 3 * bare.cost(guess)
+    assert bare.cost(guess) > 10 * bare.cost(ReconstructItem("a"))
+    embed = EmbedParams()
+    assert embed.cost(EmbedItem(b"x" * 1_000_000)) == embed.cost(EmbedItem(b"x" * 10_000))
+
+
+def test_costly_items_are_cut_into_more_slices() -> None:
+    """256 vectors with 16 beams are minutes of work: no slice of them may hold a slot for long."""
+    items = [ReconstructItem(vector=True, beam=16, data=b"v") for _ in range(256)]
+    slices = list(cut(Kind.RECONSTRUCT, ReconstructParams(), items, max_cost=SLICE_COST))
+    assert len(slices) == 256
+    assert {one.items for one in slices} == {1}
+    assert all((one.cost or 0) <= SLICE_COST for one in slices)
+    stored = [ReconstructItem(f"d{n}") for n in range(256)]
+    assert len(list(cut(Kind.RECONSTRUCT, ReconstructParams(), stored, max_cost=SLICE_COST))) <= 4
