@@ -63,9 +63,14 @@ class AsyncLedger:
             BodyTooLarge: the job is larger than an empty queue may hold.
         """
         admission = codec.admission(job)
-        for name, payload in admission.staged:
+        if admission.staged:
+            codec.reserved(await self._scripts.run("stage", admission.reservation))
+        for part in admission.parts:
             with translated():
-                await self._redis.set(name, payload, px=codec.STAGED_FOR_MS)
+                async with self._redis.pipeline(transaction=False) as pipe:
+                    for name, payload in part:
+                        pipe.set(name, payload, px=codec.STAGED_FOR_MS)
+                    await pipe.execute()
         return codec.accepted(await self._scripts.run("accept", admission.args))
 
     async def job(self, job_id: str) -> JobRecord:

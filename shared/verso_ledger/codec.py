@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from verso_core.errors import (
@@ -46,6 +46,7 @@ STAGE_BYTES = 4 << 20
 """The payload of a job larger than this is stored slice by slice before the accept step, so that no
 step blocks the server for long."""
 STAGED_FOR_MS = 600_000
+_PART_BYTES = 1 << 20
 IDEMPOTENCY_S = 24 * 3600
 SERVING_S = 60.0
 """A worker without a heartbeat for longer than this, seconds, serves nothing."""
@@ -59,6 +60,22 @@ class Admission(NamedTuple):
     staged: list[tuple[str, bytes]]
     """Key and payload of each slice of a large job."""
     args: list[Arg]
+    reservation: list[Arg]
+    """Arguments of the step that reserves room for those payloads."""
+
+    @property
+    def parts(self) -> Iterator[list[tuple[str, bytes]]]:
+        """Yield what is staged in parts, each of which the server takes without a pause."""
+        part: list[tuple[str, bytes]] = []
+        size = 0
+        for row in self.staged:
+            part.append(row)
+            size += len(row[1])
+            if size >= _PART_BYTES:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
 
 
 def admission(job: NewJob) -> Admission:
@@ -71,7 +88,21 @@ def admission(job: NewJob) -> Admission:
     staged = size > STAGE_BYTES
     parts = enumerate(job.slices) if staged else ()
     payloads = [(key("payload", f"{job_id}.{number}"), part.payload) for number, part in parts]
-    return Admission(payloads, _accept_args(job, job_id, staged=staged))
+    limits = _limit_args(job)
+    reservation: list[Arg] = [
+        job_id, job.queue, job.tenant, len(job.slices), size, *limits, STAGED_FOR_MS,
+    ]  # fmt: skip
+    return Admission(payloads, _accept_args(job, job_id, staged=staged), reservation)
+
+
+def _limit_args(job: NewJob) -> list[Arg]:
+    limits = job.limits
+    return [
+        limits.max_slices,
+        limits.max_bytes,
+        round(limits.max_slices * limits.tenant_share),
+        round(limits.max_bytes * limits.tenant_share),
+    ]
 
 
 def _checked_size(job: NewJob) -> int:
@@ -86,12 +117,12 @@ def _checked_size(job: NewJob) -> int:
 
 def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
     idempotency_key, body_hash = job.idempotency or ("", "")
+    max_slices, max_bytes, own_slices, own_bytes = _limit_args(job)
     deadline_ms = 0 if job.deadline_s is None else max(1, round(job.deadline_s * 1000))
     args: list[Arg] = [
         job_id, job.kind, job.queue, job.tenant, idempotency_key, body_hash, deadline_ms,
-        job.keep_s, job.limits.max_slices, job.limits.max_bytes, IDEMPOTENCY_S, int(staged),
-        len(job.slices), job.urgency, round(job.limits.max_slices * job.limits.tenant_share),
-        round(job.limits.max_bytes * job.limits.tenant_share), job.webhook or "",
+        job.keep_s, max_slices, max_bytes, IDEMPOTENCY_S, int(staged),
+        len(job.slices), job.urgency, own_slices, own_bytes, job.webhook or "",
         job.trace or "", int(job.wait), job.brief_s if job.wait else 0,
     ]  # fmt: skip
     for part in job.slices:
@@ -99,6 +130,21 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         cost = size if part.cost is None else part.cost
         args += [part.items, size, cost, b"" if staged else part.payload]
     return args
+
+
+def reserved(reply: Sequence[Any]) -> None:
+    """Read the reply of ``stage.lua``.
+
+    Raises:
+        QueueFull: the queue holds as much as it may.
+    """
+    if text(reply[0]) == "full":
+        raise _queue_full(reply)
+
+
+def _queue_full(reply: Sequence[Any]) -> QueueFull:
+    detail = "the queue holds as much work as it may"
+    return QueueFull(detail, retry_after_s=float(reply[1]))
 
 
 def accepted(reply: Sequence[Any]) -> Accepted:
@@ -119,7 +165,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     if word == "conflict":
         raise IdempotencyConflict("expected the same body as this key's first request, got another")
     if word == "full":
-        raise QueueFull("the queue holds as much work as it may", retry_after_s=float(reply[1]))
+        raise _queue_full(reply)
     if word == "missing":
         raise LedgerUnavailable("the request took too long to come in")
     return Accepted(

@@ -54,6 +54,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
                                      that deleted; for a week
     scrub       -                    hash: the pass of the scrub: cursor, job, counters
     damaged     -                    list: documents that this pass found damaged, up to a bound
+    staged      -                    sorted set: "{job} {slices} {bytes}" of jobs whose payloads
+                                     are stored before they are accepted, by the reservation's end
     orphans     -                    sorted set: {uid}:{point} that no entry named when it was
                                      looked at, by the newest sequence number then
     epoch       -                    hash: the epoch this ledger is in, and the one before
@@ -84,7 +86,7 @@ _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",
     "collections", "uids", "gc", "dropped", "scrub", "damaged", "serving", "tenants", "walk",
     "hooks", "hookdead", "epoch", "frozen", "halted", "aliases", "hidden", "sealed", "migrations",
-    "orphans", "rewritten",
+    "orphans", "rewritten", "staged",
 )  # fmt: skip
 
 NAMES: Final[dict[str, str]] = {name: f"{PREFIX}{name}:" for name in _ONE_FOR_EACH} | {

@@ -80,7 +80,7 @@ class Maintenance:
         """Return what waits outside the queues."""
         with translated(), self._redis.pipeline(transaction=False) as pipe:
             pipe.zcard(key("dead"))
-            pipe.hmget(key("load"), "unverified:slices", "unverified:bytes")
+            pipe.hmget(key("load"), "unverified:slices", "unverified:bytes", "staged:bytes")
             pipe.zcard(key("drop"))
             pipe.zcard(key("gc"))
             pipe.hgetall(key("totals"))
@@ -94,6 +94,7 @@ class Maintenance:
             dead=dead,
             unverified=int(unverified[0] or 0),
             unverified_bytes=int(unverified[1] or 0),
+            staged_bytes=int(unverified[2] or 0),
             to_drop=to_drop,
             to_collect=to_collect,
             totals=codec.counters(totals),

@@ -321,6 +321,8 @@ class Backlog:
     """Webhook messages that wait to be sent."""
     read_only: bool = False
     """Whether the ledger is older than what it has acknowledged."""
+    staged_bytes: int = 0
+    """Payload bytes stored, or about to be, for jobs that are not accepted yet."""
     orphans: int = 0
     """Points for which the scrub found no entry."""
 

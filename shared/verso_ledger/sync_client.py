@@ -38,9 +38,13 @@ class Jobs:
             BodyTooLarge: the job is larger than an empty queue may hold.
         """
         admission = codec.admission(job)
-        for name, payload in admission.staged:
-            with translated():
-                self._redis.set(name, payload, px=codec.STAGED_FOR_MS)
+        if admission.staged:
+            codec.reserved(self._scripts.run("stage", admission.reservation))
+        for part in admission.parts:
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for name, payload in part:
+                    pipe.set(name, payload, px=codec.STAGED_FOR_MS)
+                pipe.execute()
         return codec.accepted(self._scripts.run("accept", admission.args))
 
     def get(self, job_id: str) -> JobRecord:

@@ -43,6 +43,9 @@ class Settings(BrokerSettings, BaseSettings):
     upload_limit_bytes: int = Field(
         default=256 * _MIB, ge=1024, description="largest NDJSON upload, bytes"
     )
+    upload_limit_documents: int = Field(
+        default=200_000, ge=1, description="most documents of one ingest request"
+    )
     held_limit_bytes: int = Field(
         default=512 * _MIB,
         ge=1024,

@@ -122,6 +122,7 @@ def _backlog(backlog: Backlog) -> list[Gauge]:
         ("verso_dead_slices", "Dead letters: crashed or failed too often", backlog.dead),
         ("verso_unverified_slices", unverified, backlog.unverified),
         ("verso_unverified_bytes", "Payload bytes of those", backlog.unverified_bytes),
+        ("verso_staged_bytes", "Payload bytes of jobs not accepted yet", backlog.staged_bytes),
         ("verso_drops_pending", "Verified payloads still retained", backlog.to_drop),
         ("verso_webhooks_pending", to_send, backlog.to_send),
         ("verso_orphan_points", orphans, backlog.orphans),

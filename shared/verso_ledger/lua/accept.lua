@@ -11,41 +11,38 @@ local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
-if WRITES[kind] and read_only() then return { 'read_only' } end
-local idem = K.idem .. tenant .. ':' .. ARGV[5]
-if ARGV[5] ~= '' then
-  local v = redis.call('HMGET', idem, 'job', 'hash')
-  if v[1] and redis.call('EXISTS', K.job .. v[1]) == 1 then
-    if v[2] == ARGV[6] then return { 'dup', v[1] } end
-    return { 'conflict', v[1] }
-  end
-end
-if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then return { 'nohook' } end
-
 local items, bytes = 0, 0
 for n = 0, count - 1 do
   items = items + tonumber(ARGV[FIRST + n * 4])
   bytes = bytes + tonumber(ARGV[FIRST + 1 + n * 4])
-  if staged and redis.call('EXISTS', K.payload .. job .. '.' .. n) == 0 then return { 'missing', n } end
 end
-local mine = queue .. ':' .. tenant
-local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':bytes', mine .. ':slices', mine .. ':bytes')
-for i = 1, 4 do v[i] = tonumber(v[i]) or 0 end
-local rate = math.max(drain_rate(queue), 1 / P.drain_s)
+if staged then redeem(job, count, bytes) end
 
--- Slices that must end before so much fits under the limits; 0 or less when it fits now.
-local function over(slices_now, bytes_now, max_slices, max_bytes)
-  local mean_bytes = slices_now > 0 and math.max(1, bytes_now / slices_now) or 1
-  return math.max(slices_now + count - max_slices, (bytes_now + bytes - max_bytes) / mean_bytes)
+-- Payloads that were staged for a job that is not made go with it.
+local function no(...)
+  for n = 0, staged and count - 1 or -1 do redis.call('UNLINK', K.payload .. job .. '.' .. n) end
+  return { ... }
 end
-local all = over(v[1], v[2], tonumber(ARGV[9]), tonumber(ARGV[10]))
-local own = over(v[3], v[4], tonumber(ARGV[15]), tonumber(ARGV[16]))
-if all > 0 or own > 0 then
-  -- a tenant's own slices end at its share of the rate
-  local tenants = math.max(1, redis.call('ZCARD', K.turns .. queue))
-  local wait_s = math.max(all, own * tenants, 1) / rate
-  return { 'full', math.ceil(math.min(P.max_wait_s, math.max(1, wait_s))) }
+
+if WRITES[kind] and read_only() then return no('read_only') end
+local idem = K.idem .. tenant .. ':' .. ARGV[5]
+if ARGV[5] ~= '' then
+  local v = redis.call('HMGET', idem, 'job', 'hash')
+  if v[1] and redis.call('EXISTS', K.job .. v[1]) == 1 then
+    if v[2] == ARGV[6] then return no('dup', v[1]) end
+    return no('conflict', v[1])
+  end
 end
+if hook ~= '' and redis.call('HEXISTS', K.webhooks .. tenant, hook) == 0 then return no('nohook') end
+for n = 0, staged and count - 1 or -1 do
+  if redis.call('EXISTS', K.payload .. job .. '.' .. n) == 0 then return no('missing', n) end
+end
+local limits = { tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[15]), tonumber(ARGV[16]) }
+local wait_s = full_for(queue, tenant, count, bytes, limits)
+if wait_s then return no('full', wait_s) end
+local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':' .. tenant .. ':slices')
+local rate = math.max(drain_rate(queue), 1 / P.drain_s)
+for i = 1, 2 do v[i] = tonumber(v[i]) or 0 end
 
 local deadline = tonumber(ARGV[7])
 if deadline > 0 then
@@ -96,5 +93,5 @@ end
 -- A worker that is at work claims again when it has finished. A wake-up through the broker is needed only
 -- when no subscriber received this message and no slice that was announced before is still waiting.
 local received = redis.call('PUBLISH', K.wake .. queue, '')
-local left = math.max(0, math.min(tonumber(ARGV[9]) - v[1], tonumber(ARGV[15]) - v[3]) - count)
+local left = math.max(0, math.min(limits[1] - v[1], limits[3] - v[2]) - count)
 return { 'new', job, (received == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }

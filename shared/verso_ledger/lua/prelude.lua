@@ -37,6 +37,28 @@ local function load_add(queue, slices, bytes)
   redis.call('HINCRBY', K.load, queue .. ':bytes', bytes)
 end
 
+-- Room for payloads that are stored before their job is accepted. A reservation that is not redeemed ends
+-- when the payloads do.
+local function staged_name(job, slices, bytes) return job .. ' ' .. slices .. ' ' .. bytes end
+
+local function reserve(job, slices, bytes, ms)
+  local name = staged_name(job, slices, bytes)
+  if redis.call('ZADD', K.staged, now + ms, name) == 1 then load_add('staged', slices, bytes) end
+end
+
+local function redeem(job, slices, bytes)
+  if redis.call('ZREM', K.staged, staged_name(job, slices, bytes)) == 1 then
+    load_add('staged', -slices, -bytes)
+  end
+end
+
+local function end_reservations(n)
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', K.staged, '-inf', now, 'LIMIT', 0, n)) do
+    local job, slices, bytes = string.match(name, '^(.*) (%d+) (%d+)$')
+    redeem(job, slices, bytes)
+  end
+end
+
 -- What one tenant has unfinished in a queue; a tenant with nothing there has no fields.
 local function tenant_add(queue, tenant, slices, bytes)
   local name = queue .. ':' .. tenant
@@ -63,6 +85,27 @@ end
 local function note_drained(queue)
   local rate = drain_rate(queue) + 1 / P.drain_s
   redis.call('HSET', K.load, queue .. ':rate', string.format('%.6f', rate), queue .. ':at', now)
+end
+
+-- Seconds to wait until so much fits under the limits of a queue, {max slices, max bytes, the tenant's max
+-- slices, its max bytes}; nil when it fits now. What is staged counts as waiting.
+local function full_for(queue, tenant, count, bytes, limits)
+  local mine = queue .. ':' .. tenant
+  local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':bytes', mine .. ':slices', mine .. ':bytes',
+    'staged:slices', 'staged:bytes')
+  for i = 1, 6 do v[i] = tonumber(v[i]) or 0 end
+  -- Slices that must end before so much fits; 0 or less when it fits now.
+  local function over(slices_now, bytes_now, max_slices, max_bytes)
+    local mean_bytes = slices_now > 0 and math.max(1, bytes_now / slices_now) or 1
+    return math.max(slices_now + count - max_slices, (bytes_now + bytes - max_bytes) / mean_bytes)
+  end
+  local all = over(v[1] + v[5], v[2] + v[6], limits[1], limits[2])
+  local own = over(v[3], v[4], limits[3], limits[4])
+  if all <= 0 and own <= 0 then return nil end
+  -- a tenant's own slices end at its share of the rate
+  local tenants = math.max(1, redis.call('ZCARD', K.turns .. queue))
+  local wait_s = math.max(all, own * tenants, 1) / math.max(drain_rate(queue), 1 / P.drain_s)
+  return math.ceil(math.min(P.max_wait_s, math.max(1, wait_s)))
 end
 
 local function keep_job(job, seconds)

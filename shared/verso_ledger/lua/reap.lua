@@ -49,6 +49,7 @@ for _, sid in ipairs(redis.call('ZRANGEBYSCORE', K.dead, '-inf', now - P.dead_ke
   if redis.call('EXISTS', K.slice .. sid) == 0 then redis.call('ZREM', K.dead, sid) end
 end
 
+end_reservations(n)
 redis.call('ZREMRANGEBYSCORE', K.hookdead, '-inf', now - P.dead_keep_s * 1000)
 
 -- A worker that was killed did not sign off; its last heartbeat is removed after an hour.

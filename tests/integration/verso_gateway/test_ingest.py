@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from tests.integration.verso_gateway.conftest import FakeWorker, post
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
+
+from verso_ledger import Ledger
 
 WAIT = {"Prefer": "wait=10"}
 
@@ -159,3 +162,28 @@ def test_nothing_is_taken_in_while_no_worker_has_room_on_its_disk(
     liveness.note_serving("b", {"disk_full": False})
     time.sleep(1.1)
     assert client.post("/v1/ingest", json=body).status_code == 202
+
+
+def test_lines_without_number_hold_up_nobody(
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
+) -> None:
+    """Many lines are refused, and another caller is answered meanwhile."""
+    served = start_gateway(valkey_url, upload_limit_documents=60_000)
+    worker.pause()
+    answers: list[httpx2.Response] = []
+
+    def upload() -> None:
+        with httpx2.Client(base_url=served.client.base_url, timeout=120.0) as client:
+            headers = {"Content-Type": "application/x-ndjson"}
+            answers.append(client.post("/v1/ingest", content=b"1\n" * 1_000_000, headers=headers))
+
+    thread = threading.Thread(target=upload)
+    thread.start()
+    slowest = 0.0
+    while thread.is_alive():
+        started = time.monotonic()
+        assert served.client.get("/v1/collections").status_code == 200
+        slowest = max(slowest, time.monotonic() - started)
+    assert (answers[0].status_code, answers[0].json()["code"]) == (413, "body_too_large")
+    assert slowest < 2.0  # it was six seconds when lines were read between other requests
+    assert Ledger.from_url(valkey_url).maintenance.backlog().staged_bytes == 0

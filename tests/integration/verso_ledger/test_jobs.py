@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -333,6 +333,40 @@ def test_a_large_job_is_staged_and_accepted_whole(
     leases = ledger.leases.claim(Queue.BULK, owner="w", n=20)
     assert [lease.payload for lease in leases] == [part.payload for part in job.slices]
     assert {raw.ttl(key("payload", f"{job_id}.{n}")) for n in range(9)} == {-1}
+
+
+def test_what_was_staged_for_a_job_that_is_refused_is_gone(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    def large(**about: Any) -> NewJob:
+        return new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000, **about)
+
+    ledger.jobs.accept(new_job(Kind.INGEST, idempotency=("key", "a")))
+    before = set(raw.keys(key("payload", "*")))
+    with pytest.raises(IdempotencyConflict):
+        ledger.jobs.accept(large(idempotency=("key", "b")))
+    with pytest.raises(QueueFull):  # refused before a byte of it is stored
+        ledger.jobs.accept(large(limits=Limits(max_bytes=5_400_850)))
+    assert set(raw.keys(key("payload", "*"))) == before
+    assert ledger.maintenance.backlog().staged_bytes == 0
+
+
+def test_what_is_staged_counts_as_waiting_until_it_is_accepted_or_too_old(
+    ledger: Ledger, new_job: Jobs, raw: redis.Redis
+) -> None:
+    from verso_ledger import codec
+
+    abandoned = new_job(Kind.INGEST, slices=9, items=1, text=b"x" * 600_000)
+    ledger._scripts.run("stage", codec.admission(abandoned).reservation)
+    staged = ledger.maintenance.backlog().staged_bytes
+    assert staged > 9 * 600_000
+    with pytest.raises(QueueFull):
+        ledger.jobs.accept(new_job(Kind.INGEST, limits=Limits(max_bytes=staged)))
+    for name in cast("list[bytes]", raw.zrange(key("staged"), 0, -1)):
+        raw.zadd(key("staged"), {name: 1})
+    ledger.maintenance.reap()
+    assert ledger.maintenance.backlog().staged_bytes == 0
+    ledger.jobs.accept(new_job(Kind.INGEST, limits=Limits(max_bytes=staged)))
 
 
 def test_staged_payloads_that_vanished_are_never_accepted(ledger: Ledger, new_job: Jobs) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire import Item, read_slice
 
-from verso_core.errors import DocumentsRefused, RequestInvalid
+from verso_core.errors import BodyTooLarge, DocumentsRefused, RequestInvalid
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, SliceSpec
 from verso_gateway.bodies import upload
 from verso_gateway.bodies.upload import Upload
@@ -23,7 +23,7 @@ async def _chunks(data: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 def _upload(data: bytes, *, size: int = 1000) -> list[SliceSpec]:
-    taken = Upload("default")
+    taken = Upload("default", limit=1000)
     asyncio.run(taken.read_lines(_chunks(data, size)))
     return taken.finish()
 
@@ -46,7 +46,7 @@ def test_lines_come_out_in_order_however_they_arrive(texts: list[str], size: int
 
 def test_json_documents_and_lines_give_the_same_slices() -> None:
     documents = [{"id": str(n), "text": "x" * (n * 37 % 5000)} for n in range(400)]
-    by_body = Upload("default")
+    by_body = Upload("default", limit=1000)
     asyncio.run(by_body.read_documents(documents))
     lines = b"\n".join(json.dumps(one).encode() for one in documents)
     assert by_body.finish() == _upload(lines)
@@ -100,3 +100,20 @@ def test_an_upload_of_refused_documents_alone_says_why() -> None:
 def test_an_upload_without_documents_is_refused(data: bytes) -> None:
     with pytest.raises(RequestInvalid):
         _upload(data)
+
+
+async def test_a_request_has_a_bounded_number_of_documents() -> None:
+    line = b'{"text": "a"}'
+
+    async def chunks(count: int) -> AsyncIterator[bytes]:
+        yield b"\n".join([line] * count)
+
+    fits = Upload("default", limit=3000)
+    await fits.read_lines(chunks(3000))
+    assert sum(part.items for part in fits.finish()) == 3000
+    for reading in (
+        Upload("default", limit=3000).read_lines(chunks(3001)),
+        Upload("default", limit=3).read_documents([{"text": "a"}] * 4),
+    ):
+        with pytest.raises(BodyTooLarge, match="send them in several"):
+            await reading

@@ -69,12 +69,14 @@ def vector_bytes(values: Sequence[float]) -> bytes:
     return data
 
 
-async def off_loop(size_bytes: int, work: Callable[[], Value]) -> Value:
+async def off_loop(
+    size_bytes: int, work: Callable[[], Value], *, above: int = LARGE_BYTES
+) -> Value:
     """Run work whose time grows with a body; for a large one in a thread, so that none waits.
 
     The interpreter lets the event loop run every few milliseconds meanwhile.
     """
-    return work() if size_bytes <= LARGE_BYTES else await asyncio.to_thread(work)
+    return work() if size_bytes <= above else await asyncio.to_thread(work)
 
 
 async def read_object(request: Request) -> dict[str, Any]:

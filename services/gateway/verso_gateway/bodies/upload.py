@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
-from verso_core.errors import DocumentsRefused, RequestInvalid, TextTooLarge, VersoError
+from verso_core.errors import (
+    BodyTooLarge,
+    DocumentsRefused,
+    RequestInvalid,
+    TextTooLarge,
+    VersoError,
+)
 from verso_core.jobs import (
     SLICE_BYTES,
     SLICE_ITEMS,
@@ -25,12 +32,19 @@ from verso_gateway.bodies.intake import Intake
 # a text whose every byte is written as \u00XX, its metadata and its id
 LINE_BYTES = 6 * MAX_TEXT_BYTES + 64 * 1024
 _YIELD_EVERY = 256
+_INLINE = 2048  # a smaller chunk is read at once
 
 
 class Upload:
-    """Takes documents one by one and keeps only finished slices and one unfinished."""
+    """Takes documents one by one and keeps only finished slices and one unfinished.
 
-    def __init__(self, collection: str) -> None:
+    Args:
+        collection: where the documents go.
+        limit: most documents.
+    """
+
+    def __init__(self, collection: str, *, limit: int) -> None:
+        self._limit = limit
         self._intake = Intake()
         self._params = IngestParams(collection=collection)
         self._pending: list[IngestItem | Rejected] = []
@@ -38,20 +52,45 @@ class Upload:
         self._slices: list[SliceSpec] = []
 
     async def read_documents(self, documents: list[Any]) -> None:
-        """Take the documents of a JSON body."""
+        """Take the documents of a JSON body.
+
+        Raises:
+            BodyTooLarge: there are more than the limit.
+        """
+        self._check_count(len(documents))
         for number, document in enumerate(documents):
             self._add(self._intake.take(document, where=f"document {number}"))
             if number % _YIELD_EVERY == 0:  # a large body must not hold up the other callers
                 await asyncio.sleep(0)
 
     async def read_lines(self, chunks: AsyncIterator[bytes]) -> None:
-        """Take an NDJSON body, a document a line; empty lines are skipped but counted."""
+        """Take an NDJSON body, a document a line; empty lines are skipped but counted.
+
+        Each chunk is read in a thread, since it may hold thousands of lines.
+
+        Raises:
+            BodyTooLarge: there are more than the limit; the body was read to its end, so that a
+                client that still writes sees the answer.
+        """
         lines = _Lines()
         async for chunk in chunks:
-            for line in lines.feed(chunk):
-                self._add_line(line, lines.number)
+            if lines.number <= self._limit:
+                await reading.off_loop(len(chunk), partial(self._take, lines, chunk), above=_INLINE)
         for line in lines.end():
             self._add_line(line, lines.number)
+        self._check_count(lines.number)
+
+    def _take(self, lines: _Lines, chunk: bytes) -> None:
+        for line in lines.feed(chunk):
+            if lines.number > self._limit:
+                return
+            self._add_line(line, lines.number)
+
+    def _check_count(self, count: int) -> None:
+        if count > self._limit:
+            raise BodyTooLarge(
+                f"expected <= {self._limit} documents in a request, got more: send them in several"
+            )
 
     def finish(self) -> list[SliceSpec]:
         """Return all slices.

@@ -44,11 +44,12 @@ async def ingest(
     If every document was refused, the answer is 422. A document without an id gets a new one.
     """
     fingerprint = Fingerprint(request)
+    limit = context_of(request).settings.upload_limit_documents
     if reading.media_type(request) == NDJSON:
         name = collection or "default"
         await collection_of(request, name)
         await context_of(request).room.check()
-        upload = Upload(name)
+        upload = Upload(name, limit=limit)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
         value = await reading.read_object(request)
@@ -64,7 +65,7 @@ async def ingest(
         name = head.collection if collection is None else collection
         await collection_of(request, name)
         await context_of(request).room.check()
-        upload = Upload(name)
+        upload = Upload(name, limit=limit)
         await upload.read_documents(documents)
     key = key_of(request)
     job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
