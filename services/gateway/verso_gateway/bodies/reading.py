@@ -167,7 +167,13 @@ def find_surrogate(value: object) -> str | None:
             case str() if not encodable(one):
                 return pointer
             case list():
-                open_values += [(f"{pointer}/{n}", inner) for n, inner in enumerate(one)]
+                # No pointers of values that can be told right at once: there may be a million.
+                open_values += [
+                    (f"{pointer}/{n}", inner)
+                    for n, inner in enumerate(one)
+                    if isinstance(inner, (list, dict))
+                    or (isinstance(inner, str) and not encodable(inner))
+                ]
             case dict():
                 for key, inner in one.items():
                     if not encodable(key):
