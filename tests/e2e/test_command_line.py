@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -86,7 +87,9 @@ def test_a_line_of_a_pipe_that_stays_open_is_found_at_once(
 ) -> None:
     argv = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
     with subprocess.Popen(
-        [*argv, "ingest", "-", "-c", collection, "--name", "tail"], stdin=subprocess.PIPE
+        [*argv, "ingest", "-", "-c", collection, "--name", "tail", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as running:
         assert running.stdin is not None
         running.stdin.write(b"2026-11-22T00:00:10Z disk is full\n")
@@ -97,8 +100,9 @@ def test_a_line_of_a_pipe_that_stays_open_is_found_at_once(
             time.sleep(0.1)
         assert hits[0].time == 1795305610.0
         assert running.poll() is None  # the pipe is still open
-        running.stdin.close()
-        assert running.wait(timeout=60) == 0
+        running.send_signal(signal.SIGINT)
+        told, _ = running.communicate(timeout=60)
+        assert (running.returncode, json.loads(told)["documents"]) == (0, 1)
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_platform_that_works(

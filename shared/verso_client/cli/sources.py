@@ -173,12 +173,18 @@ def _hash(data: bytes, *, size: int) -> str:
 
 
 def _arriving(descriptor: int) -> Iterator[bytes | None]:
-    """Yield the lines of a pipe as they arrive, and None when some have waited ``_FLUSH_S``."""
+    """Yield the lines of a pipe as they arrive, and None when some have waited ``_FLUSH_S``.
+
+    Ctrl-C while the pipe is silent is its end: what was read is sent and reported.
+    """
     parts: list[bytes] = []
     flush_at: float | None = None
     while True:
         left_s = None if flush_at is None else max(0.0, flush_at - time.monotonic())
-        ready, _, _ = select.select([descriptor], [], [], left_s)
+        try:
+            ready, _, _ = select.select([descriptor], [], [], left_s)
+        except KeyboardInterrupt:
+            break
         if flush_at is not None and time.monotonic() >= flush_at:
             yield None
             flush_at = None
