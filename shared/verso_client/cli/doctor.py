@@ -65,7 +65,7 @@ def doctor(
     else:
         _print(found)
     if wrong:
-        unreachable = all(one.area == "running" and one.what == "gateway" for one in wrong)
+        unreachable = all(one.what == "gateway" for one in wrong)
         raise typer.Exit(Exit.UNREACHABLE if unreachable else Exit.ERROR)
 
 
@@ -96,8 +96,13 @@ def _running(target: Target) -> Iterator[Finding]:
         except Unreachable:
             yield Finding("running", "gateway", f"nothing at {target.url}", "start it: verso up")
             return
+        try:
+            ready = client.ready()
+        except VersoError as error:
+            wrong = "another program answers there: see --url, and verso up --port"
+            yield Finding("running", "gateway", f"{target.url}: {error.detail}", wrong)
+            return
         yield Finding("running", "gateway", target.url)
-        ready = client.ready()
         yield Finding(
             "running",
             "worker",

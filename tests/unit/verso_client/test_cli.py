@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import typer
@@ -135,6 +137,23 @@ def test_the_doctor_says_what_is_wrong(tmp_path: Path) -> None:
     assert found["python"]["wrong"] is None
     assert "GiB" in found[f"disk at {tmp_path}"]["found"]
     assert result.exit_code in (1, 3)
+
+
+def test_the_doctor_knows_another_program_at_the_address(tmp_path: Path) -> None:
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        asked = ["--url", f"http://127.0.0.1:{server.server_port}", "doctor", "--json"]
+        result = CliRunner().invoke(command_line.app, [*asked, "--data", str(tmp_path)])
+        server.shutdown()
+    [gateway] = [one for one in json.loads(result.stdout) if one["what"] == "gateway"]
+    assert "another program answers" in gateway["wrong"]
 
 
 def test_conditions_become_a_filter() -> None:
