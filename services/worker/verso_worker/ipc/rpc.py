@@ -74,7 +74,7 @@ def check_caller() -> None:
         Cancelled: it has hung up.
     """
     connection = _caller.get()
-    if connection is not None and _hung_up(connection):
+    if connection is not None and _is_gone(connection):
         raise Cancelled("nobody waits for the reply")
 
 
@@ -417,6 +417,17 @@ def _address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether the other side closed a connection on which it waits for a reply.
+
+    A server that drains reads no further requests (SHUT_RD), which makes the connection readable;
+    only the other side's end of it is a hang-up (poll(2), POLLHUP).
+    """
+    waiting = select.poll()
+    waiting.register(connection, 0)
+    return bool(waiting.poll(0))
 
 
 def _hung_up(connection: socket.socket) -> bool:
