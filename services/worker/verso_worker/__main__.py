@@ -45,10 +45,10 @@ from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.file_scrub import FileScrub
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
+from verso_worker.records.cache import Cache
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
 from verso_worker.rules.ports import Vectors
-from verso_worker.rules.reader import TextCache
 from verso_worker.settings import WorkerSettings
 from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
@@ -90,7 +90,8 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             lexicon=Bm25(),
             registry=ModelOperations(settings.models),
             heads=heads,
-            cache=TextCache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
+            cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
+            coded=Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache),
         )
         pipeline = make(artifacts)
         pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))

@@ -112,6 +112,14 @@ class Metrics:
             "Documents compared with their raw text by the independent verify",
             status=("sound", "rewritten"),
         )
+        self._coded_lookups = self._counter(
+            "verso_encode_cache_lookups",
+            "Distinct chunks of ingested slices looked up among those coded lately",
+            status=("hit", "miss"),
+        )
+        self._coded_bytes = Gauge(
+            "verso_encode_cache_bytes", "Memory of the encode cache", registry=self._registry
+        )
 
     def _count_read(self) -> None:
         self._restored = self._counter(
@@ -215,6 +223,12 @@ class Metrics:
         self._cache_lookups.labels("hit").inc(hits)
         self._cache_lookups.labels("miss").inc(misses)
         self._cache_bytes.set(size_bytes)
+
+    def encode_cache(self, hits: int, misses: int, size_bytes: int) -> None:
+        """Count lookups of chunks to ingest, and show the size of their cache."""
+        self._coded_lookups.labels("hit").inc(hits)
+        self._coded_lookups.labels("miss").inc(misses)
+        self._coded_bytes.set(size_bytes)
 
     def file_read(self, status: str) -> None:
         """Count a file that was hashed again: sound, mended or corrupt."""

@@ -70,6 +70,11 @@ class WorkerSettings(BrokerSettings, BaseSettings):
     text_cache_mib: int = Field(
         default=32, ge=0, description="texts that were read lately and are kept in memory, MiB"
     )
+    encode_cache_mib: int = Field(
+        default=16,
+        ge=0,
+        description="vectors and records of chunks that were ingested lately, kept in memory, MiB",
+    )
     files_every_s: float = Field(
         default=86400.0,
         ge=0,

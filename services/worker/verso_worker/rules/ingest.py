@@ -15,6 +15,7 @@ The order of the steps makes sure that no text is dropped before it can be read 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ from verso_core.record import (
     written_by,
 )
 from verso_core.texts import Scalar
+from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space, Stored
@@ -61,6 +63,8 @@ from verso_worker.rules.ports import (
     Write,
 )
 from verso_worker.rules.reader import Reader
+
+_CODED_BYTES = 400  # of the objects and their hashes, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +107,31 @@ class _Draft:
     seq: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """A chunk that was encoded and coded: its rounded vector, shape (dim,), and its record."""
+
+    stored: Stored
+    record: Record
+
+    def __len__(self) -> int:
+        """Return about the memory that it takes, bytes."""
+        return self.stored.nbytes + len(self.record.payload) + _CODED_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """Writes documents into collections and verifies them."""
+    """Writes documents into collections and verifies them.
+
+    cache: chunks that were coded lately; a verify, a scrub and a rewrite do not use it.
+    """
 
     models: Models
     vectors: Vectors
     documents: Documents
     reader: Reader
     lexicon: Lexicon
+    cache: Cache[Coded]
 
     def run(
         self,
@@ -156,6 +176,36 @@ class Ingest:
         slot: int,
         plain: bool,
     ) -> tuple[Stored, list[Record]]:
+        """Encode and code chunks; a text that was coded lately, or twice here, is coded once."""
+        if plain or not chunks:
+            return self._code(chunks, collection, model, slot=slot, policy=CodecPolicy.FAST)
+        policy = collection.codec_policy
+        names = [_name_of(chunk, collection, model) for chunk in chunks]
+        distinct = dict(zip(names, chunks, strict=True))
+        found = self.cache.find(list(distinct))
+        new = {name: chunk for name, chunk in distinct.items() if name not in found}
+        if new:
+            stored, records = self._code(
+                list(new.values()), collection, model, slot=slot, policy=policy
+            )
+            fresh = {
+                name: Coded(row.copy(), record)
+                for name, row, record in zip(new, stored, records, strict=True)
+            }
+            self.cache.keep(fresh)
+            found |= fresh
+        coded = [found[name] for name in names]
+        return np.stack([one.stored for one in coded]), [one.record for one in coded]
+
+    def _code(
+        self,
+        chunks: Sequence[bytes],
+        collection: Collection,
+        model: Model,
+        *,
+        slot: int,
+        policy: CodecPolicy,
+    ) -> tuple[Stored, list[Record]]:
         space = Space.of(collection)
         vectors = model.recorder.engine.encode(chunks).vectors
         if vectors.shape != (len(chunks), collection.dim) or not np.isfinite(vectors).all():
@@ -164,7 +214,6 @@ class Ingest:
             )
         stored = space.round(vectors)
         key = bytes.fromhex(collection.checksum_key)
-        policy = CodecPolicy.FAST if plain else collection.codec_policy
         records = model.recorder.write(
             chunks, stored, precision=space, slot=slot, key=key, policy=policy
         )
@@ -281,6 +330,17 @@ class Ingest:
             self._put(collection, drafts, stored, records)
         own = _by_draft(drafts, records)
         return [_write(*pair, collection) for pair in zip(drafts, own, strict=True)]
+
+
+def _name_of(chunk: bytes, collection: Collection, model: Model) -> bytes:
+    """Return the key of a coded chunk: a hash of everything that determines vector and record.
+
+    The collection's own key stands for its precision and its slots, the codec id for the model.
+    """
+    digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(collection.checksum_key))
+    for part in (model.codec.encode(), collection.codec_policy.encode(), chunk):
+        digest.update(len(part).to_bytes(4, "little") + part)
+    return digest.digest()
 
 
 def _answered(

@@ -59,13 +59,14 @@ from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
 from verso_core.record import Entry, point_ids
+from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.answer import Answer
 from verso_worker.rules.classify import Classify
 from verso_worker.rules.cluster import Cluster
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
-from verso_worker.rules.ingest import Ingest
+from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.orphans import OrphanCollector
@@ -80,7 +81,7 @@ from verso_worker.rules.ports import (
     Verdict,
     no_progress,
 )
-from verso_worker.rules.reader import Reader, TextCache
+from verso_worker.rules.reader import Reader
 from verso_worker.rules.reconstruct import Reconstruct
 from verso_worker.rules.score import Score
 from verso_worker.rules.scrub import Scrub
@@ -120,6 +121,7 @@ class Pipeline:
         heads: the served heads.
         buckets: number of buckets of a new collection.
         cache: texts that were read lately; without it every read goes to the stores.
+        coded: chunks that were ingested lately; without it every slice is encoded and coded.
     """
 
     def __init__(
@@ -133,7 +135,8 @@ class Pipeline:
         registry: ModelOperations,
         heads: Heads,
         buckets: int = 4096,
-        cache: TextCache | None = None,
+        cache: Cache[bytes] | None = None,
+        coded: Cache[Coded] | None = None,
     ) -> None:
         self._models = models
         self._vectors = vectors
@@ -150,7 +153,9 @@ class Pipeline:
         self._classify = Classify(vectors, cached, heads)
         self._answer = Answer(cached, self._search, heads)
         self._reconstruct = Reconstruct(models, vectors, cached)
-        self._ingest = Ingest(models, vectors, documents, self._reader, lexicon)
+        self._ingest = Ingest(
+            models, vectors, documents, self._reader, lexicon, Cache(0) if coded is None else coded
+        )
         self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
         orphans = OrphanCollector(vectors, documents, self._reader)
         self._scrub = Scrub(

@@ -3,73 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
+from verso_worker.records.cache import Cache
 from verso_worker.records.space import Space
 from verso_worker.rules.ports import Documents, Models, Vectors
 
-ENTRY_BYTES = 200
-"""Memory of a cached text besides its bytes: its key, and its position in the order of use."""
-
-OnLookup = Callable[[int, int, int], None]
-"""Receives the hits and misses of a lookup, and the size of the cache in bytes."""
-
-
-class TextCache:
-    """The texts that were read last, up to a number of bytes; any number of threads may share it.
-
-    A text's key is a hash of everything that determines the text: the collection's own key, the
-    codec that wrote the record, and the record itself, which holds the hash of the vector. So a key
-    never stands for another text, and no text has to be removed when a document is replaced or
-    deleted: a read starts from the ledger's live entry, which does not name the old record.
-
-    Only reads for callers use the cache. Verify, scrub and migration check what the stores return.
-
-    Args:
-        limit_bytes: largest size of the cache, keys included; 0 keeps nothing.
-        on_lookup: called after each lookup, for the metrics.
-    """
-
-    def __init__(self, limit_bytes: int, *, on_lookup: OnLookup = lambda *_: None) -> None:
-        self._limit = limit_bytes
-        self._on_lookup = on_lookup
-        self._lock = threading.Lock()
-        self._texts: OrderedDict[bytes, bytes] = OrderedDict()
-        self._size = 0
-
-    def find(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return those of the named texts that are cached."""
-        with self._lock:
-            found = {name: self._texts[name] for name in names if name in self._texts}
-            for name in found:
-                self._texts.move_to_end(name)
-            size = self._size
-        if names:
-            hits = sum(name in found for name in names)
-            self._on_lookup(hits, len(names) - hits, size)
-        return found
-
-    def keep(self, texts: Mapping[bytes, bytes]) -> None:
-        """Add texts, and remove the least recently used ones beyond the limit."""
-        with self._lock:
-            for name, text in texts.items():
-                if name in self._texts or len(text) + ENTRY_BYTES > self._limit:
-                    continue
-                self._texts[name] = text
-                self._size += len(text) + ENTRY_BYTES
-            while self._size > self._limit:
-                _, text = self._texts.popitem(last=False)
-                self._size -= len(text) + ENTRY_BYTES
-
 
 def name_of(collection: Collection, record: Record) -> bytes | None:
-    """Return the key of a record's text; None for a raw record, which holds the text itself."""
+    """Return the key of a record's text; None for a raw record, which holds the text itself.
+
+    It is a hash of everything that determines the text: the collection's own key, the codec that
+    wrote the record, and the record itself, which holds the hash of the vector. So a key never
+    stands for another text, and no text has to be removed when a document is replaced or deleted: a
+    read starts from the ledger's live entry, which does not name the old record.
+
+    Only reads for callers use cached texts. Verify, scrub and migration check what the stores
+    return.
+    """
     if record.codec is Codec.RAW or record.slot >= len(collection.artifacts):
         return None
     digest = hashlib.blake2b(digest_size=16, key=bytes.fromhex(collection.checksum_key))
@@ -105,7 +60,7 @@ class Reader:
     models: Models
     vectors: Vectors
     documents: Documents
-    cache: TextCache | None = None
+    cache: Cache[bytes] | None = None
 
     def live(self, collection: Collection, ids: Iterable[str]) -> dict[str, Entry | VersoError]:
         """Return the entries of the documents that exist and are not deleted."""

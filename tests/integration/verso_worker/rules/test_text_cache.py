@@ -18,8 +18,8 @@ from verso_core.jobs.admin import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.records.cache import Cache
 from verso_worker.records.points import Point
-from verso_worker.rules.reader import TextCache
 from verso_worker.stores.edge.client import EdgeVectors
 
 TEXT = b"Jan 12 10:00:01 host sshd[4242]: Failed password for root"
@@ -43,7 +43,7 @@ def stores(
     shelf: ArtifactStore, vectors: EdgeVectors, valkey_url: str, told: Told
 ) -> Iterator[Stores]:
     with closing(Ledger(connect(valkey_url))) as ledger:
-        cache = TextCache(1 << 20, on_lookup=told)
+        cache: Cache[bytes] = Cache(1 << 20, on_lookup=told)
         pipeline = make_pipeline(shelf, vectors, ledger, buckets=BUCKETS, cache=cache)
         pipeline.create_collection(CollectionParams(name="default"))
         yield Stores(ledger, pipeline, vectors)

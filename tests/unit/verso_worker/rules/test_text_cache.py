@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from verso_core.jobs import Collection, Precision, TextPolicy
 from verso_core.record import Codec, Record
-from verso_worker.rules.reader import ENTRY_BYTES, TextCache, name_of
+from verso_worker.records.cache import ENTRY_BYTES, Cache
+from verso_worker.rules.reader import name_of
 
 COLLECTION = Collection(
     name="c",
@@ -30,7 +31,7 @@ RECORD = Record(Codec.NEURAL, 0, b"8 bytes.", b"sum.", b"a payload")
 
 def test_what_was_kept_is_found_and_the_rest_is_missed() -> None:
     told: list[tuple[int, int, int]] = []
-    cache = TextCache(10_000, on_lookup=lambda *row: told.append(row))
+    cache: Cache[bytes] = Cache(10_000, on_lookup=lambda *row: told.append(row))
     assert cache.find([b"a"]) == {}
     cache.keep({b"a": b"text"})
     assert cache.find([b"a", b"b", b"a"]) == {b"a": b"text"}
@@ -38,7 +39,7 @@ def test_what_was_kept_is_found_and_the_rest_is_missed() -> None:
 
 
 def test_what_was_not_read_for_longest_goes_first() -> None:
-    cache = TextCache(2 * (ENTRY_BYTES + 1))
+    cache: Cache[bytes] = Cache(2 * (ENTRY_BYTES + 1))
     cache.keep({b"a": b"1", b"b": b"2"})
     cache.find([b"a"])
     cache.keep({b"c": b"3"})
@@ -48,7 +49,7 @@ def test_what_was_not_read_for_longest_goes_first() -> None:
 @given(sizes=st.lists(st.integers(0, 900), max_size=60), limit=st.integers(0, 2000))
 def test_never_more_is_kept_than_the_bound(sizes: list[int], limit: int) -> None:
     told: list[int] = []
-    cache = TextCache(limit, on_lookup=lambda _, __, size: told.append(size))
+    cache: Cache[bytes] = Cache(limit, on_lookup=lambda _, __, size: told.append(size))
     for number, size in enumerate(sizes):
         name = bytes([number % 7])
         cache.keep({name: bytes(size)})
