@@ -39,6 +39,7 @@ from verso_core.jobs import (
     CollectionRequest,
     Filter,
     Kind,
+    MigrateRequest,
     Precision,
     SearchMode,
     SearchRequest,
@@ -299,9 +300,28 @@ class AsyncClient:
         """List a collection's documents, in no order; ``after`` is the cursor of the last page."""
         return await self._run(operations.documents.documents(collection, after=after))
 
-    async def migrate(self, collection: str, *, to: str = "current") -> MigrationState:
-        """Start a collection's migration to an artifact, or resume it, without waiting for it."""
-        return await self._run(operations.collections.migrate(collection, to=to))
+    async def migrate(
+        self,
+        collection: str,
+        *,
+        to: str = "current",
+        precision: Precision | None = None,
+        search: SearchSetting | None = None,
+        codec_policy: CodecPolicy | None = None,
+    ) -> MigrationState:
+        """Start a collection's migration, or resume it, without waiting for its end.
+
+        Args:
+            collection: its name.
+            to: the artifact.
+            precision: how its vectors will be stored; None as they are.
+            search: what it will keep for searches; None as it is.
+            codec_policy: what its codecs will be chosen by; None as they are.
+        """
+        request = MigrateRequest(
+            artifact=to, precision=precision, search=search, codec_policy=codec_policy
+        )
+        return await self._run(operations.collections.migrate(collection, request))
 
     async def migration(self, collection: str) -> MigrationState:
         """Return the state of a collection's migration."""

@@ -202,6 +202,15 @@ def migrate(
     to: Annotated[
         str, typer.Option("--to", help="current, a codec id, or an artifact id.")
     ] = "current",
+    precision: Annotated[
+        Precision | None, typer.Option(help="How its vectors will be stored.")
+    ] = None,
+    hybrid: Annotated[
+        bool | None, typer.Option("--hybrid/--dense", help="Keep words too, or no words any more.")
+    ] = None,
+    codec_policy: Annotated[
+        CodecPolicy | None, typer.Option(help="What its codecs will be chosen by.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show its state.")] = False,
     remove_old: Annotated[
         bool,
@@ -210,12 +219,22 @@ def migrate(
     wait: Annotated[bool, typer.Option(help="Wait until it has ended.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Move a collection to another artifact while it is searched; status 1 if it is blocked."""
+    """Move a collection to another artifact or settings while it is used; status 1 if blocked."""
     with client(context) as platform:
         if remove_old:
             platform.end_migration(collection)
             return
-        found = platform.migration(collection) if show else platform.migrate(collection, to=to)
+        found = (
+            platform.migration(collection)
+            if show
+            else platform.migrate(
+                collection,
+                to=to,
+                precision=precision,
+                search=_search_setting(hybrid),
+                codec_policy=codec_policy,
+            )
+        )
         while wait and not show and found.running:
             time.sleep(_LOOK_S)
             found = platform.migration(collection)

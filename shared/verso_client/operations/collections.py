@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, post
-from verso_core.jobs import CollectionRequest
+from verso_core.jobs import CollectionRequest, MigrateRequest
 from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
 
 
@@ -37,9 +37,9 @@ def stats(name: str) -> Steps[Statistics]:
     return Statistics.model_validate({"name": name, **row})
 
 
-def migrate(name: str, *, to: str) -> Steps[MigrationState]:
+def migrate(name: str, request: MigrateRequest) -> Steps[MigrationState]:
     """Start or resume a collection's migration."""
-    yield from answered_one(post(path_of("collections", name, "migrate"), {"artifact": to}))
+    yield from answered_one(post(path_of("collections", name, "migrate"), request))
     return (yield from migration(name))
 
 

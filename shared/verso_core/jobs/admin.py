@@ -256,13 +256,21 @@ class ScrubState(OpenModel):
 
 
 class MigrateRequest(StrictModel):
-    """Body of ``POST /v1/collections/{name}/migrate``."""
+    """Body of ``POST /v1/collections/{name}/migrate``; a setting that is absent stays."""
 
     artifact: str = Field(
         default="current",
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
         description="current, a codec id, or an artifact id",
     )
+    precision: Precision | None = None
+    search: SearchSetting | None = None
+    codec_policy: CodecPolicy | None = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the settings that the collection will have."""
+        return self.model_dump(mode="json", exclude={"artifact"}, exclude_none=True)
 
 
 class MigrateParams(Params):
@@ -274,9 +282,10 @@ class MigrateParams(Params):
 
 @dataclass(frozen=True, slots=True)
 class MigrateItem(Item):
-    """``begin``: the artifact. ``work``: a range of buckets, and seconds after which to stop."""
+    """``begin``: artifact and settings. ``work``: buckets, and seconds after which to stop."""
 
     artifact: str | None = None
+    settings: dict[str, str] | None = None
     first: int = -1
     count: int = 0
     spend_s: float = -1.0

@@ -1,4 +1,4 @@
-"""``/v1/collections/{name}/migrate``: move a collection to another artifact while it is used."""
+"""``/v1/collections/{name}/migrate``: change artifact or settings of a collection in use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ async def begin(request: Request, name: str) -> Response:
     """Begin a migration, or let one that is under way or blocked go on."""
     checked = await reading.read(request, MigrateRequest)
     params = MigrateParams(collection=name, step="begin")
-    return await _step(request, params, MigrateItem(artifact=checked.artifact))
+    item = MigrateItem(artifact=checked.artifact, settings=checked.settings or None)
+    return await _step(request, params, item)
 
 
 @router.delete(

@@ -3,11 +3,12 @@
 In the **same space** only the codec changes: each document is coded again by the new one, read back
 from the stores, and swapped in under its sequence number, unless it was written again meanwhile.
 
-Into **another space** a second collection is filled. A step compares a range of buckets of both. A
-document that differs is read by the artifact that wrote it, encoded and coded by the new one, put,
-read back from the stores and compared; a document that the source no longer has is removed. A
-document keeps its sequence number, so that waiting writes keep their order. Passes are repeated
-until both agree; the keeper seals the source for the last one and switches the name.
+Into **another space**, or with other settings, a second collection is filled. A step compares a
+range of buckets of both. A document that differs is read by the artifact that wrote it, encoded and
+coded by the new one, put, read back from the stores and compared; a document that the source no
+longer has is removed. A document keeps its sequence number, so that waiting writes keep their
+order. Passes are repeated until both agree; the keeper seals the source for the last one and
+switches the name.
 
 A step has no state of its own: after a crash the next step compares again and continues.
 """
@@ -91,12 +92,13 @@ class Migrate:
     reader: Reader
     ingest: Ingest
 
-    def begin(self, name: str, artifact: str) -> Migration:
-        """Start a migration to an artifact, or return the running one.
+    def begin(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration:
+        """Start a migration to an artifact and settings, or return the running one.
 
         Args:
             name: the collection, as users know it.
             artifact: ``current``, a codec id, or an artifact id.
+            settings: of the collection, by name; those that are left out stay.
 
         Raises:
             MigrationRefused: no such artifact is served here, or the collection cannot be moved.
@@ -106,13 +108,14 @@ class Migrate:
         source = self._named(name)
         model = self._model(artifact)
         if seen is not None and seen.stage is not Stage.DONE:
-            return self._again(seen, model)
+            return self._again(seen, model, settings)
         if seen is not None and not seen.old_removed and not seen.in_place:
             raise MigrationRefused(f"the old vectors of {name!r} are still kept; remove them first")
-        in_place = source.space == model.space
+        wanted = Collection.model_validate(source.model_dump() | dict(settings))
+        in_place = source.space == model.space and wanted == source
         if in_place and source.artifacts == (model.codec,):
             raise MigrationRefused(f"{name!r} is all of codec {model.codec} already")
-        target, room = (None, "") if in_place else self._target(source, model)
+        target, room = (None, "") if in_place else self._target(wanted, model)
         state = Migration(
             collection=name,
             source=source.name,
@@ -183,10 +186,16 @@ class Migrate:
             raise MigrationRefused(f"the migration of {name!r} has just moved on; ask again")
         return after
 
-    def _again(self, seen: Migration, model: Model) -> Migration:
+    def _again(self, seen: Migration, model: Model, settings: Mapping[str, str]) -> Migration:
         """Return a running migration, or start a blocked one again."""
         if seen.codec != model.codec:
             raise MigrationRefused(f"{seen.collection!r} is being migrated to codec {seen.codec}")
+        target = self.documents.collection(seen.target)
+        for setting, wanted in settings.items():
+            if (there := getattr(target, setting)) != wanted:
+                raise MigrationRefused(
+                    f"{seen.collection!r} is being migrated to {there} {setting}"
+                )
         if seen.running:
             return seen
         stage = Stage.RECODE if seen.in_place else Stage.COPY
@@ -212,9 +221,12 @@ class Migrate:
                 f"expected current, or the id of an artifact or codec kept here, got {artifact!r}"
             ) from exc
 
-    def _target(self, source: Collection, model: Model) -> tuple[Collection, str]:
-        """Create the empty collection that a migration fills; return it and its token."""
-        made = source.model_copy(
+    def _target(self, wanted: Collection, model: Model) -> tuple[Collection, str]:
+        """Create the empty collection that a migration fills; return it and its token.
+
+        ``wanted`` is the source with the settings that the target will have.
+        """
+        made = wanted.model_copy(
             update={
                 "name": _PREFIX + secrets.token_hex(8),
                 "space": model.space,

@@ -368,7 +368,7 @@ class Pipeline:
         name, item = work.params.collection, work.only
         match work.params.step:
             case "begin":
-                state = self._migrate.begin(name, item.artifact or "")
+                state = self._migrate.begin(name, item.artifact or "", item.settings or {})
                 found = MigrationResult(migration=state)
             case "remove":
                 found = MigrationResult(migration=self._migrate.remove(name))

@@ -137,7 +137,7 @@ def test_a_bare_vector_gives_a_guess_marked_as_one(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("vector", "message"),
-    [(b"\0" * 8, "dim"), (b"\0\0\xc0\x7f" * 384, "finite"), (b"\0" * 1536, "direction")],
+    [(b"\0" * 8, "dim"), (b"\0\0\xc0\x7f" * 384, "finite"), (b"\0" * 1536, "length")],
 )
 def test_a_vector_that_is_none_is_refused(bench: Bench, vector: bytes, message: str) -> None:
     params = {"collection": "default", "limit": 1, "filter": None, "with_text": False}

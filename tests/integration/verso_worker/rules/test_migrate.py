@@ -31,7 +31,7 @@ from verso_core import manifest
 from verso_core.errors import CollectionUnknown, MigrationRefused
 from verso_core.jobs import Kind, Precision, Queue, Status, read_slice
 from verso_core.jobs.admin import CollectionParams, Migration, Stage
-from verso_core.record import Entry, Flag
+from verso_core.record import Codec, Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
 from verso_ledger.connection import connect
@@ -100,9 +100,10 @@ class Moving(Stores):
         super().__init__(ledger, pipeline, vectors)
         self.migrator = Migrator(ledger, clock=time.time)
 
-    def begin(self, artifact: str = "current") -> Status:
+    def begin(self, artifact: str = "current", **settings: str) -> Status:
         params = {"collection": "coded", "step": "begin"}
-        return self.do(Kind.MIGRATE, params, [Item({"artifact": artifact})])[0]
+        item = {"artifact": artifact} | ({"settings": settings} if settings else {})
+        return self.do(Kind.MIGRATE, params, [Item(item)])[0]
 
     def remove(self) -> Status:
         return self.do(Kind.MIGRATE, {"collection": "coded", "step": "remove"}, [Item({})])[0]
@@ -205,6 +206,30 @@ def test_another_space_is_filled_checked_and_switched_to_under_writes(
     assert moving.begin("current") is Status.SUCCEEDED  # and back again
     assert moving.advance().stage is Stage.DONE
     moving.holds(texts | {"after": b"it takes texts in"})
+
+
+def test_settings_change_by_a_migration_in_the_same_space_and_back(moving: Moving) -> None:
+    texts = {**TEXTS, **{f"n{n}": b"open failed %d times" % n for n in range(10)}}
+    moving.fill(texts, "coded")
+    before = moving.ledger.documents.collections()["coded"]
+    settings = {"search": "hybrid", "precision": "float16", "codec_policy": "fast"}
+    assert moving.begin(**settings) is Status.SUCCEEDED
+    assert moving.begin(**settings) is Status.SUCCEEDED  # finds the one under way
+    assert moving.begin(search="dense") is Status.FAILED
+    assert moving.advance().stage is Stage.DONE
+    after = moving.ledger.documents.collections()["coded"]
+    assert {name: getattr(after, name) for name in settings} == settings
+    assert (after.space, after.artifacts) == (before.space, before.artifacts)
+    moving.holds(texts)
+    codecs = moving.ledger.documents.holdings(after.name).codecs
+    assert {codec for codec, share in codecs.items() if share.records} <= {Codec.RAW, Codec.ZSTD}
+    assert moving.vectors.sizes(after.name).terms > 0
+    assert moving.remove() is Status.SUCCEEDED
+    assert moving.begin(**settings) is Status.FAILED  # it has them already
+    assert moving.begin(search="dense") is Status.SUCCEEDED
+    assert moving.advance().stage is Stage.DONE
+    moving.holds(texts)
+    assert moving.vectors.sizes(moving.state.target).terms == 0
 
 
 def test_work_done_before_the_switch_is_done_again_after_it(
