@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
 import tempfile
 import threading
 import time
@@ -34,6 +35,7 @@ from verso_standalone.stack import Stack, StackConfig, find_artifact
 _NDJSON = {"Content-Type": "application/x-ndjson"}
 _TEXTS = 300
 _PAUSE_S = 0.05
+_BOMB_PAUSE_S = 1.0
 _LOOK_S = 0.1
 _WARM_S = 3.0
 
@@ -66,45 +68,51 @@ class Caller:
 
 
 class Load:
-    """What the other key sends, each kind in a thread of its own, until stopped."""
+    """What the other key sends: a process of its own, each kind in a thread, until stopped."""
 
     def __init__(self, url: str, secret: str, *, lines: int) -> None:
-        self._url = url
-        self._secret = secret
-        self._stop = threading.Event()
-        self.answers: Counter[str] = Counter()
-        words = "a word of the context " * 50_000
-        values = [f"value-{n}" for n in range(400_000)]
-        kinds: list[tuple[str, Callable[[httpx2.Client], int]]] = [
-            ("search, 400,000 values", _post("/v1/search", _filtered(values))),
-            ("search, 256 values", _post("/v1/search", _filtered(values[:256]))),
-            *5 * [("answer, 1 MB", _post("/v1/answer", _asked(words)))],
-            *5 * [("answer, 256 KiB", _post("/v1/answer", _asked(words[: 255 * 1024])))],
-            (f"ingest, {lines:,} lines", _upload(lines)),
-        ]
-        self._threads = [
-            threading.Thread(target=self._send, args=(name, send), daemon=True)
-            for name, send in kinds
-        ]
+        spawn = multiprocessing.get_context("spawn")
+        self._over = spawn.Event()
+        self._counts = spawn.SimpleQueue()
+        arguments = (url, secret, lines, self._over, self._counts)
+        self._process = spawn.Process(target=_load, args=arguments, daemon=True)
+        self.answers: dict[str, int] = {}
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Send while the block runs."""
-        for thread in self._threads:
-            thread.start()
+        self._process.start()
+        time.sleep(_WARM_S)
         try:
             yield
         finally:
-            self._stop.set()
+            self._over.set()
+            self.answers = dict(sorted(self._counts.get().items()))
+            self._process.terminate()
 
-    def _send(self, name: str, send: Callable[[httpx2.Client], int]) -> None:
-        with _client(self._url, self._secret) as http:
-            while not self._stop.is_set():
-                try:
-                    self.answers[f"{name}: {send(http)}"] += 1
-                except httpx2.HTTPError as error:
-                    self.answers[f"{name}: {type(error).__name__}"] += 1
-                time.sleep(_PAUSE_S)
+
+def _load(url: str, secret: str, lines: int, over: Any, counts: Any) -> None:
+    words = "a word of the context " * 50_000
+    values = [f"value-{n}" for n in range(400_000)]
+    kinds: list[tuple[str, Callable[[httpx2.Client], int]]] = [
+        ("search, 400,000 values", _post("/v1/search", _filtered(values))),
+        ("search, 256 values", _post("/v1/search", _filtered(values[:256]))),
+        *5 * [("answer, 1 MB", _post("/v1/answer", _asked(words)))],
+        *5 * [("answer, 255 KiB", _post("/v1/answer", _asked(words[: 255 * 1024])))],
+        (f"ingest, {lines:,} lines", _upload(lines)),
+    ]
+    answers: Counter[str] = Counter()
+
+    def send_all(name: str, send: Callable[[httpx2.Client], int]) -> None:
+        with _client(url, secret) as http:
+            while not over.is_set():
+                answers[f"{name}: {send(http)}"] += 1
+                time.sleep(_BOMB_PAUSE_S)
+
+    for kind in kinds:
+        threading.Thread(target=send_all, args=kind, daemon=True).start()
+    over.wait()
+    counts.put(dict(answers))
 
 
 class Memory:
@@ -195,7 +203,7 @@ def measured(stack: Stack, *, quiet: str, other: str, seconds: float, lines: int
         },
         "ratio": {name: p95_ms(loaded[name]) / p95_ms(before[name]) for name in before},
         "requests": {name: len(loaded[name]) for name in loaded},
-        "answers": dict(sorted(load.answers.items())),
+        "answers": load.answers,
         "gateway_grown_mib": memory.grown / 2**20,
     }
 

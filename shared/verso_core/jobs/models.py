@@ -146,10 +146,18 @@ class OpenModel(BaseModel):
         }
 
 
+MAX_FILTER_KEYS = 32
+"""Most keys of a filter: a search reads each of them of every record."""
+MAX_FILTER_VALUES = 256
+"""Most values of a key of a filter."""
+
+
 class Filter(StrictModel):
     """Which records a search may return: all conditions must hold."""
 
-    metadata: dict[str, Scalar | list[Scalar]] = Field(default_factory=dict)
+    metadata: dict[str, Scalar | Annotated[list[Scalar], Field(max_length=MAX_FILTER_VALUES)]] = (
+        Field(default_factory=dict, max_length=MAX_FILTER_KEYS)
+    )
     time_gte: float | None = Field(default=None, description="Unix seconds, inclusive")
     time_lt: float | None = Field(default=None, description="Unix seconds, exclusive")
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verso_core.errors import RequestInvalid, VectorInvalid
+from verso_gateway.bodies import reading
 from verso_gateway.bodies.reading import encodable, find_surrogate, parse, vector_bytes
 
 _VALUES = st.recursive(
@@ -97,3 +98,10 @@ def test_bytes_of_a_vector_are_little_endian() -> None:
 def test_numbers_that_are_no_finite_float32_are_refused(value: float) -> None:
     with pytest.raises(VectorInvalid):
         vector_bytes([0.0, value])
+
+
+def test_a_body_with_too_many_values_in_one_place_is_refused_unvalidated() -> None:
+    most = [0] * reading.LONGEST_ARRAY
+    assert reading.find_crowded({"a": [most, {"b": most}]}) is None
+    assert reading.find_crowded({"a": [0, {"b/c": [*most, 0]}]}) == "/a/1/b~1c"
+    assert reading.find_crowded({"a": dict.fromkeys(range(reading.LONGEST_ARRAY + 1))}) == "/a"

@@ -11,7 +11,7 @@ import asyncio
 import json
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -25,6 +25,8 @@ from verso_gateway import problems
 JSON = "application/json"
 LARGE_BYTES = 64 * 1024
 """A larger body takes milliseconds to read."""
+LONGEST_ARRAY = 8192
+"""Most values in an array or object of a body, apart from the documents of an ingest."""
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
 
@@ -112,6 +114,9 @@ def validate(request: Request, value: dict[str, Any], *, model: type[Model]) -> 
         RequestInvalid: the body does not fit the model.
             Either leaves a pointer to the fault in the request's state.
     """
+    if (pointer := find_crowded(value)) is not None:
+        request.state.pointer = pointer
+        raise RequestInvalid(f"expected <= {LONGEST_ARRAY} values in {pointer!a}")
     if (pointer := find_surrogate(value)) is not None:
         request.state.pointer = pointer
         raise TextNotEncodable(f"lone surrogate in a string at {pointer!a}; send base64")
@@ -156,6 +161,33 @@ def encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def find_crowded(value: object) -> str | None:
+    """Return the pointer of an array or object with too many values, None without one.
+
+    Validation keeps a copy of what it refuses for each form that the value might have had: hundreds
+    of megabytes of a body of three.
+    """
+    open_values: list[tuple[str, object]] = [("", value)]
+    while open_values:
+        pointer, one = open_values.pop()
+        rows: Iterable[tuple[object, object]]
+        match one:
+            case list():
+                rows = enumerate(one)
+            case dict():
+                rows = one.items()
+            case _:
+                continue
+        if len(one) > LONGEST_ARRAY:
+            return pointer
+        open_values += [
+            (f"{pointer}/{problems.escaped(str(key))}", inner)
+            for key, inner in rows
+            if isinstance(inner, (list, dict))
+        ]
+    return None
 
 
 def find_surrogate(value: object) -> str | None:
