@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -213,6 +214,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     """Return the answer to an error of a route or of the framework."""
     match error:
         case VersoError():
+            # The frames hold the body, in a cycle with the error that only the collector ends.
+            traceback.clear_frames(error.__traceback__)
             return problems.answer(request.scope, error)
         case RequestValidationError():
             fault = error.errors()[0]

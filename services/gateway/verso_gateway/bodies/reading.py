@@ -12,6 +12,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -27,6 +28,8 @@ LARGE_BYTES = 64 * 1024
 """A larger body takes milliseconds to read."""
 LONGEST_ARRAY = 8192
 """Most values in an array or object of a body, apart from the documents of an ingest."""
+# Two, however many bodies come at once: each thread keeps the memory of the largest it has read.
+_READERS = ThreadPoolExecutor(2, thread_name_prefix="bodies")
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
 
@@ -78,7 +81,9 @@ async def off_loop(
 
     The interpreter lets the event loop run every few milliseconds meanwhile.
     """
-    return work() if size_bytes <= above else await asyncio.to_thread(work)
+    if size_bytes <= above:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_READERS, work)
 
 
 async def read_object(request: Request) -> dict[str, Any]:

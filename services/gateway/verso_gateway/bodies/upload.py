@@ -82,7 +82,9 @@ class Upload:
 
     def _take(self, lines: _Lines, chunk: bytes) -> None:
         for line in lines.feed(chunk):
-            if lines.number > self._limit:
+            if lines.number > self._limit:  # refused: the rest is only read to its end
+                self._slices.clear()
+                self._pending.clear()
                 return
             self._add_line(line, lines.number)
 
