@@ -14,7 +14,7 @@ import pytest
 
 from verso_client import Client, Document
 from verso_core.errors import CollectionExists, RequestInvalid
-from verso_core.jobs import Filter, SearchMode
+from verso_core.jobs import Filter, Precision, SearchMode
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Platform
@@ -22,11 +22,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hybrid(verso: Client, lines: Callable[[int], list[Document]]) -> Iterator[str]:
-    """A collection that keeps words, with forty lines in it."""
+    """A collection as it is made by default, which keeps words, with forty lines in it."""
     name = f"hybrid-{uuid.uuid4().hex[:8]}"
-    made = verso.create_collection(name, search=SearchMode.HYBRID)
-    assert made.search is SearchMode.HYBRID
+    made = verso.create_collection(name)
+    assert (made.search, made.precision) == (SearchMode.HYBRID, Precision.INT8)
     verso.ingest(lines(40), collection=name)
+    yield name
+    verso.delete_collection(name)
+
+
+@pytest.fixture
+def dense(verso: Client) -> Iterator[str]:
+    """A collection that keeps no words."""
+    name = f"dense-{uuid.uuid4().hex[:8]}"
+    verso.create_collection(name, search=SearchMode.DENSE)
     yield name
     verso.delete_collection(name)
 
@@ -64,20 +73,18 @@ def test_words_heed_filters_replacements_and_deletions(verso: Client, hybrid: st
     }
 
 
-def test_what_the_words_take_is_counted(verso: Client, hybrid: str, collection: str) -> None:
+def test_what_the_words_take_is_counted(verso: Client, hybrid: str, dense: str) -> None:
     stats = verso.stats(hybrid)
     assert stats.search is SearchMode.HYBRID
     assert stats.bytes_terms % 8 == 0
     assert 40 * 8 * 5 < stats.bytes_terms < 40 * 8 * 20
-    assert verso.stats(collection).bytes_terms == 0
+    assert verso.stats(dense).bytes_terms == 0
 
 
-def test_words_are_refused_where_there_are_none(
-    verso: Client, hybrid: str, collection: str
-) -> None:
+def test_words_are_refused_where_there_are_none(verso: Client, hybrid: str, dense: str) -> None:
     for mode in (SearchMode.SPARSE, SearchMode.HYBRID):
         with pytest.raises(RequestInvalid, match="keeps no words"):
-            verso.search("session", collection=collection, mode=mode)
+            verso.search("session", collection=dense, mode=mode)
         with pytest.raises(RequestInvalid, match="a vector has no words"):
             verso.search(id="line/5", collection=hybrid, mode=mode)
     assert verso.search(id="line/5", collection=hybrid).hits[0].score > 0.9

@@ -57,10 +57,10 @@ class CollectionSettings(Params):
     """What is chosen when a collection is made."""
 
     name: Name
-    precision: Precision = Precision.FLOAT16
+    precision: Precision = Precision.INT8
     text_policy: TextPolicy = TextPolicy.PATCH
     search: SearchSetting = Field(
-        default=SearchMode.DENSE,
+        default=SearchMode.HYBRID,
         description="hybrid keeps the words of each chunk beside its vector, and searches by both",
     )
     codec_policy: CodecPolicy = Field(

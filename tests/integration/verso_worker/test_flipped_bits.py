@@ -18,7 +18,7 @@ from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts,
 from tests.wire import Item
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
-from verso_core.jobs import Kind, Status
+from verso_core.jobs import Kind, Precision, Status
 from verso_core.jobs.admin import CollectionParams
 from verso_core.record import Codec, Flag, bucket_of
 from verso_ledger import Ledger
@@ -65,7 +65,7 @@ def stores(shelf: ArtifactStore, folder: Folder, valkey_url: str) -> Iterator[St
 
 def opened(shelf: ArtifactStore, folder: Folder, ledger: Ledger) -> Stores:
     pipeline = make_pipeline(shelf, folder.vectors, ledger, buckets=BUCKETS)
-    pipeline.create_collection(CollectionParams(name="default"))
+    pipeline.create_collection(CollectionParams(name="default", precision=Precision.FLOAT16))
     return Stores(ledger, pipeline, folder.vectors)
 
 

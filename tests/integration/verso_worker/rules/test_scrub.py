@@ -215,7 +215,8 @@ def test_an_entry_from_before_there_was_a_hash_of_its_metadata_is_sound(stores: 
 def alter_metadata(stores: Stores, point: UUID) -> None:
     [stored] = stores.vectors.get("default", [point]).values()
     payload = stores.vectors.payloads("default", [point])[point]
-    stores.vectors.put("default", [Point(point, stored, payload | {"m": {"n": "A"}})])
+    words = stores.vectors.terms("default", [point])[point]
+    stores.vectors.put("default", [Point(point, stored, payload | {"m": {"n": "A"}}, words)])
 
 
 def test_another_vector_under_a_point_is_found_and_set_right(stores: Stores) -> None:
