@@ -9,14 +9,14 @@ from verso_core.jobs.admin import (
     CodecShare,
     CollectionInfo,
     Damaged,
-    DocumentInfo,
-    DocumentPage,
     MigrationState,
     RecentWalk,
     RegistryState,
     ScrubState,
     Statistics,
 )
+from verso_core.jobs.documents import Counted, DocumentInfo, DocumentPage, Facets
+from verso_core.jobs.filters import Filter
 from verso_core.jobs.ingest import Embedded, Ingested
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.models import ItemError
@@ -28,11 +28,14 @@ __all__ = [
     "Client",
     "CodecShare",
     "CollectionInfo",
+    "Counted",
     "Damaged",
     "Document",
     "DocumentInfo",
     "DocumentPage",
     "Embedded",
+    "Facets",
+    "Filter",
     "Found",
     "Guess",
     "Hit",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 
@@ -35,6 +35,7 @@ from verso_core.jobs import (
     CodecPolicy,
     CollectionRequest,
     Filter,
+    IndexKind,
     Kind,
     MigrateRequest,
     Precision,
@@ -46,13 +47,22 @@ from verso_core.jobs import (
 )
 from verso_core.jobs.admin import (
     CollectionInfo,
-    DocumentPage,
     MigrationState,
     RegistryState,
     ScrubState,
     Statistics,
 )
 from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.documents import (
+    Counted,
+    CountRequest,
+    DocumentPage,
+    Facets,
+    FacetsRequest,
+    ListRequest,
+    Order,
+    Updated,
+)
 from verso_core.jobs.heads import (
     Answered,
     AnswerRequest,
@@ -268,20 +278,32 @@ class Client:
         text_policy: TextPolicy | None = None,
         search: SearchSetting | None = None,
         codec_policy: CodecPolicy | None = None,
+        indexes: Mapping[str, IndexKind] | None = None,
+        retention_days: float | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
         The platform chooses the settings that are None.
+
+        Args:
+            indexes: metadata keys to index, so that filters by them need not read every document.
+            retention_days: documents whose time is longer ago are deleted.
         """
         settings = {
             "precision": precision,
             "text_policy": text_policy,
             "search": search,
             "codec_policy": codec_policy,
+            "indexes": indexes,
+            "retention_days": retention_days,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})
         return self._run(operations.collections.create_collection(request))
+
+    def change_collection(self, name: str, **change: Any) -> CollectionInfo:
+        """Change a collection: add ``indexes``, or set ``retention_days`` (None keeps all)."""
+        return self._run(operations.collections.change_collection(name, change))
 
     def delete_collection(self, name: str) -> None:
         """Delete a collection and all its documents."""
@@ -294,6 +316,67 @@ class Client:
     def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
         """List a collection's documents, in no order; ``after`` is the cursor of the last page."""
         return self._run(operations.documents.documents(collection, after=after))
+
+    def query(
+        self,
+        collection: str = "default",
+        *,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+        order: Order = Order.ID,
+        descending: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> DocumentPage:
+        """List documents that a filter passes, with metadata and time.
+
+        ``after`` is the ``next_cursor`` of the last page.
+        """
+        request = ListRequest(
+            filter=filter, order=order, descending=descending, limit=limit, cursor=after
+        )
+        return self._run(operations.documents.query(collection, request))
+
+    def count(
+        self,
+        collection: str = "default",
+        *,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+    ) -> Counted:
+        """Count the documents that a filter passes."""
+        request = CountRequest(filter=filter)
+        return self._run(operations.documents.count(collection, request))
+
+    def facets(
+        self,
+        fields: Sequence[str],
+        *,
+        collection: str = "default",
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+        limit: int = 10,
+    ) -> Facets:
+        """Count the most frequent values of metadata fields."""
+        request = FacetsRequest(fields=list(fields), filter=filter, limit=limit)
+        return self._run(operations.documents.facets(collection, request))
+
+    def delete_matching(
+        self,
+        filter: Filter,  # noqa: A002 - the API's own word
+        *,
+        collection: str = "default",
+    ) -> int:
+        """Delete the documents that a filter passes, wait for it, and return how many."""
+        return self._run(operations.documents.delete_matching(collection, filter))
+
+    def update(self, document: str, *, collection: str = "default", **change: Any) -> Updated:
+        """Change a document's metadata or time; its text stays as it is.
+
+        Args:
+            document: its id.
+            collection: where it is.
+            change: ``metadata`` to set, ``replace`` for all metadata, ``remove`` for keys that go,
+                ``time``, and ``written`` to refuse if the document was written since.
+        """
+        return self._run(operations.documents.update(document, change, collection=collection))
 
     def migrate(
         self,

@@ -13,6 +13,7 @@
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
     │   ├── HeadUnknown                ├── WebhookUnknown      └── KeyUnknown
     ├── CollectionExists               ├── LabelsChanged       ├── MigrationRefused
+    ├── DocumentChanged
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
@@ -86,7 +87,7 @@ class VectorInvalid(RequestInvalid):
 
 
 class MetadataInvalid(RequestInvalid):
-    """Raised when metadata is not a flat object of scalars within its limits."""
+    """Raised when metadata holds what it cannot, or passes its limits."""
 
 
 class BodyTooLarge(RequestInvalid):
@@ -175,6 +176,12 @@ class CollectionExists(VersoError):
 
 class LabelsChanged(VersoError):
     """Raised when a head is trained for other labels than its stable version has."""
+
+
+class DocumentChanged(VersoError):
+    """Raised when a document was written since its metadata was read for a change."""
+
+    code = "document_changed"
 
 
 class MigrationRefused(VersoError):

@@ -6,6 +6,8 @@ import base64
 import binascii
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from verso_core.errors import (
     IdInvalid,
@@ -18,6 +20,9 @@ from verso_core.errors import (
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_ID_BYTES = 256
 MAX_METADATA_BYTES = 4096
+MAX_METADATA_DEPTH = 8
+MAX_INTEGER = (1 << 63) - 1
+"""Largest integer in metadata, and the smallest negated: what vector stores keep as an integer."""
 
 MAX_SENTENCES = 64
 """Most sentences of a text. A chunk has fewer; a longer text must not cost more than a chunk."""
@@ -27,6 +32,8 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+")
 """What separates two sentences or lines."""
 
 Scalar = str | int | float | bool
+Metadata = dict[str, Any]
+"""Metadata of a document: scalars, null, lists of scalars and null, and objects of the same."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SENTENCE_END_BYTES = re.compile(SENTENCE_END.pattern.encode())
@@ -102,27 +109,68 @@ def check_text(data: bytes) -> bytes:
     return data
 
 
-def check_metadata(metadata: object) -> dict[str, Scalar]:
+def check_metadata(metadata: object) -> Metadata:
     """Check a document's metadata and return it.
 
     Raises:
-        MetadataInvalid: it is not a flat object of finite scalars, or is too large.
+        MetadataInvalid: it is no :data:`Metadata`, or is too large or too deep.
     """
     if not isinstance(metadata, dict):
         raise MetadataInvalid(f"expected an object, got {type(metadata).__name__}")
     size = 0
-    for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
-            raise MetadataInvalid(f"expected scalars, got {type(value).__name__}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise MetadataInvalid(f"expected finite numbers, got {value}")
-        try:
-            size += len(key.encode()) + len(str(value).encode())
-        except UnicodeEncodeError as exc:
-            raise MetadataInvalid("expected metadata without lone surrogates") from exc
-    if size > MAX_METADATA_BYTES:
-        raise MetadataInvalid(f"expected <= {MAX_METADATA_BYTES} bytes, got {size}")
+    waiting: list[tuple[int, Mapping[str, object]]] = [(1, metadata)]
+    while waiting:
+        depth, part = waiting.pop()
+        if depth > MAX_METADATA_DEPTH:
+            raise MetadataInvalid(f"expected metadata of depth <= {MAX_METADATA_DEPTH}")
+        for key, value in part.items():
+            size += _size_of(key)
+            if isinstance(value, dict):
+                waiting.append((depth + 1, value))
+                continue
+            values = value if isinstance(value, list | tuple) else [value]
+            size += sum(map(_size_of, values))
+        if size > MAX_METADATA_BYTES:
+            raise MetadataInvalid(f"expected <= {MAX_METADATA_BYTES} bytes, got {size}")
     return metadata
+
+
+def _size_of(value: object) -> int:
+    """Return the bytes that a key or a scalar of metadata counts for, at least 1.
+
+    Raises:
+        MetadataInvalid: it is no scalar, or one that JSON or a vector store does not hold.
+    """
+    if value is not None and not isinstance(value, str | int | float | bool):
+        raise MetadataInvalid(
+            f"expected scalars, lists of scalars or objects, got {type(value).__name__}"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise MetadataInvalid(f"expected finite numbers, got {value}")
+    if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise MetadataInvalid("expected integers above -2^63 and below 2^63")
+    try:
+        return max(1, len(str(value).encode()))
+    except UnicodeEncodeError as exc:
+        raise MetadataInvalid("expected metadata without lone surrogates") from exc
+
+
+def values_of(metadata: Mapping[str, Any]) -> dict[str, list[Scalar]]:
+    """Return the values of each metadata key that has some; nested keys are joined by dots.
+
+    A scalar is one value, a list is its elements, null is none.
+    """
+    found: dict[str, list[Scalar]] = {}
+    for key, value in metadata.items():
+        if isinstance(value, Mapping):
+            for inner, values in values_of(value).items():
+                found.setdefault(f"{key}.{inner}", []).extend(values)
+        else:
+            values = list(value) if isinstance(value, list | tuple) else [value]
+            known = [one for one in values if one is not None]
+            if known:
+                found.setdefault(key, []).extend(known)
+    return found
 
 
 def sentences(text: bytes) -> list[bytes]:

@@ -235,6 +235,14 @@ class AsyncLedger:
         """Return a collection's documents; see :func:`verso_ledger.pages.documents`."""
         return await pages.documents(self._redis, collection, after=after, limit=limit)
 
+    async def document_count(self, collection: str) -> int:
+        """Return how many documents a collection holds, as counted last; 0 before the first count.
+
+        Raises:
+            CollectionUnknown: there is none of this name.
+        """
+        return await pages.document_count(self._redis, collection)
+
     async def migration(self, collection: str) -> Migration | None:
         """Return a collection's newest migration."""
         with translated():

@@ -297,11 +297,13 @@ def write_args(document: DocumentWrite | DocumentDelete, *, uid: str, buckets: i
     bucket = bucket_of(document.document, buckets=buckets)
     where: list[Arg] = [document.collection, uid, bucket, document.document]
     if isinstance(document, DocumentDelete):
-        return ["d", *where, "", "", 0, ""]
+        op = "d" if document.replaces is None else f"d:{document.replaces}"
+        return [op, *where, "", "", 0, ""]
     short, long = document.entry, b""
     if len(short) > MAX_BUCKET_VALUE_BYTES:
         short, long = Entry.unpack(document.entry).head(), document.entry
-    return ["w", *where, short, long, int(document.text is not None), document.text or b""]
+    op = "w" if document.replaces is None else f"m:{document.replaces}"
+    return [op, *where, short, long, int(document.text is not None), document.text or b""]
 
 
 def own_name(name: str, razed: bytes) -> str:

@@ -178,6 +178,24 @@ class Documents:
             new = old.model_copy(update={"artifacts": (*old.artifacts, codec_id)})
             self._run("collection_swap", [name, stored, codec.dump(new)])
 
+    def collection_change(
+        self, name: str, change: Callable[[Collection], Collection]
+    ) -> Collection:
+        """Change a collection's settings, by its own name; return it as it is then.
+
+        Args:
+            name: own name.
+            change: returns the changed collection; called again where others change it meanwhile.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        while True:
+            stored = self._collection_json(name)
+            changed = change(Collection.model_validate_json(stored))
+            if self._run("collection_swap", [name, stored, codec.dump(changed)]):
+                return changed
+
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
         """Make a collection and all its documents invisible at once; their keys go later.
 

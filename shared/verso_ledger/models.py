@@ -264,7 +264,9 @@ class DocumentWrite:
     """A document's new entry (``record.Entry.pack()``), and its text where the collection keeps it.
 
     The entry's sequence number must be the lease's. ``over`` is a stored entry that a verify proved
-    to be this slice's own although its number is damaged.
+    to be this slice's own although its number is damaged. With ``replaces`` the entry has the text
+    of the entry of this number and only other metadata: it is written if that one is still stored,
+    else the slice's work is done again; there is no new text to verify.
     """
 
     collection: str
@@ -272,14 +274,20 @@ class DocumentWrite:
     entry: bytes
     text: bytes | None = None
     over: bytes = b""
+    replaces: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentDelete:
-    """A document to delete."""
+    """A document to delete.
+
+    With ``replaces`` only if the entry of this number is still stored, else the slice's work is
+    done again.
+    """
 
     collection: str
     document: str
+    replaces: int | None = None
 
 
 class Discarded(NamedTuple):

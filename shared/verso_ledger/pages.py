@@ -236,6 +236,18 @@ async def documents(
     return Page(rows, str(at) if at < buckets else None)
 
 
+async def document_count(client: Redis, name: str) -> int:
+    """Return how many documents a collection, as users know it, holds by its counts.
+
+    Raises:
+        CollectionUnknown: there is none of this name.
+    """
+    uid, _ = await _location(client, name)
+    with translated():
+        row: Any = await client.hget(key("counts", uid), "documents")
+    return max(0, int(row or 0))
+
+
 async def _location(client: Redis, name: str) -> tuple[str, int]:
     """Find the uid and the number of buckets of a collection, or of what its name stands for."""
     with translated():

@@ -62,16 +62,19 @@ def points_call(client: QdrantClient, call: str, name: str, body: dict[str, Any]
         case "POST delete":
             return client.delete(name, models.PointIdsList(points=body["points"]))
         case "POST count":
-            return client.count(name, exact=True)
+            return client.count(name, _filter(body), exact=True)
         case "POST query":
             return client.query_batch_points(name, [_exact(body)])[0]
         case "POST query batch":
             return client.query_batch_points(name, [_exact(one) for one in body["searches"]])
         case "POST scroll":
+            order = body.get("order_by")
             records, offset = client.scroll(
                 name,
+                scroll_filter=_filter(body),
                 limit=body["limit"],
                 offset=body.get("offset"),
+                order_by=None if order is None else models.OrderBy.model_validate(order),
                 with_vectors=body.get("with_vector", False),
                 with_payload=body.get("with_payload", True),
             )
@@ -80,6 +83,11 @@ def points_call(client: QdrantClient, call: str, name: str, body: dict[str, Any]
             return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
         case _:
             raise NoSuch(call)
+
+
+def _filter(body: dict[str, Any]) -> models.Filter | None:
+    where = body.get("filter")
+    return None if where is None else models.Filter.model_validate(where)
 
 
 def _exact(body: dict[str, Any]) -> models.QueryRequest:

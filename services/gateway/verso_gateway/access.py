@@ -17,16 +17,16 @@ from verso_gateway import auth
 from verso_gateway.auth import Caller
 from verso_gateway.context import context_of
 
-_INGEST = ("ingest", "document_delete", "collection_create")
+_INGEST = ("ingest", "document_delete", "document_update", "collection_create")
 _READ = (
     *("search", "answer", "classify", "score", "rerank", "embed", "cluster", "reconstruct"),
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
-    "metrics",
+    *("documents_query", "documents_count", "facets", "metrics"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
-    *("registry_promote", "registry_rollback"),
+    *("registry_promote", "registry_rollback", "collection_change", "documents_delete"),
 )
 # Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (
@@ -48,9 +48,12 @@ OPEN = frozenset({"root", "healthz", "readyz", "error_help"})
 """Routes that need no key."""
 
 _KINDS: dict[Kind, Scope] = {
-    **dict.fromkeys((Kind.INGEST, Kind.DELETE, Kind.COLLECTION_CREATE), Scope.INGEST),
+    **dict.fromkeys((Kind.INGEST, Kind.UPDATE, Kind.DELETE, Kind.COLLECTION_CREATE), Scope.INGEST),
     **dict.fromkeys(
-        (Kind.COLLECTION_DELETE, Kind.MIGRATE, Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS),
+        (
+            *(Kind.COLLECTION_CHANGE, Kind.COLLECTION_DELETE, Kind.DELETE_MATCHING, Kind.MIGRATE),
+            *(Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS),
+        ),
         Scope.ADMIN,
     ),
 }

@@ -37,7 +37,10 @@ _SCHEMES = {
 _OPENAI = frozenset({"createEmbedding", "listModels", "retrieveModel"})
 """Operations of OpenAI's protocol, which has its own shape of errors."""
 _AWAITED = frozenset(
-    {"createEmbedding", "getDocument", "getHeadReport", "getRegistry", "promote", "rollback"}
+    {
+        *("createEmbedding", "getDocument", "getHeadReport", "getRegistry", "listDocuments"),
+        *("promote", "rollback"),
+    }
 )
 """Operations whose job is always awaited: they never answer 202."""
 _NOT_REPEATABLE = frozenset({"migrate"})

@@ -52,6 +52,7 @@ STATUSES: dict[str, int] = {
     "key_unknown": 404,
     "collection_exists": 409,
     "migration_refused": 409,
+    "document_changed": 409,
     "record_corrupt": 500,
     "patch_corrupt": 500,
     "artifact_invalid": 500,

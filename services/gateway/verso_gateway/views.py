@@ -11,12 +11,12 @@ import orjson
 from verso_core.jobs import AnyResult, Collection, ItemError, Kind, Result
 from verso_core.jobs.admin import (
     Damaged,
-    DocumentInfo,
     Migration,
     MigrationState,
     RecentWalk,
     ScrubState,
 )
+from verso_core.jobs.documents import DocumentInfo
 from verso_core.jobs.job import DeadLetterView, Job
 from verso_core.jobs.models import moment
 from verso_core.result_files import ResultFiles, is_reference

@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: ten duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: eleven duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 wake      every second   send a wake-up for every queue with due work
@@ -10,6 +10,7 @@ scrub     every second   submit jobs that read stored records again, a few bucke
 migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
 rewrite   every minute   have the ledger's file rewritten where that was not done lately
+retain    every second   have documents deleted that their collection keeps no longer
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector
 from verso_keeper.migrator import Migrator
 from verso_keeper.periodic import Periodic, Prober, ResultSweeper
+from verso_keeper.retention import Retention
 from verso_keeper.scrubber import Recounter, Scrubber
 from verso_keeper.settings import KeeperSettings
 from verso_keeper.wakeup import Reaper, WakeupSender
@@ -90,6 +92,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         )
         migrator = Migrator(ledger, clock=time.time)
         recounter = Recounter(ledger)
+        retention = Retention(ledger, every_s=settings.retention_every_s)
         sweeper = ResultSweeper(ResultFiles(settings.results), ledger.jobs.known)
         webhooks = WebhookSender(ledger.webhooks, allowed=networks(settings.webhook_allow))
         stack.callback(webhooks.close)
@@ -113,6 +116,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
                 lambda: ledger.maintenance.rewrite_file(every_s=settings.rewrite_every_s),
                 every_s=_REWRITE_CHECK_S,
             ),
+            Periodic("retain", retention.step, every_s=_EVERY_S),
         ):
             duty.start()
             stack.callback(duty.stop, timeout_s=_STOP_S)

@@ -43,6 +43,11 @@ class KeeperSettings(BrokerSettings, BaseSettings):
         gt=0,
         description="the ledger's file, which holds dropped texts till then, is rewritten so often",
     )
+    retention_every_s: float = Field(
+        default=3600.0,
+        gt=0,
+        description="from one deletion of documents past their retention to the next, seconds",
+    )
     webhook_allow: str = Field(
         default="", description="networks that webhooks may lead to although they are not public"
     )

@@ -95,6 +95,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         )
         pipeline = make(artifacts)
         pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
+        pipeline.ensure_indexes()
         leases = _leases(settings, ledger, stack, owner=owner)
         watcher.step()
         watcher.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from verso_client.cli import render
 from verso_client.cli.terminal import AsJson, client, out, print_json
 from verso_core.jobs import (
     CodecPolicy,
+    IndexKind,
     Kind,
     Precision,
     SearchMode,
@@ -24,6 +25,11 @@ _LOOK_S = 1.0
 Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
 CollectionOption = Annotated[
     str | None, typer.Option("--collection", "-c", help="The same, as an option.")
+]
+
+Indexes = Annotated[
+    list[str] | None,
+    typer.Option("--index", help="key=keyword (strings, booleans) or key=number to index."),
 ]
 
 collections_app = typer.Typer(no_args_is_help=True, help="Create, list and delete collections.")
@@ -52,6 +58,10 @@ def create_collection(
     codec_policy: Annotated[
         CodecPolicy | None, typer.Option(help="What codecs are chosen by: size, speed or both.")
     ] = None,
+    index: Indexes = None,
+    retention_days: Annotated[
+        float | None, typer.Option(help="Delete documents whose time is longer ago.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -62,6 +72,8 @@ def create_collection(
             text_policy=text_policy,
             search=_search_setting(hybrid),
             codec_policy=codec_policy,
+            indexes=_indexes(index) or None,
+            retention_days=retention_days,
         )
     print_json(made) if as_json else render.collections(out(), [made])
 
@@ -70,6 +82,39 @@ def _search_setting(hybrid: bool | None) -> SearchSetting | None:
     if hybrid is None:
         return None
     return SearchMode.HYBRID if hybrid else SearchMode.DENSE
+
+
+@collections_app.command("change")
+def change_collection(
+    context: typer.Context,
+    name: str,
+    index: Indexes = None,
+    retention_days: Annotated[
+        float | None,
+        typer.Option(help="Delete documents whose time is longer ago; 0 keeps all again."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add indexes to a collection, or change for how many days it keeps documents."""
+    change: dict[str, Any] = {"indexes": _indexes(index)} if index else {}
+    if retention_days is not None:
+        change["retention_days"] = retention_days or None
+    if not change:
+        raise typer.BadParameter("expected --index or --retention-days")
+    with client(context) as platform:
+        changed = platform.change_collection(name, **change)
+    print_json(changed) if as_json else render.collections(out(), [changed])
+
+
+def _indexes(given: list[str] | None) -> dict[str, IndexKind]:
+    """Return ``key=keyword`` and ``key=number`` arguments as a mapping."""
+    found = {}
+    for one in given or []:
+        key, _, kind = one.rpartition("=")
+        if not key or kind not in list(IndexKind):
+            raise typer.BadParameter(f"expected key=keyword or key=number, got {one!r}")
+        found[key] = IndexKind(kind)
+    return found
 
 
 @collections_app.command("delete")

@@ -22,6 +22,8 @@ import typer
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
 from verso_client.cli.doctor import doctor
+from verso_client.cli.documents import documents_app, facets
+from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.heads import models_app, train_app
 from verso_client.cli.keys import keys_app
 from verso_client.cli.line_times import FORMATS
@@ -55,6 +57,7 @@ app = typer.Typer(
 eval_app = typer.Typer(no_args_is_help=True, help="Measure the platform on data at hand.")
 for group, group_name, panel in (
     (collections_app, "collections", CONTENTS),
+    (documents_app, "documents", CONTENTS),
     (jobs_app, "jobs", CONTENTS),
     (train_app, "train", HEADS),
     (models_app, "models", HEADS),
@@ -168,10 +171,8 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     collection: Collection = "default",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 10,
-    where: Annotated[
-        list[str] | None,
-        typer.Option("--where", "-w", help="key=value; a key given twice takes either value."),
-    ] = None,
+    where: Where = None,
+    filter: FilterJson = None,  # noqa: A002 - the option's name
     since: Since = None,
     until: Until = None,
     mode: Annotated[
@@ -185,7 +186,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Find the records nearest to a text."""
-    chosen = sources.condition(where, since, until)
+    chosen = filter_of(where, filter, since=since, until=until)
     with _client(context) as client:
         started = time.monotonic()
         found = client.search(
@@ -343,7 +344,7 @@ def evaluate_retrieval(
 for panel, commands in (
     (TEXTS, (heads.answer,)),
     (HEADS, (heads.classify, heads.score, heads.rerank, heads.heads)),
-    (CONTENTS, (admin.stats, admin.scrub, admin.migrate)),
+    (CONTENTS, (admin.stats, facets, admin.scrub, admin.migrate)),
     (PLATFORM, (doctor,)),
 ):
     for command in commands:

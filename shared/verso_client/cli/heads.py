@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.render import excerpt
 from verso_client.cli.terminal import AsJson, Collection, Exit, fail, out, print_json
 from verso_client.cli.terminal import client as connected
@@ -79,6 +80,8 @@ def answer(
     head: Annotated[str, typer.Option(help="Head that answers.")] = "qa",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Records read.")] = 5,
     top: Annotated[int, typer.Option("--top", min=1, max=50, help="Answers to show.")] = 3,
+    where: Where = None,
+    filter: FilterJson = None,  # noqa: A002 - the option's name
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from texts or a collection; status 1 if there is no answer."""
@@ -90,6 +93,7 @@ def answer(
             head=head,
             limit=limit,
             top_k=top,
+            filter=filter_of(where, filter),
         )
     print_json(found) if as_json else _answered(out(), found)
     if not found.answered:

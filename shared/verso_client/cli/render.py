@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
 from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
 from verso_core.jobs.cluster import Clustered
+from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.search import Found
@@ -105,6 +107,31 @@ def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
             *(str(one.dim), one.space, created),
         )
     console.print(table)
+
+
+def documents(console: Console, found: Sequence[DocumentInfo], *, more: bool) -> None:
+    """Show documents with their metadata."""
+    table = Table("id", "time", "bytes", "metadata")
+    for one in found:
+        metadata = Text(json.dumps(one.metadata, ensure_ascii=False) if one.metadata else "")
+        table.add_row(escape(one.id), _moment(one.time), f"{one.bytes:,}", metadata)
+    console.print(table)
+    if more:
+        console.print(f"the first {len(found):,}; --limit shows more", highlight=False)
+
+
+def facets(console: Console, found: Facets) -> None:
+    """Show the most frequent values of fields."""
+    for facet in found.facets:
+        table = Table(escape(facet.field), "documents")
+        for row in facet.values:
+            table.add_row(Text(json.dumps(row.value, ensure_ascii=False)), f"{row.documents:,}")
+        left = facet.distinct - len(facet.values)
+        if left:
+            table.add_row(f"{left:,} more values", "")
+        if facet.missing:
+            table.add_row("no value", f"{facet.missing:,}")
+        console.print(table)
 
 
 def retrieval(console: Console, found: Report) -> None:

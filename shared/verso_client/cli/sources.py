@@ -47,7 +47,6 @@ import typer
 from verso_client.cli.line_times import LineTimes
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Filter
 from verso_core.texts import Scalar
 
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
@@ -215,32 +214,17 @@ def pairs(given: list[str] | None) -> dict[str, Scalar]:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"expected key=value, got {pair!r}")
-        found[key] = _scalar(value)
+        found[key] = scalar(value)
     return found
 
 
-def _scalar(value: str) -> Scalar:
+def scalar(value: str) -> Scalar:
     """Return a JSON scalar as its value, anything else as the string."""
     try:
         parsed = json.loads(value)
     except ValueError:
         return value
     return parsed if isinstance(parsed, str | int | float | bool) else value
-
-
-def condition(where: list[str] | None, since: float | None, until: float | None) -> Filter | None:
-    """Return the filter of a search; several values of a key are alternatives."""
-    wanted: dict[str, Scalar | list[Scalar]] = {}
-    for pair in where or []:
-        for key, value in pairs([pair]).items():
-            before = wanted.get(key)
-            if before is None:
-                wanted[key] = value
-            else:
-                wanted[key] = [*(before if isinstance(before, list) else [before]), value]
-    if not wanted and since is None and until is None:
-        return None
-    return Filter(metadata=wanted, time_gte=since, time_lt=until)
 
 
 def vectors(path: Path) -> list[list[float]]:

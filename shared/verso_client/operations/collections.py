@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, post
 from verso_core.jobs import CollectionRequest, MigrateRequest
@@ -24,6 +28,12 @@ def create_collection(request: CollectionRequest) -> Steps[CollectionInfo]:
     body = request.model_dump(mode="json", exclude_unset=True)
     row = yield from answered_one(post(path_of("collections"), body))
     return CollectionInfo.model_validate(row)
+
+
+def change_collection(name: str, change: Mapping[str, Any]) -> Steps[CollectionInfo]:
+    """Add indexes to a collection, or change for how many days it keeps documents."""
+    call = replace(post(path_of("collections", name), change), method="PATCH")
+    return CollectionInfo.model_validate((yield from answered_one(call)))
 
 
 def delete_collection(name: str) -> Steps[None]:

@@ -6,7 +6,7 @@ import base64
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import (
     answered,
     answered_one,
+    checked,
     get_job,
     new_key,
     post,
@@ -21,13 +22,20 @@ from verso_client.operations.jobs import (
     wait,
 )
 from verso_core.errors import DocumentsRefused, RequestInvalid
-from verso_core.jobs import ItemError, Status
-from verso_core.jobs.admin import DocumentPage
+from verso_core.jobs import Filter, ItemError, Status
+from verso_core.jobs.documents import (
+    Counted,
+    CountRequest,
+    DocumentPage,
+    Facets,
+    FacetsRequest,
+    ListRequest,
+    Updated,
+)
 from verso_core.jobs.ingest import Ingested, Intaken
 from verso_core.jobs.job import Job
 from verso_core.jobs.models import OpenModel
 from verso_core.jobs.reconstruct import StoredText
-from verso_core.texts import Scalar
 
 UPLOAD_DOCUMENTS = 2048
 UPLOAD_BYTES = 4 * 1024 * 1024
@@ -55,13 +63,13 @@ class Document:
         text: a string, or any bytes; the platform returns exactly these bytes.
         id: 1..256 bytes of UTF-8; a document that has this id is replaced. By default the platform
             makes a new one, so that equal texts stay documents of their own.
-        metadata: scalars that a search can filter by.
+        metadata: what filters can ask for: scalars, null, lists of scalars, nested objects.
         time: Unix seconds, or an aware datetime.
     """
 
     text: str | bytes
     id: str | None = None
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     time: float | datetime | None = None
 
     def line(self) -> bytes:
@@ -233,6 +241,45 @@ def documents(name: str, *, after: str | None) -> Steps[DocumentPage]:
     params = {} if after is None else {"cursor": after}
     reply = yield Call("GET", path_of("collections", name, "documents"), params=params)
     return DocumentPage.model_validate(reply.json())
+
+
+def query(name: str, request: ListRequest) -> Steps[DocumentPage]:
+    """Return a page of the documents that a filter passes, in order, with metadata and time."""
+    row = yield from answered_one(post(path_of("collections", name, "documents", "query"), request))
+    return DocumentPage.model_validate(row)
+
+
+def count(name: str, request: CountRequest) -> Steps[Counted]:
+    """Count the documents that a filter passes."""
+    row = yield from answered_one(post(path_of("collections", name, "documents", "count"), request))
+    return Counted.model_validate(row)
+
+
+def facets(name: str, request: FacetsRequest) -> Steps[Facets]:
+    """Count the values of metadata fields."""
+    row = yield from answered_one(post(path_of("collections", name, "facets"), request))
+    return Facets.model_validate(row)
+
+
+def delete_matching(name: str, where: Filter) -> Steps[int]:
+    """Delete the documents that a filter passes; return how many."""
+    body = {"filter": where.model_dump(mode="json")}
+    row = yield from answered(post(path_of("collections", name, "documents", "delete"), body))
+    if "results" not in row:
+        return int(row["deleted"])
+    return sum(checked(item)["deleted"] for item in row["results"])
+
+
+def update(document: str, change: Mapping[str, Any], *, collection: str) -> Steps[Updated]:
+    """Change a document's metadata or time.
+
+    Raises:
+        DocumentUnknown: no document has this id.
+        DocumentChanged: another change came between.
+    """
+    call = post(path_of("documents", document), change)
+    call = replace(call, method="PATCH", params={"collection": collection})
+    return Updated.model_validate((yield from answered_one(call)))
 
 
 def delete(document: str, *, collection: str) -> Steps[None]:

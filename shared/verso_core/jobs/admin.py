@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.heads import Portion
 from verso_core.jobs.models import (
     CodecPolicy,
+    IndexKind,
     Item,
     ItemResult,
     Moment,
@@ -28,8 +29,28 @@ from verso_core.jobs.models import (
 )
 from verso_core.registry import Rollout
 
+MAX_INDEXES = 16
+"""Most metadata fields of a collection that are indexed."""
 FAILED_LISTED = 64
 """Most unreadable documents that a migration names."""
+
+
+Indexes = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=512)], IndexKind],
+    Field(
+        max_length=MAX_INDEXES,
+        description="metadata keys to index: keyword for strings and booleans, number for numbers",
+        examples=[{"host": "keyword"}],
+    ),
+]
+RetentionDays = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        le=36_500,
+        description="documents whose time is longer ago are deleted; null keeps them",
+    ),
+]
 
 
 class Collection(StrictModel):
@@ -51,6 +72,8 @@ class Collection(StrictModel):
     search: SearchSetting = SearchMode.DENSE
     owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
     codec_policy: CodecPolicy = CodecPolicy.SMALLEST  # as it was before there was a choice
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
 
 
 class CollectionSettings(Params):
@@ -67,6 +90,8 @@ class CollectionSettings(Params):
         default=CodecPolicy.BALANCED,
         description="smallest stores the fewest bytes, fast is read fastest, balanced weighs both",
     )
+    indexes: Indexes = Field(default_factory=dict)
+    retention_days: RetentionDays = None
 
 
 class CollectionRequest(CollectionSettings):
@@ -79,6 +104,21 @@ class CollectionParams(CollectionSettings):
     """Settings of a collection to create, and the tenant that it will belong to."""
 
     owner: str | None = None
+
+
+class CollectionChange(StrictModel):
+    """Body of ``PATCH /v1/collections/{name}``; what is absent stays."""
+
+    indexes: Indexes = Field(default_factory=dict)
+    retention_days: RetentionDays = None
+
+
+class CollectionChangeParams(Params):
+    """What changes of a collection: the fields that are set. ``indexes`` are added."""
+
+    name: str
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
 
 
 class CollectionName(Params):
@@ -102,6 +142,8 @@ class CollectionInfo(ItemResult):
     search: SearchMode = SearchMode.DENSE
     owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
     codec_policy: CodecPolicy = CodecPolicy.SMALLEST
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
@@ -161,22 +203,8 @@ class Statistics(ItemResult):
     buckets: int | None = None
     created: datetime | None = None
     owner: str | None = None
-
-
-class DocumentInfo(OpenModel):
-    """A stored document in a list; ``written`` grows from job to job."""
-
-    id: str
-    written: int = Field(description="number of the job that wrote it; later jobs have larger ones")
-    bytes: int = Field(description="size of its text")
-    verified: bool = Field(default=False, description="an independent decode has returned its text")
-
-
-class DocumentPage(OpenModel):
-    """A page of a collection's documents; ``next_cursor`` is None on the last one."""
-
-    documents: tuple[DocumentInfo, ...]
-    next_cursor: str | None = None
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
 
 
 SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")

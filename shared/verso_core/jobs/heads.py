@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from verso_core.heads import Portion, Reads, SignalName, Task
+from verso_core.jobs.filters import Filter
 from verso_core.jobs.models import (
     READ_COST,
     WINDOW_COST,
-    Filter,
     Item,
     ItemError,
     ItemResult,
@@ -26,7 +26,7 @@ from verso_core.jobs.models import (
     one_of,
 )
 from verso_core.registry import Channel
-from verso_core.texts import MAX_SENTENCES, Scalar
+from verso_core.texts import MAX_SENTENCES, Metadata
 
 MAX_PAIRS = 2048
 MAX_CONTEXTS = 256
@@ -322,7 +322,7 @@ class AnswerPart(RecordText, Place):
     document: str | None = None
     chunk: int | None = None
     search_score: float | None = None
-    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     document_start_byte: int | None = None
     document_end_byte: int | None = None
 

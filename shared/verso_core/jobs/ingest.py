@@ -23,7 +23,7 @@ from verso_core.jobs.models import (
     Params,
     StrictModel,
 )
-from verso_core.texts import Scalar
+from verso_core.texts import Metadata
 
 
 class Document(StrictModel):
@@ -36,7 +36,11 @@ class Document(StrictModel):
     )
     text: str | None = Field(default=None, examples=["kernel: eth0: link is up"])
     text_base64: str | None = Field(default=None, description="for bytes that are not UTF-8")
-    metadata: dict[str, Scalar] = Field(default_factory=dict, examples=[{"host": "a"}])
+    metadata: Metadata = Field(
+        default_factory=dict,
+        examples=[{"host": "a"}],
+        description="scalars, null, lists of scalars, nested objects; up to 4096 bytes",
+    )
     time: Annotated[
         float | str | None, Field(description="Unix seconds or RFC 3339 with an offset")
     ] = None
@@ -90,7 +94,7 @@ class IngestItem(Item):
 
     id: str
     text: bytes
-    metadata: Mapping[str, Scalar] = field(default_factory=dict, metadata=ALWAYS)
+    metadata: Mapping[str, Any] = field(default_factory=dict, metadata=ALWAYS)
     time: float | None = field(default=None, metadata=ALWAYS)
 
 

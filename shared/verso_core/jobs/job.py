@@ -27,6 +27,12 @@ class Kind(StrEnum):
     SEARCH = "search"
     RECONSTRUCT = "reconstruct"
     DELETE = "delete"
+    LIST = "list"
+    COUNT = "count"
+    FACETS = "facets"
+    UPDATE = "update"
+    DELETE_MATCHING = "delete_matching"
+    COLLECTION_CHANGE = "collection_change"
     COLLECTION_CREATE = "collection_create"
     COLLECTION_DELETE = "collection_delete"
     STATS = "stats"
@@ -55,11 +61,19 @@ class Kind(StrEnum):
         return self in _READS
 
 
-_WAITED_FOR = frozenset({Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS})
+_WAITED_FOR = frozenset(
+    {
+        *(Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS),
+        *(Kind.LIST, Kind.COUNT, Kind.FACETS),
+    }
+)
 _READS = frozenset(
     {
         Kind.EMBED,
         Kind.SEARCH,
+        Kind.LIST,
+        Kind.COUNT,
+        Kind.FACETS,
         Kind.RECONSTRUCT,
         Kind.STATS,
         Kind.CLASSIFY,

@@ -34,7 +34,6 @@ from pydantic import (
 )
 
 from verso_core.errors import ErrorBody, VersoError, error_body, from_body
-from verso_core.texts import Scalar
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
 
@@ -73,6 +72,13 @@ class SearchMode(StrEnum):
     DENSE = "dense"
     SPARSE = "sparse"
     HYBRID = "hybrid"
+
+
+class IndexKind(StrEnum):
+    """What an index over a metadata field finds: strings and booleans, or numbers."""
+
+    KEYWORD = "keyword"
+    NUMBER = "number"
 
 
 SearchSetting = Literal[SearchMode.DENSE, SearchMode.HYBRID]
@@ -144,22 +150,6 @@ class OpenModel(BaseModel):
             for name, value in self.__dict__.items()
             if name in known
         }
-
-
-MAX_FILTER_KEYS = 32
-"""Most keys of a filter: a search reads each of them of every record."""
-MAX_FILTER_VALUES = 256
-"""Most values of a key of a filter."""
-
-
-class Filter(StrictModel):
-    """Which records a search may return: all conditions must hold."""
-
-    metadata: dict[str, Scalar | Annotated[list[Scalar], Field(max_length=MAX_FILTER_VALUES)]] = (
-        Field(default_factory=dict, max_length=MAX_FILTER_KEYS)
-    )
-    time_gte: float | None = Field(default=None, description="Unix seconds, inclusive")
-    time_lt: float | None = Field(default=None, description="Unix seconds, exclusive")
 
 
 ITEM_COST = 64

@@ -18,7 +18,7 @@ from verso_core.jobs.models import (
     Text,
     one_of,
 )
-from verso_core.texts import Scalar
+from verso_core.texts import Metadata
 
 MAX_TOKENS = 127
 """Longest guess."""
@@ -77,7 +77,7 @@ class StoredText(Text, ItemResult):
     chunk: int | None = None
     chunks: int | None = None
     exact: bool = True
-    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     time: float | None = None
     error: ItemError | None = None
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
+from verso_core.jobs.filters import Filter
 from verso_core.jobs.models import (
     READ_COST,
     WINDOW_COST,
-    Filter,
     Item,
     ItemError,
     ItemResult,
@@ -22,7 +22,7 @@ from verso_core.jobs.models import (
     needs,
     one_of,
 )
-from verso_core.texts import Scalar
+from verso_core.texts import Metadata
 
 RERANK_SHARE = 0.4
 """Default share of a head's score in a reranked search; chosen on training questions
@@ -118,7 +118,7 @@ class Hit(RecordText):
         description="dense: cosine, -1..1; sparse: BM25, > 0; hybrid: both joined, 0..1"
     )
     rerank_score: float | None = Field(default=None, description="the head's, of the best sentence")
-    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     time: float | None = None
     error: ItemError | None = None
     explain: Explanation | None = Field(default=None, description="where it was asked for")

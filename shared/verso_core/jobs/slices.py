@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from verso_core import frame
 from verso_core.errors import FrameInvalid
-from verso_core.jobs import admin, cluster, heads, ingest, reconstruct, search, train
+from verso_core.jobs import admin, cluster, documents, heads, ingest, reconstruct, search, train
 from verso_core.jobs.job import Kind
 from verso_core.jobs.models import (
     ITEM_COST,
@@ -57,6 +57,13 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.EMBED: Contract(ingest.EmbedParams, ingest.EmbedItem, ingest.Embedded),
     Kind.INGEST: Contract(ingest.IngestParams, ingest.IngestItem, ingest.Ingested),
     Kind.DELETE: Contract(ingest.DeleteParams, ingest.DeleteItem, ingest.Deleted),
+    Kind.LIST: Contract(documents.ListParams, NoItem, documents.DocumentPage),
+    Kind.COUNT: Contract(documents.CountParams, NoItem, documents.Counted),
+    Kind.FACETS: Contract(documents.FacetsParams, NoItem, documents.Facets),
+    Kind.UPDATE: Contract(documents.UpdateParams, documents.UpdateItem, documents.Updated),
+    Kind.DELETE_MATCHING: Contract(
+        documents.DeleteMatchingParams, documents.PartItem, documents.DeletedMatching
+    ),
     Kind.SEARCH: Contract(search.SearchParams, search.SearchItem, search.Hits),
     Kind.RECONSTRUCT: Contract(
         reconstruct.ReconstructParams, reconstruct.ReconstructItem, reconstruct.StoredText
@@ -67,6 +74,7 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.SCORE: Contract(heads.ScoreParams, heads.ScoreItem, heads.PairScore),
     Kind.HEADS: Contract(heads.HeadsParams, NoItem, heads.HeadList),
     Kind.COLLECTION_CREATE: Contract(admin.CollectionParams, NoItem, admin.CollectionInfo),
+    Kind.COLLECTION_CHANGE: Contract(admin.CollectionChangeParams, NoItem, admin.CollectionInfo),
     Kind.COLLECTION_DELETE: Contract(admin.CollectionName, NoItem, admin.CollectionDeleted),
     Kind.STATS: Contract(admin.CollectionName, NoItem, admin.Statistics),
     Kind.SCRUB: Contract(admin.ScrubParams, BucketRange, admin.Scrubbed),

@@ -17,6 +17,13 @@ for _, w in ipairs(writes) do
   local mark = w.uid ~= '' and w.uid or 'gone:' .. w.collection
   if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
 end
+-- Worked out from entries that are not stored any more: to be done again.
+for _, w in ipairs(writes) do
+  if w.expected and w.uid ~= '' then
+    local _, head = stored_entry(w.uid, w.bucket, w.document)
+    if not head or entry_seq(head) ~= w.expected then return 'sealed' end
+  end
+end
 if #writes > 0 and not numbered(sid, s) then
   make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
   return 'stale'
@@ -25,7 +32,7 @@ end
 local wrote = false
 for _, w in ipairs(writes) do
   apply(w, s.seq)
-  wrote = wrote or w.op == 'w'
+  wrote = wrote or (w.op == 'w' and not w.meta)
 end
 keep_counts()
 redis.call('HSET', K.result .. s.job, s.n, ARGV[3])

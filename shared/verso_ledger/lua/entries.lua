@@ -72,7 +72,8 @@ local function stored_entry(uid, bucket, document)
 end
 
 -- Reads writes of documents out of ARGV: op, collection, uid, bucket, document, short, long, keep,
--- text. Returns nil when a collection was made again meanwhile: the caller looks up its uid again.
+-- text. Op is w for a write, m for one of metadata alone, d for a delete; behind a colon the number of
+-- the entry that must be stored. Returns nil when a collection was made again meanwhile: the caller looks up its uid again.
 local function read_writes(at, count)
   local writes = {}
   for i = 0, count - 1 do
@@ -80,6 +81,8 @@ local function read_writes(at, count)
     local w = { op = ARGV[b], collection = ARGV[b + 1], uid = ARGV[b + 2], bucket = ARGV[b + 3],
       document = ARGV[b + 4], short = ARGV[b + 5], long = ARGV[b + 6], keep = ARGV[b + 7],
       text = ARGV[b + 8] }
+    local op, expected = string.match(w.op, '^(%a):(%d+)$')
+    if op then w.op, w.expected, w.meta = op == 'm' and 'w' or op, tonumber(expected), op == 'm' end
     if (redis.call('HGET', K.uids, w.collection) or '') ~= w.uid then return nil end
     writes[#writes + 1] = w
   end
@@ -190,6 +193,7 @@ local function put_document(w, old)
   local name = w.uid .. ':' .. w.document
   redis.call('HSET', K.docs .. w.uid .. ':' .. w.bucket, w.document, w.short)
   if w.long ~= '' then redis.call('SET', K.long .. name, w.long) else redis.call('UNLINK', K.long .. name) end
+  if w.meta then return end -- the text stays what it was
   if w.keep == '1' then redis.call('SET', K.text .. name, w.text) else redis.call('UNLINK', K.text .. name) end
 end
 

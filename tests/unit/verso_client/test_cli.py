@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from verso_client.cli import app as command_line
 from verso_client.cli import sources
+from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit
 from verso_core.jobs import Filter
 
@@ -157,12 +158,29 @@ def test_the_doctor_knows_another_program_at_the_address(tmp_path: Path) -> None
 
 
 def test_conditions_become_a_filter() -> None:
-    assert sources.condition(["host=a", "host=b", "level=3", "ok=true"], None, None) == Filter(
-        metadata={"host": ["a", "b"], "level": 3, "ok": True}
-    )
-    assert sources.condition(None, None, None) is None
+    where = ["host=a", "level!=debug", "host=b", "ok=true", "code>=3", "path^=/var/1", "k.b=x=y"]
+    found = filter_of(where, '{"field": "x", "exists": true}')
+    assert found is not None
+    assert found.model_dump()["and"] == [
+        {"field": "level", "ne": "debug"},
+        {"field": "code", "gte": 3},
+        {"field": "path", "prefix": "/var/1"},
+        {"field": "host", "in": ["a", "b"]},
+        {"field": "ok", "eq": True},
+        {"field": "k.b", "eq": "x=y"},
+        {"field": "x", "exists": True},
+    ]
+    assert filter_of(["host=a"]) == Filter(field="host", eq="a")
+    assert filter_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [(["host"], None), (["=a"], None), (["n>x"], None), (None, "{"), (None, '{"host": "a"}')],
+)
+def test_what_is_no_condition_is_wrong_usage(where: list[str] | None, text: str | None) -> None:
     with pytest.raises(typer.BadParameter):
-        sources.condition(["host"], None, None)
+        filter_of(where, text)
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from verso_core.texts import (
     split_record_id,
     text_bytes,
     text_from_base64,
+    values_of,
 )
 
 
@@ -68,14 +69,23 @@ def test_a_text_may_have_the_limit_and_no_byte_more() -> None:
     [
         None,
         [],
-        {"a": None},
-        {"a": [1]},
-        {"a": {"b": 1}},
+        {"a": [[1]]},
+        {"a": [{"b": 1}]},
+        {"a": {"b": {1}}},
         {"a": float("inf")},
+        {"a": -(2**63)},
+        {"a": [""] * 5000},
+        {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": {}}}}}}}}},
         {"a": "x" * 5000},
         {"\ud800": 1},
     ],
 )
-def test_metadata_is_a_small_flat_object_of_finite_scalars(metadata: object) -> None:
+def test_metadata_that_is_no_metadata_is_refused(metadata: object) -> None:
     with pytest.raises(MetadataInvalid):
         check_metadata(metadata)
+
+
+def test_metadata_holds_null_lists_and_nested_objects() -> None:
+    given = {"a": None, "b": [1, "x", None], "c": {"d": {"e": True}, "f": 2}, "c.f": 3, "g": []}
+    assert check_metadata(given) == given
+    assert values_of(given) == {"b": [1, "x"], "c.d.e": [True], "c.f": [2, 3]}

@@ -17,7 +17,6 @@ from typing import Any
 
 from verso_core.errors import (
     DuplicateId,
-    MetadataInvalid,
     RequestInvalid,
     TextNotEncodable,
     VersoError,
@@ -25,7 +24,13 @@ from verso_core.errors import (
 )
 from verso_core.jobs import IngestItem, ItemError, Rejected
 from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
-from verso_core.texts import Scalar, check_document_id, check_metadata, text_bytes, text_from_base64
+from verso_core.texts import (
+    Metadata,
+    check_document_id,
+    check_metadata,
+    text_bytes,
+    text_from_base64,
+)
 from verso_gateway.bodies.ids import new_ids
 from verso_gateway.bodies.reading import encodable
 
@@ -78,7 +83,7 @@ class Intake:
             raise RequestInvalid(f"expected the keys {sorted(_FIELDS)}, got {unknown[0]!a}")
         text = _text(document)
         metadata = _metadata(document.get("metadata"))
-        time_s = _time_s(document.get("time"))
+        time_s = unix_seconds(document.get("time"))
         if document.get("id") is None:
             document_id = next(self._new_ids)
         else:
@@ -117,16 +122,17 @@ def _text(document: dict[str, Any]) -> bytes:
     return text_from_base64(text_base64)
 
 
-def _metadata(metadata: object) -> dict[str, Scalar]:
-    checked = check_metadata({} if metadata is None else metadata)
-    for value in checked.values():
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise MetadataInvalid("expected integers of 64 bits")
-    return checked
+def _metadata(metadata: object) -> Metadata:
+    return check_metadata({} if metadata is None else metadata)
 
 
-def _time_s(time: object) -> float | None:
-    """Read a time: Unix seconds, or RFC 3339 text with an offset."""
+def unix_seconds(time: object) -> float | None:
+    """Read a time: Unix seconds, or RFC 3339 text with an offset.
+
+    Raises:
+        RequestInvalid: it is none, or beyond the year 10000.
+        TextNotEncodable: it holds a lone surrogate.
+    """
     match time:
         case None:
             return None

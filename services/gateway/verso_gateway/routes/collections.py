@@ -1,4 +1,4 @@
-"""``/v1/collections``: make, list, describe and delete collections; list what they hold."""
+"""``/v1/collections``: make, list, describe, change and delete them; list what they hold."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from starlette.responses import Response
 from verso_core.errors import CollectionExists, Forbidden
 from verso_core.jobs import CollectionRequest, Kind, NoItem
 from verso_core.jobs.admin import (
+    CollectionChange,
+    CollectionChangeParams,
     CollectionDeleted,
     CollectionInfo,
     CollectionList,
     CollectionName,
     CollectionParams,
-    DocumentPage,
     Statistics,
 )
+from verso_core.jobs.documents import MAX_LISTED, DocumentPage, ListParams, Order
 from verso_core.jobs.models import OpenModel
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import caller_of, collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import DEFAULT, context_of
 from verso_gateway.job_service import Ended
+from verso_gateway.routes.matching import list_job
 
 router = APIRouter(tags=["collections"])
 
@@ -75,6 +78,26 @@ async def describe(request: Request, name: str) -> Response:
     return await _about(request, Kind.STATS, name)
 
 
+@router.patch(
+    "/v1/collections/{name}",
+    name="collection_change",
+    operation_id="changeCollection",
+    responses=openapi.job_responses(CollectionInfo),
+    openapi_extra=openapi.body(CollectionChange),
+)
+async def change(request: Request, name: str) -> Response:
+    """Add indexes to a collection, or change for how many days it keeps documents."""
+    await collection_of(request, name)
+    known = context_of(request).collections
+    checked = await reading.read(request, CollectionChange)
+    given = {field: getattr(checked, field) for field in checked.model_fields_set}
+    params = CollectionChangeParams(name=name, **given)
+    job = responses.job_of_one(request, Kind.COLLECTION_CHANGE, params, NoItem())
+    answer = await responses.respond(request, job, body=responses.sole)
+    known.forget(name)
+    return answer
+
+
 @router.get(
     "/v1/collections/{name}/documents",
     name="documents",
@@ -86,13 +109,28 @@ async def documents(
     name: str,
     cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    order: Annotated[
+        Order | None, Query(description="with metadata and time, by id or time; at most 1000")
+    ] = None,
+    descending: Annotated[bool, Query(description="the largest first, in a list by order")] = False,
 ) -> Response:
-    """List which documents a collection holds, in no order; never their texts.
+    """List which documents a collection holds; never their texts.
 
-    A page may hold some more than ``limit``, or fewer: the list has ended when ``next_cursor`` is
-    null. ``written`` grows from job to job.
+    Without ``order`` the list is the ledger's, in no order and without metadata; a page may hold
+    some more than ``limit``, or fewer: the list has ended when ``next_cursor`` is null.
+    ``written`` grows from job to job.
     """
     await collection_of(request, name)
+    if order is not None:
+        params = ListParams(
+            collection=name,
+            order=order,
+            descending=descending,
+            limit=min(limit, MAX_LISTED),
+            cursor=cursor,
+        )
+        ended = await responses.finish(request, await list_job(request, params))
+        return responses.json_response(responses.sole(ended))
     page = await context_of(request).ledger.documents(name, after=cursor, limit=limit)
     rows = tuple(map(views.document, page.rows))
     return responses.json_response(DocumentPage(documents=rows, next_cursor=page.cursor))

@@ -1,4 +1,4 @@
-"""``/v1/documents/{id}``: read one document back, or delete it."""
+"""``/v1/documents/{id}``: read one document back, change its metadata, or delete it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Kind
+from verso_core.errors import DocumentChanged, DocumentUnknown
+from verso_core.jobs import Kind, NoItem
+from verso_core.jobs.documents import (
+    DocumentInfo,
+    DocumentPage,
+    ListParams,
+    Updated,
+    UpdateItem,
+    UpdateParams,
+    UpdateRequest,
+)
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, DocumentDeleted
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams, StoredText
-from verso_core.texts import check_document_id, split_record_id
+from verso_core.texts import check_document_id, check_metadata, split_record_id
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of
+from verso_gateway.bodies import reading
+from verso_gateway.bodies.intake import unix_seconds
 from verso_gateway.job_service import Ended
 
 router = APIRouter(tags=["documents"])
@@ -43,6 +54,58 @@ async def get(request: Request, document: str, collection: Collection = "default
     if BYTES in request.headers.get("accept", ""):
         return Response(found.data, media_type=BYTES, headers=headers)
     return responses.json_response(found, headers=headers)
+
+
+@router.patch(
+    "/v1/documents/{document:path}",
+    name="document_update",
+    operation_id="updateDocument",
+    responses=openapi.job_responses(Updated),
+    openapi_extra=openapi.body(UpdateRequest),
+)
+async def update(request: Request, document: str, collection: Collection = "default") -> Response:
+    """Change a document's metadata or time; its text and vectors stay, byte for byte.
+
+    ``metadata`` sets the keys it has; with ``replace`` it is all that there is then. Two changes at
+    once: the later one is refused as ``document_changed`` and may be sent again.
+    """
+    name = check_document_id(document)
+    await collection_of(request, collection)
+    value = await reading.read_object(request)
+    checked = reading.validate(request, value, model=UpdateRequest)
+    item = _changed(await _stored(request, name, collection), checked, value.get("metadata"))
+    job = responses.job_of_one(request, Kind.UPDATE, UpdateParams(collection=collection), item)
+    return await responses.respond(request, job, body=responses.sole)
+
+
+async def _stored(request: Request, name: str, collection: str) -> DocumentInfo:
+    """Read a document's metadata and time.
+
+    Raises:
+        DocumentUnknown: there is no such document.
+    """
+    params = ListParams(collection=collection, ids=(name,))
+    job = responses.job_of_one(request, Kind.LIST, params, NoItem())
+    found: DocumentPage = responses.sole(await responses.finish(request, job))
+    if not found.documents:
+        raise DocumentUnknown(f"no document {name!a}")
+    return found.documents[0]
+
+
+def _changed(stored: DocumentInfo, asked: UpdateRequest, metadata: object) -> UpdateItem:
+    """Return a document as a request changes it; ``metadata`` is the request's, as it was sent.
+
+    Raises:
+        DocumentChanged: it was written by another job than the request names.
+        MetadataInvalid: the metadata would be too large, or holds what metadata cannot.
+        RequestInvalid: the time is none.
+    """
+    if asked.written not in (None, stored.written):
+        raise DocumentChanged(f"expected {stored.id!a} of job {asked.written}: {stored.written}")
+    given = asked.model_copy(update={"metadata": metadata})  # whose 1.0 is not 1
+    time_s = unix_seconds(asked.time) if "time" in asked.model_fields_set else stored.time
+    changed = check_metadata(given.changed(stored.metadata))
+    return UpdateItem(stored.id, changed, time_s, stored.written)
 
 
 @router.delete(

@@ -29,7 +29,7 @@ from verso_core.errors import (
 from verso_core.jobs import AnySlice, Failed, Kind, Result
 from verso_worker.rules.ports import SliceOutcome
 
-KINDS = frozenset({Kind.EMBED, Kind.INGEST, Kind.RECONSTRUCT, Kind.DELETE})
+KINDS = frozenset({Kind.EMBED, Kind.INGEST, Kind.RECONSTRUCT, Kind.DELETE, Kind.UPDATE})
 """Kinds whose items are independent of one another."""
 SUSPECT_AFTER = 3
 """Attempts after which a slice with a retryable error is halved."""

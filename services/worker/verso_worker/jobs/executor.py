@@ -293,8 +293,11 @@ def _documents(outcome: SliceOutcome) -> list[DocumentWrite | DocumentDelete]:
     writes: list[DocumentWrite | DocumentDelete] = [
         _document(collection, write) for write in outcome.writes
     ]
-    return writes + [DocumentDelete(collection, document) for document in outcome.deletes]
+    deletes = [DocumentDelete(collection, one.document, one.replaces) for one in outcome.deletes]
+    return writes + deletes
 
 
 def _document(collection: str, write: Write) -> DocumentWrite:
-    return DocumentWrite(collection, write.document, write.entry, write.text, write.over)
+    return DocumentWrite(
+        collection, write.document, write.entry, write.text, write.over, write.replaces
+    )

@@ -1,21 +1,25 @@
-"""What a vector store holds and returns: points, hits, and the conditions of a filter.
+"""What a vector store holds and returns: points, hits, and the fields that filters ask for.
 
 A point's payload is kept small, for it counts as storage:
 
     d   document id           n   chunk, >= 0
     t   Unix seconds, absent where the document has no time
-    m   metadata, a flat object of scalars, absent where it is empty
+    m   the values of each metadata key, nested keys joined by dots; absent where there are none
+    j   the metadata as JSON, if ``m`` alone would not return it as it was
     x   1 if the scrub put the point again after its metadata and time were lost, else absent
 
-What users write into ``m`` must come back as it was and be found by filters, which takes two
-escapes (:func:`packed`, undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or
-a backslash: keys write them as %22 and %5C. The embedded engine's binding reads ``True`` in a
-filter as the number 1: booleans are kept as strings that begin with U+0001.
+Metadata must come back as it was and be found by filters, which takes some care (:func:`packed`,
+undone by :func:`unpacked`). Qdrant's payload paths cannot hold a quote or a backslash: keys write
+them as %22 and %5C. The embedded engine's binding reads ``True`` in a filter as the number 1:
+booleans are kept as strings that begin with U+0001. An engine compares integers with a range as
+float64: those that float64 may not hold are kept as such strings too. A whole number is kept as an
+integer, for an engine looks up integers only. Null, lists, nested keys and numbers that were
+changed make ``j`` necessary.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +29,9 @@ from uuid import UUID
 
 import numpy as np
 
-from verso_core.errors import CollectionUnknown, IdInvalid, MetadataInvalid, VectorInvalid
-from verso_core.jobs import Filter
-from verso_core.texts import Scalar
+from verso_core.errors import CollectionUnknown, IdInvalid, VectorInvalid
+from verso_core.jobs.filters import EXACT_BELOW, ID, TIME, path_of
+from verso_core.texts import Scalar, check_metadata, values_of
 from verso_worker.records.space import Space, Stored, Vector
 
 TERMS = "terms"
@@ -42,11 +46,13 @@ BATCH = 256
 LOST = "x"
 """Mark of a point whose document's metadata and time are lost."""
 
-_TRUE, _FALSE, _MARK = "\x01true", "\x01false", "\x01"
+CHUNK = "chunk"
+"""Field of a chunk's number, for conditions that filters of users cannot name."""
+
+_TRUE, _FALSE, _INTEGER, _MARK = "\x01true", "\x01false", "\x01i", "\x01"
+_OWN = {TIME: "t", ID: "d", CHUNK: "n"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r'[%"\\]')
-_INTEGER_MAX = (1 << 63) - 1  # what an engine keeps as an integer; larger ones it would round
-_EXACT_MAX = 1 << 53  # larger integers are not all float64 numbers, so no range may compare them
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,10 @@ class Point:
     terms: Terms = NO_TERMS
 
 
+Placed = tuple[UUID, dict[str, Any]]
+"""A stored point's id and payload."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A point that a search found.
@@ -130,27 +140,6 @@ class Candidates:
     stored: Stored
     payloads: list[Mapping[str, Any]]
     scores: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """The field at ``path`` equals one of ``exact`` (by type) or of ``numbers`` (by value)."""
-
-    path: str
-    exact: tuple[str | int, ...]
-    numbers: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """The number at ``path`` is >= ``gte`` and < ``lt``, where these are given."""
-
-    path: str
-    gte: float | None
-    lt: float | None
-
-
-Condition = OneOf | Within
 
 
 def check_name(name: str) -> str:
@@ -188,42 +177,52 @@ def packed(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return a payload in the form that the engines store.
 
     Raises:
-        MetadataInvalid: a value that an engine refuses or would change: no scalar, not finite, an
-            integer of more than 64 bits, a lone surrogate.
+        MetadataInvalid: a value that an engine refuses or would change: not finite, an integer of
+            more than 64 bits, a lone surrogate, or no metadata at all.
     """
     kept: dict[str, Any] = {}
     for key, value in payload.items():
-        if key == "m":
-            if value:
-                kept[key] = {_escape(_encodable(k)): _kept(v) for k, v in value.items()}
-        else:
-            kept[key] = _scalar(value)
+        if key != "m":
+            kept[key] = _size_checked(value)
+        elif check_metadata(value):
+            values = values_of(value)
+            if values:
+                kept[key] = {_escape(path): _filtered(found) for path, found in values.items()}
+            if not all(map(_as_it_was, value.values())):
+                kept["j"] = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return kept
 
 
 def unpacked(payload: Mapping[str, Any] | None) -> dict[str, Any]:
     """Undo :func:`packed`; ``m`` is always there."""
     given = dict(payload or {})
+    whole = given.pop("j", None)
+    if isinstance(whole, str):
+        return given | {"m": json.loads(whole)}
     given["m"] = {unquote(key): _given(value) for key, value in given.get("m", {}).items()}
     return given
 
 
-def conditions(where: Filter | None) -> list[Condition]:
-    """Turn a filter into conditions that must all hold. A OneOf with no values holds nowhere."""
-    if where is None:
-        return []
-    found: list[Condition] = [
-        _one_of(f'm."{_escape(key)}"', value if isinstance(value, list) else [value])
-        for key, value in where.metadata.items()
-    ]
-    if where.time_gte is not None or where.time_lt is not None:
-        found.append(Within("t", where.time_gte, where.time_lt))
-    return found
+def path_in_payload(field: str) -> str:
+    """Return where the engines find a filter's field."""
+    key = path_of(field)
+    return _OWN[field] if key is None else f'm."{_escape(key)}"'
 
 
-def impossible(wanted: Sequence[Condition]) -> bool:
-    """Whether no point can pass; an engine would read an empty choice as no condition."""
-    return any(isinstance(c, OneOf) and not (c.exact or c.numbers) for c in wanted)
+def kept_string(value: str) -> str:
+    """Return a string of metadata in the form that the engines store."""
+    return _MARK + value if value.startswith(_MARK) else value
+
+
+def kept_value(value: Scalar) -> str | int | float:
+    """Return a scalar of metadata in the form that the engines store."""
+    if isinstance(value, bool):
+        return _TRUE if value else _FALSE
+    if isinstance(value, str):
+        return kept_string(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < EXACT_BELOW else value
+    return value if abs(value) < EXACT_BELOW else f"{_INTEGER}{value}"
 
 
 def widened_limit(limit: int) -> int:
@@ -276,33 +275,20 @@ def best(
     ]
 
 
-def _one_of(path: str, wanted: Sequence[Scalar]) -> OneOf:
-    """Sort wanted values: 2 and 2.0 are the same number, but True is not 1."""
-    exact: list[str | int] = []
-    numbers: list[float] = []
-    for value in wanted:
-        if isinstance(value, bool | str):
-            exact.append(_marked(value))
-        elif isinstance(value, float) or abs(value) <= _EXACT_MAX:
-            numbers.append(float(value))
-        elif abs(value) <= _INTEGER_MAX:
-            exact.append(value)
-    return OneOf(path, tuple(exact), tuple(numbers))
-
-
 def _escape(key: str) -> str:
     return _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", key)
 
 
-def _marked(value: str | bool) -> str:
-    if isinstance(value, str):
-        return _MARK + value if value.startswith(_MARK) else value
-    return _TRUE if value else _FALSE
+def _filtered(values: Sequence[Scalar]) -> Any:
+    kept = list(map(kept_value, values))
+    return kept[0] if len(kept) == 1 else kept
 
 
-def _kept(value: Scalar) -> Scalar:
-    checked = _scalar(value)
-    return _marked(checked) if isinstance(checked, str | bool) else checked
+def _as_it_was(value: object) -> bool:
+    """Whether a value of metadata is given back by what filters see of it."""
+    if isinstance(value, str | bool):
+        return True
+    return isinstance(value, int | float) and type(kept_value(value)) is type(value)
 
 
 def _given(value: Scalar) -> Scalar:
@@ -311,21 +297,6 @@ def _given(value: Scalar) -> Scalar:
     return value == _TRUE if value in (_TRUE, _FALSE) else value.removeprefix(_MARK)
 
 
-def _scalar(value: Scalar) -> Scalar:
-    if isinstance(value, str):
-        return _encodable(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise MetadataInvalid(f"expected finite numbers, got {value}")
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _INTEGER_MAX:
-        raise MetadataInvalid("expected integers of at most 64 bits, signed")
-    if not isinstance(value, int | float):
-        raise MetadataInvalid(f"expected scalars, got {type(value).__name__}")
+def _size_checked(value: Any) -> Any:
+    check_metadata({"": value})
     return value
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as exc:
-        raise MetadataInvalid("expected metadata without lone surrogates") from exc
-    return text

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from verso_core.errors import CollectionExists, CollectionUnknown
+from verso_core.errors import CollectionExists, CollectionUnknown, RequestInvalid
 from verso_core.jobs import Collection, SearchMode
 from verso_core.jobs.admin import (
+    MAX_INDEXES,
     CodecShare,
+    CollectionChangeParams,
     CollectionDeleted,
     CollectionInfo,
     CollectionParams,
@@ -59,6 +63,8 @@ class Collections:
             search=request.search,
             owner=request.owner,
             codec_policy=request.codec_policy,
+            indexes=request.indexes,
+            retention_days=request.retention_days,
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
@@ -100,6 +106,29 @@ class Collections:
             int8_scale=collection.int8_scale,
             terms=collection.search is SearchMode.HYBRID,
         )
+        self.vectors.index(collection.name, collection.indexes)
+
+    def change(self, collection: Collection, wanted: CollectionChangeParams) -> CollectionInfo:
+        """Add indexes to a collection, or change how long it keeps documents."""
+
+        def changed(now: Collection) -> Collection:
+            update: dict[str, Any] = {"indexes": now.indexes | wanted.indexes}
+            if len(update["indexes"]) > MAX_INDEXES:
+                raise RequestInvalid(f"expected <= {MAX_INDEXES} indexes in all")
+            if "retention_days" in wanted.model_fields_set:
+                update["retention_days"] = wanted.retention_days
+            return now.model_copy(update=update)
+
+        stored = self.documents.collection_change(collection.name, changed)
+        self.vectors.index(stored.name, wanted.indexes)
+        return CollectionInfo(**CollectionInfo.settings(stored) | {"name": wanted.name})
+
+    def ensure_indexes(self) -> None:
+        """Ask again for the indexes of all collections: a store may have deferred some."""
+        for collection in self.documents.collections().values():
+            if collection.indexes:
+                with suppress(CollectionUnknown):  # the store has lost it: its documents say so
+                    self.vectors.index(collection.name, collection.indexes)
 
     def stats(self, collection: Collection, *, name: str) -> Statistics:
         """Return the counts and sizes of a collection that users know as ``name``."""

@@ -47,7 +47,6 @@ from verso_core.record import (
     total_payload,
     written_by,
 )
-from verso_core.texts import Scalar
 from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
@@ -73,7 +72,7 @@ class Source:
 
     id: str
     text: bytes
-    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     time: float | None = None
     lost: bool = False
 

@@ -246,6 +246,7 @@ class Migrate:
                 int8_scale=made.int8_scale,
                 terms=made.search is SearchMode.HYBRID,
             )
+            self.vectors.index(made.name, made.indexes)
         except CollectionExists as exc:
             raise MigrationRefused("a collection of this very name exists; ask again") from exc
         return made, room

@@ -30,6 +30,7 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.jobs.admin import (
+    CollectionChangeParams,
     CollectionInfo,
     CollectionName,
     CollectionParams,
@@ -43,6 +44,15 @@ from verso_core.jobs.admin import (
     ScrubParams,
 )
 from verso_core.jobs.cluster import ClusterParams
+from verso_core.jobs.documents import (
+    CountParams,
+    DeleteMatchingParams,
+    FacetsParams,
+    ListParams,
+    PartItem,
+    UpdateItem,
+    UpdateParams,
+)
 from verso_core.jobs.heads import (
     AnswerItem,
     AnswerParams,
@@ -67,10 +77,12 @@ from verso_worker.rules.cluster import Cluster
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.ingest import Coded, Ingest
+from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
+    Delete,
     Documents,
     Heads,
     Lexicon,
@@ -149,6 +161,7 @@ class Pipeline:
         self._cluster = Cluster(vectors, cached)
         self._heads = heads
         self._score = Score(heads)
+        self._matching = Matching(vectors, documents, self._reader)
         self._search = Search(models, vectors, cached, lexicon, self._score)
         self._classify = Classify(vectors, cached, heads)
         self._answer = Answer(cached, self._search, heads)
@@ -166,6 +179,12 @@ class Pipeline:
             Kind.INGEST: self._run_ingest,
             Kind.DELETE: self._run_delete,
             Kind.SEARCH: self._run_search,
+            Kind.LIST: self._run_list,
+            Kind.COUNT: self._run_count,
+            Kind.FACETS: self._run_facets,
+            Kind.UPDATE: self._run_update,
+            Kind.DELETE_MATCHING: self._run_delete_matching,
+            Kind.COLLECTION_CHANGE: self._run_change,
             Kind.RECONSTRUCT: self._run_reconstruct,
             Kind.CLASSIFY: self._run_classify,
             Kind.ANSWER: self._run_answer,
@@ -262,6 +281,10 @@ class Pipeline:
         """
         return self._collections.create(params)
 
+    def ensure_indexes(self) -> None:
+        """Ask again for the indexes of all collections: a store may have deferred some."""
+        self._collections.ensure_indexes()
+
     def _collection(self, name: str) -> Collection:
         collection = self._documents.collections().get(name)
         if collection is None:
@@ -284,7 +307,7 @@ class Pipeline:
             for index, item in work.accepted.items()
         }
         # A document that is not there yet may be on its way in: the tombstone is left anyway.
-        deletes = list(dict.fromkeys(ids))
+        deletes = list(map(Delete, dict.fromkeys(ids)))
         return SliceOutcome(
             Result(work.answered(found)), deletes=deletes, collection=collection.name
         )
@@ -349,6 +372,32 @@ class Pipeline:
 
     def _run_rows(self, work: Slice[RowsParams, RowsItem], _: Call) -> SliceOutcome:
         return SliceOutcome(self._rows.run(work, self._collection(work.params.collection)))
+
+    def _run_list(self, work: Slice[ListParams, NoItem], _: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return SliceOutcome(self._matching.page(work, collection))
+
+    def _run_count(self, work: Slice[CountParams, NoItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return SliceOutcome(self._matching.count(work, collection, call.on_progress))
+
+    def _run_facets(self, work: Slice[FacetsParams, NoItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return SliceOutcome(self._matching.facets(work, collection, call.on_progress))
+
+    def _run_update(self, work: Slice[UpdateParams, UpdateItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return self._matching.update(work, collection, seq=call.seq)
+
+    def _run_delete_matching(
+        self, work: Slice[DeleteMatchingParams, PartItem], call: Call
+    ) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return self._matching.delete(work, collection, seq=call.seq, on_progress=call.on_progress)
+
+    def _run_change(self, work: Slice[CollectionChangeParams, NoItem], _: Call) -> SliceOutcome:
+        collection = self._collection(work.params.name)
+        return SliceOutcome(Result([self._collections.change(collection, work.params)]))
 
     def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
         return SliceOutcome(Result([self._collections.create(work.params)]))

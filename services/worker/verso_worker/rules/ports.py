@@ -6,7 +6,7 @@ adapter repeats the signatures, so that the type checker compares them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,12 +14,12 @@ from uuid import UUID
 
 from verso_core.errors import HeadUnknown
 from verso_core.heads import Head, Task
-from verso_core.jobs import AnyResult, Collection, Filter, Precision
+from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
 from verso_core.record import Holdings
 from verso_core.registry import Channel
 from verso_worker.records.confidence import Statistics
 from verso_worker.records.outputs import Classified, Found
-from verso_worker.records.points import Hit, Point, Sizes, Terms
+from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder
 from verso_worker.records.space import Stored, Vector
 
@@ -213,8 +213,35 @@ class Vectors(Protocol):
     def terms(self, name: str, ids: Sequence[UUID]) -> dict[UUID, Terms]:
         """Return the terms of the points that exist; empty for a collection without terms."""
 
-    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Return points with their payloads, by ascending id from ``start`` on."""
+    def page(
+        self,
+        name: str,
+        start: UUID,
+        *,
+        limit: int,
+        where: Filter | None = None,
+        first: bool = False,
+    ) -> list[Placed]:
+        """Return points with their payloads, by ascending id from ``start`` on.
+
+        Only those that pass the filter; with ``first`` only first chunks.
+        """
+        ...
+
+    def by_time(
+        self,
+        name: str,
+        start: float | None,
+        *,
+        descending: bool,
+        limit: int,
+        where: Filter | None = None,
+    ) -> list[Placed]:
+        """Return first chunks that have a time, ordered by it, from ``start`` on (inclusive).
+
+        The order of points of one time is the store's own.
+        """
+        ...
 
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
         """Remove points; ids that do not exist are ignored."""
@@ -245,8 +272,16 @@ class Vectors(Protocol):
             VectorInvalid: the rows are not of the collection's space.
         """
 
-    def count(self, name: str) -> int:
-        """Count a collection's points."""
+    def count(self, name: str, *, where: Filter | None = None, first: bool = False) -> int:
+        """Count a collection's points that pass the filter; with ``first`` only first chunks."""
+        ...
+
+    def index(self, name: str, fields: Mapping[str, IndexKind]) -> None:
+        """Index metadata fields, so that filters by them need not read every point.
+
+        A store may do it later, in a quiet moment. An index that is there stays as it is.
+        """
+        ...
 
     def sizes(self, name: str) -> Sizes:
         """Return how many points a collection has, and the size of their vectors and terms."""
@@ -285,6 +320,12 @@ class Documents(Protocol):
     def collection_artifact(self, name: str, codec: str) -> int:
         """Return the artifact slot of a codec in a collection; a new codec is appended."""
 
+    def collection_change(
+        self, name: str, change: Callable[[Collection], Collection]
+    ) -> Collection:
+        """Change a collection's settings, by its own name, and return it as it is then."""
+        ...
+
     def collection_delete(self, name: str, *, by: int = 0) -> list[str]:
         """Remove a collection and its documents; return the own names whose vectors can go."""
 
@@ -322,13 +363,24 @@ class Write:
     """A document to be committed; ``text`` only for a collection that keeps texts as well.
 
     ``over`` is a damaged entry that this write may replace: a verify has proved that an earlier
-    attempt of the same slice wrote it, though its sequence number is another.
+    attempt of the same slice wrote it, though its sequence number is another. ``replaces`` is the
+    number of the entry whose text the new one has: only metadata and time change, and only if that
+    entry is still stored.
     """
 
     document: str
     entry: bytes
     text: bytes | None = None
     over: bytes = b""
+    replaces: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A document to be deleted; with ``replaces`` only if its entry still has this number."""
+
+    document: str
+    replaces: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +389,7 @@ class SliceOutcome:
 
     result: AnyResult
     writes: list[Write] = field(default_factory=list)
-    deletes: list[str] = field(default_factory=list)
+    deletes: list[Delete] = field(default_factory=list)
     collection: str = ""
     """Own name of the collection of the writes and deletes."""
 

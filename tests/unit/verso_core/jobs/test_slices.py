@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from tests import wire
+from tests.filters import filters
 
 from verso_core import frame
 from verso_core.errors import FrameInvalid
@@ -25,6 +26,7 @@ from verso_core.jobs import (
     EmbedItem,
     EmbedParams,
     Failed,
+    Filter,
     IngestItem,
     IngestParams,
     ItemError,
@@ -61,6 +63,8 @@ _PARAMS: dict[str, st.SearchStrategy[Any]] = {
     "representatives": st.integers(0, 9),
     "name": _NAME,
     "collection": _NAME,
+    "retention_days": st.one_of(st.none(), st.floats(0.01, 9)),
+    "cursor": st.none(),
 }
 
 
@@ -92,6 +96,8 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
         return simple[annotation]
     if issubclass(annotation, Enum):
         return st.sampled_from(annotation)
+    if annotation is Filter:
+        return filters().map(Filter.model_validate)
     return built(annotation)
 
 

@@ -16,7 +16,7 @@ from verso_core.errors import (
 from verso_core.jobs import AnySlice, Failed, IngestItem, IngestParams, Kind, Result, Slice
 from verso_core.jobs.ingest import Ingested
 from verso_worker.jobs.bisect import bisect_failures, worth_bisecting
-from verso_worker.rules.ports import SliceOutcome
+from verso_worker.rules.ports import Delete, SliceOutcome
 
 
 class Machine:
@@ -34,7 +34,7 @@ class Machine:
             if item.text in self.bad:
                 raise self.error
             result.items.append(Ingested(id=item.id))
-        deletes = [item.id for item in work.accepted.values()]
+        deletes = [Delete(item.id) for item in work.accepted.values()]
         return SliceOutcome(result, deletes=deletes, collection="logs")
 
 
@@ -57,7 +57,7 @@ def test_every_good_item_has_its_own_result_and_every_bad_one_an_error_in_its_pl
             assert (item.id, item.error.code) == (f"d{n}", "record_corrupt")
         else:
             assert item == Ingested(id=f"d{n}")
-    assert outcome.deletes == [f"d{n}" for n in range(count) if n not in bad]
+    assert outcome.deletes == [Delete(f"d{n}") for n in range(count) if n not in bad]
     assert outcome.collection == ("logs" if outcome.deletes else "")
 
 

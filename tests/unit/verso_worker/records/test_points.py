@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.filters import metadata
 
 from verso_core.errors import IdInvalid, MetadataInvalid, VectorInvalid
-from verso_core.jobs import Filter, Precision
+from verso_core.jobs import Precision
 from verso_worker.records.points import (
     Candidates,
-    OneOf,
     Point,
-    Within,
     check_name,
-    conditions,
-    impossible,
     packed,
+    path_in_payload,
     ranked,
     stacked,
     unpacked,
@@ -37,34 +35,45 @@ SCALARS = st.one_of(
 )
 
 
-@given(metadata=st.dictionaries(TEXTS, SCALARS, max_size=5))
+@given(metadata=metadata())
 def test_a_packed_payload_unpacks_to_itself(metadata: dict[str, Any]) -> None:
     payload = {"d": "doc", "n": 0, "t": 1.5, "m": metadata}
     kept = json.loads(json.dumps(packed(payload)))
     assert json.dumps(unpacked(kept)) == json.dumps(payload)
 
 
+@given(metadata=st.dictionaries(TEXTS, SCALARS, max_size=5))
+def test_any_scalar_and_any_key_comes_back(metadata: dict[str, Any]) -> None:
+    kept = json.loads(json.dumps(packed({"m": metadata})))
+    assert json.dumps(unpacked(kept)["m"]) == json.dumps(metadata)
+
+
 @given(key=TEXTS)
 def test_a_metadata_key_never_ends_its_quoted_path(key: str) -> None:
-    (condition,) = conditions(Filter(metadata={key: "x"}))
-    assert condition.path[:3] == 'm."'
-    assert condition.path[-1] == '"'
-    assert not {'"', "\\"} & set(condition.path[3:-1])
+    path = path_in_payload(f"metadata.{key}")
+    assert path[:3] == 'm."'
+    assert path[-1] == '"'
+    assert not {'"', "\\"} & set(path[3:-1])
 
 
 def test_empty_metadata_takes_no_room() -> None:
     assert packed({"d": "doc", "n": 0, "m": {}}) == {"d": "doc", "n": 0}
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**63, -(2**63) - 1, "\ud800", None])
+def test_flat_metadata_takes_no_room_twice() -> None:
+    flat = {"host": "a", "code": 7, "ok": True, "share": 0.5}
+    assert packed({"m": flat}) == {"m": {**flat, "ok": "\x01true"}}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**63, -(2**63), "\ud800", [[1]]])
 def test_metadata_that_an_engine_would_change_is_refused(value: Any) -> None:
     with pytest.raises(MetadataInvalid):
         packed({"m": {"key": value}})
 
 
-def test_numbers_are_wanted_by_value_and_the_rest_by_type() -> None:
-    where = Filter(metadata={"k": [True, 2, 2.5, "2", 2**60, 2**70]})
-    assert conditions(where) == [OneOf('m."k"', ("\x01true", "2", 2**60), (2.0, 2.5))]
+def test_a_payload_of_an_earlier_release_is_read() -> None:
+    kept = {"d": "doc", "n": 0, "m": {"whole": 2.0, "big": 2**60, "%22": "\x01false", "a.b": 1}}
+    assert unpacked(kept)["m"] == {"whole": 2.0, "big": 2**60, '"': False, "a.b": 1}
 
 
 def test_a_boolean_is_never_taken_for_a_string_or_a_number() -> None:
@@ -73,17 +82,6 @@ def test_a_boolean_is_never_taken_for_a_string_or_a_number() -> None:
     assert len({(type(value), value) for value in kept}) == len(values)
     back = [unpacked({"m": {"k": value}})["m"]["k"] for value in kept]
     assert [(type(v), v) for v in back] == [(type(v), v) for v in values]
-
-
-def test_a_time_range_is_one_condition() -> None:
-    assert conditions(Filter(time_gte=1.0)) == [Within("t", 1.0, None)]
-    assert conditions(Filter()) == conditions(None) == []
-
-
-def test_an_empty_choice_is_impossible() -> None:
-    assert impossible(conditions(Filter(metadata={"k": []})))
-    assert impossible(conditions(Filter(metadata={"k": 2**70})))
-    assert not impossible(conditions(Filter(metadata={"k": 0})))
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a/b", "..", "a" * 65, "a\n", "é"])

@@ -7,7 +7,7 @@ the same store on a Qdrant server.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from uuid import UUID
 import numpy as np
 
 from verso_core.errors import VectorsUnavailable
-from verso_core.jobs import Filter, Precision
+from verso_core.jobs import Filter, IndexKind, Precision
 from verso_core.supervise import Process
 from verso_worker.ipc.child import make_child
 from verso_worker.ipc.rpc import Client
 from verso_worker.records.points import (
     Hit,
+    Placed,
     Point,
     Sizes,
     Terms,
@@ -140,9 +141,44 @@ class EdgeVectors:
         found = unpack_terms(header["terms"], blobs)
         return {UUID(hex=point): terms for point, terms in zip(header["ids"], found, strict=True)}
 
-    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Return points with their payloads, by ascending id from ``start`` on."""
-        header, _ = self._client.call("page", {"name": name, "start": start.hex, "limit": limit})
+    def page(
+        self,
+        name: str,
+        start: UUID,
+        *,
+        limit: int,
+        where: Filter | None = None,
+        first: bool = False,
+    ) -> list[Placed]:
+        """Return points with their payloads, by ascending id from ``start`` on.
+
+        Only those that pass the filter; with ``first`` only first chunks.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        asked = {"start": start.hex, "limit": limit, "where": _dumped(where), "first": first}
+        header, _ = self._client.call("page", {"name": name, **asked})
+        return [(UUID(hex=point), payload) for point, payload in header["points"]]
+
+    def by_time(
+        self,
+        name: str,
+        start: float | None,
+        *,
+        descending: bool,
+        limit: int,
+        where: Filter | None = None,
+    ) -> list[Placed]:
+        """Return first chunks that have a time, ordered by it, from ``start`` on (inclusive).
+
+        The order of points of one time is the engine's own.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        asked = {"start": start, "descending": descending, "limit": limit, "where": _dumped(where)}
+        header, _ = self._client.call("by_time", {"name": name, **asked})
         return [(UUID(hex=point), payload) for point, payload in header["points"]]
 
     def remove(self, name: str, ids: Sequence[UUID]) -> None:
@@ -160,12 +196,11 @@ class EdgeVectors:
         terms: Terms | None = None,
     ) -> list[Hit]:
         """Return the best points, best first, by vector, by terms, or by both if both are given."""
-        conditions = None if where is None else where.model_dump(mode="json")
         sizes, blobs = pack_terms([] if terms is None else [terms])
         header = {
             "name": name,
             "limit": limit,
-            "where": conditions,
+            "where": _dumped(where),
             "terms": None if terms is None else sizes,
         }
         vector = b"" if query is None else np.asarray(query, "<f4").tobytes()
@@ -186,10 +221,25 @@ class EdgeVectors:
         ends = list(accumulate(reply["counts"], initial=0))
         return [ids[start:end] for start, end in pairwise(ends)]
 
-    def count(self, name: str) -> int:
-        """Count a collection's points."""
-        header, _ = self._client.call("count", {"name": name})
+    def count(self, name: str, *, where: Filter | None = None, first: bool = False) -> int:
+        """Count a collection's points that pass the filter; with ``first`` only first chunks.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        asked = {"name": name, "where": _dumped(where), "first": first}
+        header, _ = self._client.call("count", asked)
         return int(header["count"])
+
+    def index(self, name: str, fields: Mapping[str, IndexKind]) -> None:
+        """Index metadata fields, those of a large collection in a quiet moment.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+            DiskFull: free space would fall below the floor.
+        """
+        if fields:
+            self._client.call("index", {"name": name, "fields": dict(fields)})
 
     def copy(self, name: str, folder: Path) -> int:
         """Copy a collection's files into a new local folder and return the number of points.
@@ -207,6 +257,10 @@ class EdgeVectors:
         """Return what a collection has in this store."""
         header, _ = self._client.call("sizes", {"name": name})
         return Sizes(header["points"], header["vectors"], header["terms"])
+
+
+def _dumped(where: Filter | None) -> dict[str, Any] | None:
+    return None if where is None else where.model_dump(mode="json")
 
 
 def _named(name: str, ids: Sequence[UUID]) -> dict[str, Any]:

@@ -25,7 +25,8 @@ import qdrant_edge as qdrant
 
 from verso_core import files
 from verso_core.errors import VectorsUnavailable
-from verso_core.jobs import Filter
+from verso_core.jobs import Filter, IndexKind
+from verso_core.jobs.filters import METADATA, Exists, Node, OneOf, Test, Within, path_of, tests_in
 from verso_worker.ipc.rpc import check_caller
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
@@ -33,14 +34,13 @@ from verso_worker.records.points import (
     DENSE,
     NO_TERMS,
     TERMS,
-    Condition,
     Hit,
-    OneOf,
+    Placed,
     Sizes,
     Terms,
     best,
-    conditions,
-    impossible,
+    kept_value,
+    path_in_payload,
     ranked,
     unknown,
     unpacked,
@@ -59,11 +59,12 @@ from verso_worker.stores.edge.query import (
 )
 from verso_worker.stores.edge.settings import (
     ENGINE_NAME,
-    FieldKind,
+    SCHEMAS,
     engine_config,
     read_settings,
     write_settings,
 )
+from verso_worker.stores.filters import node_of
 
 WAIT_S = 30.0
 """Seconds a call waits for a collection that is being optimised."""
@@ -71,6 +72,7 @@ WAIT_S = 30.0
 _SAMPLE = 1000  # points whose terms are counted for a collection's size
 _REMOVED_SHARE = 0.2  # of a collection's points, before their room is won back
 _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us each
+_INDEXED_NOW = 20_000  # points; an index over them takes 0.4 s
 _FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
 
@@ -81,7 +83,7 @@ class _Changes:
 
     removed: int = 0
     plain_after: int = 0
-    fields: dict[str, FieldKind] = field(default_factory=dict)  # filtered by, without an index
+    fields: dict[str, IndexKind] = field(default_factory=dict)  # filtered by, without an index
 
 
 class EdgeCollection:
@@ -185,11 +187,38 @@ class EdgeCollection:
             records = edge.retrieve(list(ids), True, False)
         return {uuid(record.id): unpacked(record.payload) for record in records}
 
-    def page(self, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+    def page(self, start: UUID, *, limit: int, passing: Node | bool) -> list[Placed]:
         """Return points with their payloads, by ascending id from ``start`` on."""
+        if passing is False:
+            return []
+        self._note_fields(passing)
         request = qdrant.ScrollRequest(
-            offset=start, limit=limit, with_payload=True, with_vector=False
+            offset=start,
+            limit=limit,
+            filter=filter_of(passing),
+            with_payload=True,
+            with_vector=False,
         )
+        return self._scrolled(request)
+
+    def by_time(
+        self, start: float | None, *, descending: bool, limit: int, passing: Node | bool
+    ) -> list[Placed]:
+        """Return points that have a time, ordered by it, from ``start`` on."""
+        if passing is False:
+            return []
+        self._note_fields(passing)
+        direction = qdrant.Direction.Desc if descending else qdrant.Direction.Asc
+        request = qdrant.ScrollRequest(
+            limit=limit,
+            filter=filter_of(passing),
+            order_by=qdrant.OrderBy("t", direction, start),
+            with_payload=True,
+            with_vector=False,
+        )
+        return self._scrolled(request)
+
+    def _scrolled(self, request: qdrant.ScrollRequest) -> list[Placed]:
         with self._using() as edge:
             records, _ = edge.scroll(request)
         return [(uuid(record.id), unpacked(record.payload)) for record in records]
@@ -205,11 +234,11 @@ class EdgeCollection:
             VectorInvalid: the query has another dimension or no direction.
         """
         unit = None if query is None else self.space.unit(query)
-        wanted = conditions(where)
-        if impossible(wanted) or (unit is None and not terms):
+        passing = node_of(where)
+        if passing is False or (unit is None and not terms):
             return []
-        self._note_fields(wanted)
-        chosen = filter_of(wanted)
+        self._note_fields(passing)
+        chosen = filter_of(passing)
         if unit is None:
             with self._using() as edge:
                 scored = edge.query(matching(terms or NO_TERMS, limit=limit, where=chosen))
@@ -247,10 +276,33 @@ class EdgeCollection:
             found.append([uuid(point.id) for point in near])
         return found
 
-    def count(self) -> int:
-        """Return the number of points, from the engine's statistics; its exact count reads each."""
+    def count(self, passing: Node | bool = True) -> int:
+        """Return the number of points, from the engine's statistics if all pass.
+
+        Its exact count reads each.
+        """
+        if passing is False:
+            return 0
+        self._note_fields(passing)
         with self._using() as edge:
-            return edge.info().points_count
+            if passing is True:
+                return edge.info().points_count
+            return edge.count(qdrant.CountRequest(exact=True, filter=filter_of(passing)))
+
+    def index(self, fields: Mapping[str, IndexKind]) -> None:
+        """Index fields now, or in a quiet moment where it would stop other calls for long."""
+        wanted = {path_in_payload(METADATA + key): kind for key, kind in fields.items()}
+        with self._using() as edge:
+            info = edge.info()
+            # The engine leaves quotes out of a path that needs none.
+            there = {path.replace('"', "") for path in info.payload_schema}
+            wanted = {p: kind for p, kind in wanted.items() if p.replace('"', "") not in there}
+            if info.points_count > _INDEXED_NOW:
+                self._changes.fields |= wanted
+                return
+            for path, kind in wanted.items():
+                edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[kind]))
+        self._tried |= wanted.keys()
 
     def sizes(self) -> Sizes:
         """Return what the collection has here."""
@@ -327,13 +379,17 @@ class EdgeCollection:
             return values
         return {DENSE: values, TERMS: sparse(terms)}
 
-    def _note_fields(self, wanted: Sequence[Condition]) -> None:
-        """Record which metadata a search filters by, so that the optimiser indexes it."""
-        room = _FIELDS_MAX - len(self._tried) - len(self._changes.fields)
-        for condition in wanted:
-            if isinstance(condition, OneOf) and condition.path not in self._tried and room > 0:
-                kind = FieldKind.FLOAT if condition.numbers else FieldKind.KEYWORD
-                self._changes.fields.setdefault(condition.path, kind)
+    def _note_fields(self, passing: Node | bool) -> None:
+        """Record which metadata a call filters by, so that the optimiser indexes it."""
+        if isinstance(passing, bool):
+            return
+        for test in tests_in(passing):
+            known = len(self._tried) + len(self._changes.fields)
+            if known >= _FIELDS_MAX or path_of(test.field) is None or isinstance(test, Exists):
+                continue
+            path = path_in_payload(test.field)
+            if path not in self._tried:
+                self._changes.fields.setdefault(path, _kind_for(test))
 
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
@@ -370,6 +426,14 @@ class EdgeCollection:
             with self._gate:
                 self._users -= 1
                 self._gate.notify_all()
+
+
+def _kind_for(test: Test) -> IndexKind:
+    """Return the kind of index that helps a test most."""
+    numbers = isinstance(test, Within) or (
+        isinstance(test, OneOf) and any(isinstance(kept_value(one), float) for one in test.values)
+    )
+    return IndexKind.NUMBER if numbers else IndexKind.KEYWORD
 
 
 def _terms(vector: Any) -> Terms:

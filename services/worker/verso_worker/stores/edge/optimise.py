@@ -21,13 +21,10 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from verso_worker.stores.edge.settings import ENGINE_NAME, FieldKind, engine_config, read_settings
+from verso_core.jobs import IndexKind
+from verso_worker.stores.edge.settings import ENGINE_NAME, SCHEMAS, engine_config, read_settings
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_SCHEMAS = {
-    FieldKind.KEYWORD: qdrant.PayloadSchemaType.Keyword,
-    FieldKind.FLOAT: qdrant.PayloadSchemaType.Float,
-}
 
 
 class Runner:
@@ -43,7 +40,7 @@ class Runner:
         self._guard = threading.Lock()
         self._stopped = False
 
-    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, FieldKind]) -> bool:
+    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, IndexKind]) -> bool:
         """Optimise a collection that no process has open; False if that failed.
 
         After a failure the folder is unchanged.
@@ -88,7 +85,7 @@ def main() -> None:
     config = engine_config(read_settings(given.folder), index_above=given.index_above)
     edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
     for path, kind in given.fields.items():
-        edge.update(qdrant.UpdateOperation.create_field_index(path, _SCHEMAS[FieldKind(kind)]))
+        edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[IndexKind(kind)]))
     edge.optimize()
     edge.flush()
     edge.close()

@@ -39,15 +39,16 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.frame import Bytes
-from verso_core.jobs import Filter, Precision
+from verso_core.jobs import Filter, IndexKind, Precision
 from verso_worker.ipc.child import refuse
 from verso_worker.ipc.rpc import Handler, Server
-from verso_worker.records.points import TERM_BYTES, check_name, unknown
+from verso_worker.records.points import TERM_BYTES, Placed, check_name, unknown
 from verso_worker.records.space import Settings, Space
 from verso_worker.stores.bm25 import pack_terms, unpack_terms
 from verso_worker.stores.edge.collection import EdgeCollection
 from verso_worker.stores.edge.commit import Committer, end_process
 from verso_worker.stores.edge.optimise import Runner
+from verso_worker.stores.filters import node_of
 
 LOCK_NAME = "lock"
 HANDLERS = 64
@@ -129,6 +130,8 @@ class Shard:
             "payloads": self._payloads,
             "terms": self._terms,
             "page": self._page,
+            "by_time": self._by_time,
+            "index": self._index,
             "remove": self._remove,
             "search": self._search,
             "neighbours": self._neighbours,
@@ -212,8 +215,28 @@ class Shard:
         return {"ids": [point.hex for point in found], "terms": sizes}, blobs
 
     def _page(self, header: dict[str, Any], _: list[bytes]) -> Reply:
-        found = self._collection(header).page(UUID(hex=header["start"]), limit=header["limit"])
-        return {"points": [[point.hex, payload] for point, payload in found]}, []
+        start, limit = UUID(hex=header["start"]), header["limit"]
+        passing = node_of(_filter(header), first=header["first"])
+        return _placed(self._collection(header).page(start, limit=limit, passing=passing))
+
+    def _by_time(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        found = self._collection(header).by_time(
+            header["start"],
+            descending=header["descending"],
+            limit=header["limit"],
+            passing=node_of(_filter(header), first=True),
+        )
+        return _placed(found)
+
+    def _index(self, header: dict[str, Any], _: list[bytes]) -> Reply:
+        collection = self._collection(header)
+        fields = {key: IndexKind(kind) for key, kind in header["fields"].items()}
+        self._committer.write(
+            collection,
+            lambda: collection.index(fields),
+            size_bytes=len(fields) * _PAYLOAD_BYTES * collection.count(),
+        )
+        return {}, []
 
     def _remove(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         collection = self._collection(header)
@@ -222,12 +245,11 @@ class Shard:
         return {}, []
 
     def _search(self, header: dict[str, Any], blobs: list[bytes]) -> Reply:
-        where = None if header["where"] is None else Filter.model_validate(header["where"])
         query = np.frombuffer(blobs[0], "<f4") if blobs[0] else None
         sizes = header["terms"]
         terms = None if sizes is None else unpack_terms(sizes, blobs[1:])[0]
         hits = self._collection(header).search(
-            query, terms=terms, limit=header["limit"], where=where
+            query, terms=terms, limit=header["limit"], where=_filter(header)
         )
         rows = [[hit.id.hex, hit.score, hit.payload, hit.cosine, hit.weight] for hit in hits]
         return {"hits": rows}, []
@@ -239,7 +261,8 @@ class Shard:
         return {"counts": [len(one) for one in found]}, [ids]
 
     def _count(self, header: dict[str, Any], _: list[bytes]) -> Reply:
-        return {"count": self._collection(header).count()}, []
+        passing = node_of(_filter(header), first=header["first"])
+        return {"count": self._collection(header).count(passing)}, []
 
     def _sizes(self, header: dict[str, Any], _: list[bytes]) -> Reply:
         return asdict(self._collection(header).sizes()), []
@@ -343,6 +366,15 @@ def _locked(path: Path) -> int:
 def _free_bytes(folder: Path) -> int:
     room = os.statvfs(folder)
     return room.f_bavail * room.f_frsize
+
+
+def _filter(header: Mapping[str, Any]) -> Filter | None:
+    where = header["where"]
+    return None if where is None else Filter.model_validate(where)
+
+
+def _placed(found: Sequence[Placed]) -> Reply:
+    return {"points": [[point.hex, payload] for point, payload in found]}, []
 
 
 def _ids(header: Mapping[str, Any]) -> list[UUID]:

@@ -8,8 +8,10 @@ from uuid import UUID
 
 import qdrant_edge as qdrant
 
-from verso_worker.records.points import DENSE, TERMS, Candidates, Condition, OneOf, Terms
+from verso_core.jobs.filters import Node, Within
+from verso_worker.records.points import DENSE, TERMS, Candidates, Terms
 from verso_worker.records.space import Space, Vector
+from verso_worker.stores.filters import Translator
 
 
 def nearest(
@@ -67,27 +69,46 @@ def sparse(terms: Terms) -> qdrant.SparseVector:
     return qdrant.SparseVector(list(terms.ids), list(terms.weights))
 
 
-def filter_of(wanted: Sequence[Condition]) -> qdrant.Filter | None:
-    """Return the filter that passes points that meet all conditions."""
-    if not wanted:
-        return None
-    return qdrant.Filter(must=[_condition(one) for one in wanted])
+class _Language:
+    """The engine's conditions."""
+
+    def all_of(self, parts: list[qdrant.ConditionType]) -> qdrant.ConditionType:
+        return qdrant.Filter(must=parts)
+
+    def any_of(self, parts: list[qdrant.ConditionType]) -> qdrant.ConditionType:
+        return qdrant.Filter(should=parts)
+
+    def none_of(self, parts: list[qdrant.ConditionType]) -> qdrant.ConditionType:
+        return qdrant.Filter(must_not=parts)
+
+    def strings(self, path: str, values: list[str]) -> qdrant.ConditionType:
+        return qdrant.FieldCondition(path, match=qdrant.MatchAny(values))
+
+    def integers(self, path: str, values: list[int]) -> qdrant.ConditionType:
+        return qdrant.FieldCondition(path, match=qdrant.MatchAny(values))
+
+    def within(self, path: str, bounds: Within) -> qdrant.ConditionType:
+        span = qdrant.RangeFloat(gte=bounds.gte, gt=bounds.gt, lte=bounds.lte, lt=bounds.lt)
+        return qdrant.FieldCondition(path, range=span)
+
+    def prefix(self, path: str, prefix: str) -> qdrant.ConditionType:
+        return qdrant.FieldCondition(path, match=qdrant.MatchPrefix(prefix))
+
+    def empty(self, path: str) -> qdrant.ConditionType:
+        return qdrant.IsEmptyCondition(path)
+
+
+_TRANSLATOR = Translator(_Language())
+
+
+def filter_of(node: Node | bool) -> qdrant.Filter | None:
+    """Return the filter that passes points of which ``node`` holds; None passes all.
+
+    That no point passes is for the caller to know: the engine has no word for it.
+    """
+    return None if isinstance(node, bool) else qdrant.Filter(must=[_TRANSLATOR.condition(node)])
 
 
 def uuid(point: qdrant.PointId) -> UUID:
     """Return a point's id; all ids of Verso are UUIDs."""
     return point if isinstance(point, UUID) else UUID(str(point))
-
-
-def _condition(one: Condition) -> qdrant.ConditionType:
-    if not isinstance(one, OneOf):
-        span = qdrant.RangeFloat(gte=one.gte, lt=one.lt)
-        return qdrant.FieldCondition(one.path, range=span)
-    choices: list[qdrant.ConditionType] = [
-        qdrant.FieldCondition(one.path, match=qdrant.MatchValue(value)) for value in one.exact
-    ]
-    choices += [
-        qdrant.FieldCondition(one.path, range=qdrant.RangeFloat(gte=number, lte=number))
-        for number in one.numbers
-    ]
-    return qdrant.Filter(should=choices)

@@ -11,29 +11,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge as qdrant
 
 from verso_core.errors import VectorsUnavailable
-from verso_core.jobs import Precision
+from verso_core.jobs import IndexKind, Precision
 from verso_worker.records.points import TERMS
 from verso_worker.records.space import Settings, Space
 
 SETTINGS_NAME = "collection.json"
 ENGINE_NAME = "edge"
 
+SCHEMAS = {
+    IndexKind.KEYWORD: qdrant.PayloadSchemaType.Keyword,
+    # of integers as well: the engine's index of integers leaves fractions out
+    IndexKind.NUMBER: qdrant.PayloadSchemaType.Float,
+}
+"""The engine's kinds of an index."""
+
 _FORMAT = 1
 _FORMAT_TERMS = 2
-
-
-class FieldKind(StrEnum):
-    """The kinds of an index over a payload field."""
-
-    KEYWORD = "keyword"
-    FLOAT = "float"
 
 
 def write_settings(folder: Path, settings: Settings) -> None:

@@ -13,18 +13,18 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from verso_core.errors import VectorsUnavailable
-from verso_core.jobs import Precision
+from verso_core.jobs import IndexKind, Precision
+from verso_core.jobs.filters import Node, Within
 from verso_worker.records.points import (
     DENSE,
     NO_TERMS,
     TERMS,
     Candidates,
-    Condition,
-    OneOf,
     Terms,
     unknown,
 )
 from verso_worker.records.space import Settings, Space, Vector
+from verso_worker.stores.filters import Translator
 
 _NOT_FOUND = 404
 
@@ -134,26 +134,44 @@ def terms_of(vector: Any) -> Terms:
     return NO_TERMS if kept is None else Terms(tuple(kept.indices), tuple(kept.values))
 
 
-def filter_of(wanted: Sequence[Condition]) -> models.Filter | None:
-    """Return the filter that lets a point pass if it meets all conditions."""
-    if not wanted:
-        return None
-    return models.Filter(must=[_condition(one) for one in wanted])
+class _Language:
+    """The server's conditions."""
+
+    def all_of(self, parts: list[models.Condition]) -> models.Condition:
+        return models.Filter(must=parts)
+
+    def any_of(self, parts: list[models.Condition]) -> models.Condition:
+        return models.Filter(should=parts)
+
+    def none_of(self, parts: list[models.Condition]) -> models.Condition:
+        return models.Filter(must_not=parts)
+
+    def strings(self, path: str, values: list[str]) -> models.Condition:
+        return models.FieldCondition(key=path, match=models.MatchAny(any=values))
+
+    def integers(self, path: str, values: list[int]) -> models.Condition:
+        return models.FieldCondition(key=path, match=models.MatchAny(any=values))
+
+    def within(self, path: str, bounds: Within) -> models.Condition:
+        span = models.Range(gte=bounds.gte, gt=bounds.gt, lte=bounds.lte, lt=bounds.lt)
+        return models.FieldCondition(key=path, range=span)
+
+    def prefix(self, path: str, prefix: str) -> models.Condition:
+        return models.FieldCondition(key=path, match=models.MatchPrefix(prefix=prefix))
+
+    def empty(self, path: str) -> models.Condition:
+        return models.IsEmptyCondition(is_empty=models.PayloadField(key=path))
 
 
-def _condition(condition: Condition) -> models.Condition:
-    if not isinstance(condition, OneOf):
-        span = models.Range(gte=condition.gte, lt=condition.lt)
-        return models.FieldCondition(key=condition.path, range=span)
-    choices: list[models.Condition] = [
-        models.FieldCondition(key=condition.path, match=models.MatchValue(value=value))
-        for value in condition.exact
-    ]
-    choices += [
-        models.FieldCondition(key=condition.path, range=models.Range(gte=number, lte=number))
-        for number in condition.numbers
-    ]
-    return models.Filter(should=choices)
+_TRANSLATOR = Translator(_Language())
+
+
+def filter_of(node: Node | bool) -> models.Filter | None:
+    """Return the filter that passes points of which ``node`` holds; None passes all.
+
+    That no point passes is for the caller to know: the server has no word for it.
+    """
+    return None if isinstance(node, bool) else models.Filter(must=[_TRANSLATOR.condition(node)])
 
 
 def _breadth(limit: int) -> models.SearchParams:
@@ -177,6 +195,13 @@ def _candidates(space: Space, scored: Sequence[models.ScoredPoint]) -> Candidate
         scores=[point.score for point in scored],
     )
 
+
+SCHEMAS = {
+    IndexKind.KEYWORD: models.PayloadSchemaType.KEYWORD,
+    # of integers as well: the server's index of integers leaves fractions out
+    IndexKind.NUMBER: models.PayloadSchemaType.FLOAT,
+}
+"""The server's kinds of an index."""
 
 _DENSE_KINDS = {
     Precision.FLOAT16: (models.Distance.DOT, models.Datatype.FLOAT16),

@@ -2,13 +2,13 @@
 
 A put is as durable as the server makes it. A server acknowledges a write that is in its log and
 applied: it survives the end of the server's process, but without replication maybe not a power cut.
-Only the time in the payload is indexed; the operator may index metadata as well (``m."key"``).
+The time in the payload is indexed, and the metadata that the collection declares.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,8 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from verso_core import tracing
 from verso_core.errors import CollectionExists, VectorsUnavailable
-from verso_core.jobs import Filter, Precision
+from verso_core.jobs import Filter, IndexKind, Precision
+from verso_core.jobs.filters import METADATA, Node
 from verso_worker.records.fusion import depth, fused, joined
 from verso_worker.records.points import (
     BATCH,
@@ -26,14 +27,14 @@ from verso_worker.records.points import (
     NO_TERMS,
     TERMS,
     Hit,
+    Placed,
     Point,
     Sizes,
     Terms,
     best,
     check_name,
-    conditions,
-    impossible,
     packed,
+    path_in_payload,
     ranked,
     stacked,
     unknown,
@@ -42,7 +43,9 @@ from verso_worker.records.points import (
 )
 from verso_worker.records.space import Settings, Space, Stored, Vector
 from verso_worker.stores import points_file
+from verso_worker.stores.filters import node_of
 from verso_worker.stores.qdrant.query import (
+    SCHEMAS,
     Question,
     alike,
     dense_of,
@@ -203,17 +206,17 @@ class QdrantVectors:
         terms: Terms | None = None,
     ) -> list[Hit]:
         """Return the best points, best first, by vector, by terms, or by both if both are given."""
-        wanted = conditions(where)
+        passing = node_of(where)
         with self._calling(name):
             space = self._space(name)
             unit = None if query is None else space.unit(query)
-            if impossible(wanted) or (unit is None and not terms):
+            if passing is False or (unit is None and not terms):
                 return []
             ask = Question(
                 self._client,
                 self._prefix + name,
                 space=space,
-                where=filter_of(wanted),
+                where=filter_of(passing),
             )
             if unit is None:
                 found = ask.matching(terms, limit=limit)
@@ -236,11 +239,31 @@ class QdrantVectors:
             answers = self._client.query_batch_points(self._prefix + name, asked)
         return [[UUID(str(point.id)) for point in answer.points] for answer in answers]
 
-    def count(self, name: str) -> int:
-        """Count a collection's points."""
+    def count(self, name: str, *, where: Filter | None = None, first: bool = False) -> int:
+        """Count a collection's points that pass the filter; with ``first`` only first chunks.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        passing = node_of(where, first=first)
         with self._calling(name):
             self._space(name)
-            return self._client.count(self._prefix + name, exact=True).count
+            if passing is False:
+                return 0
+            chosen = filter_of(passing)
+            return self._client.count(self._prefix + name, chosen, exact=True).count
+
+    def index(self, name: str, fields: Mapping[str, IndexKind]) -> None:
+        """Index metadata fields; the server builds an index behind its answer.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        with self._calling(name):
+            self._space(name)
+            for key, kind in fields.items():
+                path = path_in_payload(METADATA + key)
+                self._client.create_payload_index(self._prefix + name, path, SCHEMAS[kind])
 
     def copy(self, name: str, folder: Path) -> int:
         """Write a collection's points into a new folder and return their number.
@@ -251,16 +274,59 @@ class QdrantVectors:
             settings = self._settings(name)
         return points_file.write(folder, settings, self._pages(name))
 
-    def page(self, name: str, start: UUID, *, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Return points with their payloads, by ascending id from ``start`` on."""
+    def page(
+        self,
+        name: str,
+        start: UUID,
+        *,
+        limit: int,
+        where: Filter | None = None,
+        first: bool = False,
+    ) -> list[Placed]:
+        """Return points with their payloads, by ascending id from ``start`` on.
+
+        Only those that pass the filter; with ``first`` only first chunks.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        passing = node_of(where, first=first)
+        return self._scrolled(name, passing, limit=limit, offset=str(start))
+
+    def by_time(
+        self,
+        name: str,
+        start: float | None,
+        *,
+        descending: bool,
+        limit: int,
+        where: Filter | None = None,
+    ) -> list[Placed]:
+        """Return first chunks that have a time, ordered by it, from ``start`` on (inclusive).
+
+        The order of points of one time is the store's own.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        direction = models.Direction.DESC if descending else models.Direction.ASC
+        order = models.OrderBy(key="t", direction=direction, start_from=start)
+        return self._scrolled(name, node_of(where, first=True), limit=limit, order_by=order)
+
+    def _scrolled(
+        self, name: str, passing: Node | bool, *, limit: int, **place: Any
+    ) -> list[Placed]:
         with self._calling(name):
             self._space(name)
+            if passing is False:
+                return []
             records, _ = self._client.scroll(
                 self._prefix + name,
+                scroll_filter=filter_of(passing),
                 limit=limit,
-                offset=str(start),
                 with_payload=True,
                 with_vectors=False,
+                **place,
             )
         return [(UUID(str(record.id)), unpacked(record.payload)) for record in records]
 

@@ -1,0 +1,458 @@
+"""Documents by their metadata: list, count and facet what a filter passes, change it, delete it.
+
+The vector store passes points: metadata lies in the payload of each. A document is counted by the
+point of its first chunk, and only if the ledger's live entry names that point: points of documents
+that were replaced or deleted, and of attempts that never committed, may still lie in the store.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.errors import (
+    CollectionBusy,
+    DocumentChanged,
+    DocumentUnknown,
+    RecordCorrupt,
+    RequestInvalid,
+    VectorsUnavailable,
+    VersoError,
+)
+from verso_core.jobs import Collection, Failed, Filter, NoItem, Result, Slice
+from verso_core.jobs.documents import (
+    MAX_FACET_DOCUMENTS,
+    Counted,
+    CountParams,
+    DeletedMatching,
+    DeleteMatchingParams,
+    DocumentInfo,
+    DocumentPage,
+    Facet,
+    Facets,
+    FacetsParams,
+    FacetValue,
+    ListParams,
+    Order,
+    PartItem,
+    Place,
+    Updated,
+    UpdateItem,
+    UpdateParams,
+)
+from verso_core.jobs.filters import path_of
+from verso_core.record import Entry, Flag, about_hash, point_id, point_ids, vector_hash
+from verso_core.texts import Scalar, values_of
+from verso_worker.records.points import NO_TERMS, Placed, Point
+from verso_worker.records.space import Space
+from verso_worker.rules.ports import (
+    Delete,
+    Documents,
+    OnProgress,
+    SliceOutcome,
+    Vectors,
+    Write,
+    no_progress,
+)
+from verso_worker.rules.reader import Reader
+
+PAGE = 512
+"""Points read together."""
+LOOKED_AT = 20_000
+"""Most documents that a count looks at one by one, where the store's own count may be wrong."""
+
+_IDS = 1 << 128
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Finds and changes the documents of a collection by their metadata."""
+
+    vectors: Vectors
+    documents: Documents
+    reader: Reader
+
+    def page(self, work: Slice[ListParams, NoItem], collection: Collection) -> Result[DocumentPage]:
+        """Return a page of the documents that the filter passes, or those of the given ids.
+
+        Raises:
+            RequestInvalid: the cursor is none of this list.
+        """
+        asked = work.params
+        if asked.ids is not None:
+            return Result([DocumentPage(documents=tuple(self._named(collection, asked.ids)))])
+        found = _Pages(self, collection, asked).after(asked.place)
+        page, more = found[: asked.limit], len(found) > asked.limit
+        cursor = page[-1].place(asked).cursor(asked) if more else None
+        rows = tuple(one.described for one in page)
+        return Result([DocumentPage(documents=rows, next_cursor=cursor)])
+
+    def count(
+        self, work: Slice[CountParams, NoItem], collection: Collection, on_progress: OnProgress
+    ) -> Result[Counted]:
+        """Count the documents that the filter passes.
+
+        The store's own count is exact when it holds no point beside those of live documents.
+        """
+        where = work.params.filter
+        held = self.documents.holdings(collection.name)
+        if where is None:
+            return Result([Counted(documents=held.documents)])
+        several = held.chunks != held.documents
+        passed = self.vectors.count(collection.name, where=where, first=several)
+        if self.vectors.count(collection.name) == held.chunks:
+            return Result([Counted(documents=passed)])
+        if passed > LOOKED_AT:
+            return Result([Counted(documents=passed, exact=False)])
+        pages = self.scan(collection, where, on_progress=on_progress)
+        return Result([Counted(documents=sum(map(len, pages)))])
+
+    def facets(
+        self, work: Slice[FacetsParams, NoItem], collection: Collection, on_progress: OnProgress
+    ) -> Result[Facets]:
+        """Count the values of fields over the documents that the filter passes.
+
+        Raises:
+            RequestInvalid: it passes more than ``MAX_FACET_DOCUMENTS``.
+        """
+        asked = work.params
+        passed = self.vectors.count(collection.name, where=asked.filter, first=True)
+        if passed > MAX_FACET_DOCUMENTS:
+            raise RequestInvalid(
+                f"expected a filter that <= {MAX_FACET_DOCUMENTS} documents pass, got {passed}"
+            )
+        counts = [_Values(field) for field in asked.fields]
+        documents = 0
+        for page in self.scan(collection, asked.filter, on_progress=on_progress):
+            documents += len(page)
+            for one in page:
+                values = values_of(one.payload["m"])
+                for count in counts:
+                    count.add(values)
+        described = tuple(count.described(asked.limit) for count in counts)
+        return Result([Facets(documents=documents, facets=described)])
+
+    def delete(
+        self,
+        work: Slice[DeleteMatchingParams, PartItem],
+        collection: Collection,
+        *,
+        seq: int,
+        on_progress: OnProgress,
+    ) -> SliceOutcome:
+        """Delete the documents of parts that the filter passes and that are older than this."""
+        deletes: list[Delete] = []
+        results: dict[int, DeletedMatching] = {}
+        for index, part in work.accepted.items():
+            low, high = (n * _IDS // part.parts for n in (part.part, part.part + 1))
+            pages = self.scan(
+                collection, work.params.filter, low=low, high=high, on_progress=on_progress
+            )
+            older = [one for page in pages for one in page if one.entry.seq < seq]
+            deletes += [Delete(one.id, replaces=one.entry.seq) for one in older]
+            results[index] = DeletedMatching(deleted=len(older))
+        return SliceOutcome(
+            Result(work.answered(results)), deletes=deletes, collection=collection.name
+        )
+
+    def update(
+        self, work: Slice[UpdateParams, UpdateItem], collection: Collection, *, seq: int
+    ) -> SliceOutcome:
+        """Give documents other metadata and time; records and vectors are copied as they are.
+
+        Raises:
+            CollectionBusy: the text of one is not verified yet, and its verify must find it.
+            VectorsUnavailable: the store did not give back what was put.
+        """
+        items = work.accepted
+        live = self.reader.live(collection, [item.id for item in items.values()])
+        results: dict[int, Updated | Failed] = {}
+        writes: list[Write] = []
+        for index, item in items.items():
+            try:
+                writes.append(self._updated(collection, item, live.get(item.id), seq=seq))
+                results[index] = Updated(id=item.id, written=seq)
+            except (DocumentUnknown, DocumentChanged, RecordCorrupt) as error:
+                results[index] = Failed.of(error, id=item.id)
+        outcome: Result[Updated] = Result(work.answered(results))
+        return SliceOutcome(outcome, writes=writes, collection=collection.name)
+
+    def _updated(
+        self,
+        collection: Collection,
+        item: UpdateItem,
+        entry: Entry | VersoError | None,
+        *,
+        seq: int,
+    ) -> Write:
+        """Put points with the new metadata beside the old ones, and return the entry of both."""
+        if entry is None:
+            raise DocumentUnknown(f"no document {item.id!a}")
+        if isinstance(entry, VersoError) or entry.damaged:
+            raise RecordCorrupt(f"the entry of {item.id!a} is damaged")
+        if entry.seq != item.written or entry.seq >= seq:
+            raise DocumentChanged(f"{item.id!a} was written by job {entry.seq} since it was read")
+        if not entry.flags & Flag.VERIFIED:
+            raise CollectionBusy(f"the text of {item.id!a} is not verified yet; try again")
+        old = point_ids(collection.name, item.id, entry)
+        new = replace(
+            entry,
+            seq=seq,
+            flags=Flag.VERIFIED,
+            about=about_hash(item.metadata, item.time, key=bytes.fromhex(collection.checksum_key)),
+        )
+        stored = self.vectors.get(collection.name, old)
+        terms = self.vectors.terms(collection.name, old)
+        space = Space.of(collection)
+        payload: dict[str, Any] = {"d": item.id, "m": item.metadata}
+        if item.time is not None:
+            payload["t"] = item.time
+        points = []
+        for n, (was, name) in enumerate(
+            zip(old, point_ids(collection.name, item.id, new), strict=True)
+        ):
+            row = stored.get(was)
+            if row is None or vector_hash(space.raw(row)) != entry.records[n].vector_hash:
+                raise RecordCorrupt(f"the vector of {item.id!a}, chunk {n}, is not what was stored")
+            points.append(Point(name, row, payload | {"n": n}, terms.get(was, NO_TERMS)))
+        self._put(collection, points)
+        return Write(item.id, new.pack(), replaces=entry.seq)
+
+    def _put(self, collection: Collection, points: Sequence[Point]) -> None:
+        self.vectors.put(collection.name, points)
+        found = self.vectors.get(collection.name, [point.id for point in points])
+        for point in points:
+            if point.id not in found or not np.array_equal(found[point.id], point.stored):
+                raise VectorsUnavailable("the vector store gave back other bytes than it was given")
+
+    def _named(self, collection: Collection, ids: Sequence[str]) -> Iterator[DocumentInfo]:
+        live = self.reader.live(collection, ids)
+        entries = {name: entry for name, entry in live.items() if isinstance(entry, Entry)}
+        points = {_first_point(collection, name, entry): name for name, entry in entries.items()}
+        payloads = self.vectors.payloads(collection.name, list(points)) if points else {}
+        for point, name in points.items():
+            if point in payloads:
+                yield Match(name, point, payloads[point], entries[name]).described
+
+    def scan(
+        self,
+        collection: Collection,
+        where: Filter | None,
+        *,
+        low: int = 0,
+        high: int = _IDS,
+        on_progress: OnProgress = no_progress,
+    ) -> Iterator[list[Match]]:
+        """Yield the documents that a filter passes, some at a time, in the order of their points.
+
+        ``low`` and ``high`` bound the points' ids. ``on_progress`` may end it.
+        """
+        for number, page in enumerate(self.points(collection, where, low=low, high=high)):
+            if number:  # a short one needs no event
+                on_progress("scan", number, number + 1)
+            yield self.live(collection, page)
+
+    def points(
+        self, collection: Collection, where: Filter | None, *, low: int = 0, high: int = _IDS
+    ) -> Iterator[list[Placed]]:
+        """Yield the first chunks that pass a filter, some at a time, by their ids."""
+        while low < high:
+            page = self.vectors.page(
+                collection.name, UUID(int=low), limit=PAGE, where=where, first=True
+            )
+            yield [row for row in page if row[0].int < high]
+            if len(page) < PAGE:
+                return
+            low = page[-1][0].int + 1
+
+    def live(self, collection: Collection, page: Sequence[Placed]) -> list[Match]:
+        """Return those of some points that live documents begin with."""
+        live = self.reader.live(collection, [str(payload.get("d")) for _, payload in page])
+        found = []
+        for point, payload in page:
+            name = str(payload.get("d"))
+            entry = live.get(name)
+            if isinstance(entry, Entry) and _first_point(collection, name, entry) == point:
+                found.append(Match(name, point, payload, entry))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A live document that a filter passes."""
+
+    id: str
+    point: UUID
+    payload: Mapping[str, Any]
+    entry: Entry
+
+    @property
+    def time(self) -> float | None:
+        """Its time, Unix seconds."""
+        time: float | None = self.payload.get("t")
+        return time
+
+    @property
+    def described(self) -> DocumentInfo:
+        """The document as a list shows it."""
+        return DocumentInfo(
+            id=self.id,
+            written=self.entry.seq,
+            bytes=self.entry.size_bytes,
+            verified=bool(self.entry.flags & Flag.VERIFIED),
+            chunks=len(self.entry.records),
+            metadata=dict(self.payload["m"]),
+            time=self.time,
+        )
+
+    def place(self, asked: ListParams) -> Place:
+        """Return where a list goes on behind it."""
+        return Place(self.id, self.time if asked.order is Order.TIME else None)
+
+
+class _Pages:
+    """One list: what it passes, in its order, from a place on.
+
+    By id the smallest ids of all points are looked for; a page costs a look at each. By time the
+    store's index leads to the next points; documents of one time are ordered by id, so all points
+    of the last time are read. Documents without a time come behind the others.
+    """
+
+    def __init__(self, matching: Matching, collection: Collection, asked: ListParams) -> None:
+        self._matching = matching
+        self._collection = collection
+        self._asked = asked
+        self._wanted = asked.limit + 1
+        self._sign = -1 if asked.descending else 1
+
+    def after(self, place: Place | None) -> list[Match]:
+        """Return the documents behind a place, one more than the page's limit if there are."""
+        if self._asked.order is Order.ID:
+            return self._by_id(self._asked.filter, place, self._wanted)
+        found: list[Match] = []
+        if place is None or place.time is not None:
+            found = self._by_time(place)
+        untimed = _both(self._asked.filter, Filter(field="time", exists=False))
+        left = self._wanted - len(found)
+        if left > 0:
+            behind = place if place is not None and place.time is None else None
+            found += self._by_id(untimed, behind, left)
+        return found
+
+    def _by_id(self, where: Filter | None, place: Place | None, wanted: int) -> list[Match]:
+        found: list[Match] = []
+        # behind every point of the document itself
+        after = None if place is None else (place.id, self._sign * _IDS)
+        while len(found) < wanted:
+            fetch = wanted - len(found) + PAGE
+            rows = (
+                row
+                for page in self._matching.points(self._collection, where)
+                for row in page
+                if after is None or self._behind(_by_name(row), after)
+            )
+            choose = heapq.nlargest if self._asked.descending else heapq.nsmallest
+            nearest = choose(fetch, rows, key=_by_name)
+            found += self._matching.live(self._collection, nearest)
+            if len(nearest) < fetch:
+                break
+            after = _by_name(nearest[-1])
+        return found[:wanted]
+
+    def _by_time(self, place: Place | None) -> list[Match]:
+        found: list[Match] = []
+        start = None if place is None else place.time
+        where = self._asked.filter
+        if place is not None:  # documents of the same time may come behind it
+            here = self._of_time(place.time or 0.0)
+            found += [one for one in here if self._behind((one.id,), (place.id,))]
+        while len(found) < self._wanted:
+            beyond = where if start is None else _both(where, self._beyond(start))
+            fetch = self._wanted - len(found) + PAGE
+            rows = self._matching.vectors.by_time(
+                self._collection.name,
+                start,
+                descending=self._asked.descending,
+                limit=fetch,
+                where=beyond,
+            )
+            last = float(rows[-1][1]["t"]) if len(rows) == fetch else None
+            whole = [row for row in rows if row[1]["t"] != last]
+            found += self._sorted(self._matching.live(self._collection, whole))
+            if last is None:
+                break
+            found += self._of_time(last)
+            start = last
+        return found[: self._wanted]
+
+    def _of_time(self, time: float) -> list[Match]:
+        where = _both(self._asked.filter, Filter(field="time", eq=time))
+        pages = self._matching.scan(self._collection, where)
+        return self._sorted([one for page in pages for one in page])
+
+    def _sorted(self, rows: list[Match]) -> list[Match]:
+        return sorted(
+            rows, key=lambda one: (one.time or 0.0, one.id), reverse=self._asked.descending
+        )
+
+    def _beyond(self, time: float) -> Filter:
+        if self._asked.descending:
+            return Filter(field="time", lt=time)
+        return Filter(field="time", gt=time)
+
+    def _behind(self, key: _Key, other: _Key) -> bool:
+        return key < other if self._asked.descending else key > other
+
+
+class _Values:
+    """Counts the values of one field."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self._key = path_of(field) or field
+        self._counts: Counter[tuple[str, Scalar]] = Counter()
+        self._missing = 0
+
+    def add(self, values: Mapping[str, Iterable[Scalar]]) -> None:
+        """Count a document."""
+        found = {_typed(value) for value in values.get(self._key, ())}
+        self._counts.update(found)
+        self._missing += not found
+
+    def described(self, limit: int) -> Facet:
+        """Return the most frequent values."""
+        best = sorted(self._counts.items(), key=lambda row: (-row[1], row[0]))[:limit]
+        return Facet(
+            field=self._field,
+            values=tuple(FacetValue(value=value, documents=n) for (_, value), n in best),
+            distinct=len(self._counts),
+            missing=self._missing,
+        )
+
+
+def _typed(value: Scalar) -> tuple[str, Scalar]:
+    """Return a value with its type: to Python 1 and true are one key. 1 and 1.0 are the same."""
+    if isinstance(value, bool | str):
+        return type(value).__name__, value
+    return "number", int(value) if value == int(value) else value
+
+
+def _both(where: Filter | None, other: Filter) -> Filter:
+    return other if where is None else where & other
+
+
+def _by_name(row: Placed) -> tuple[str, int]:
+    return str(row[1].get("d")), row[0].int
+
+
+def _first_point(collection: Collection, document: str, entry: Entry) -> UUID:
+    """Return the point of a document's first chunk, which every document has."""
+    vector = entry.records[0].vector_hash
+    return point_id(collection.name, document, seq=entry.seq, chunk=0, vector=vector)
