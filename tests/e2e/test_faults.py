@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
+import psutil
 import pytest
 
 from verso_client import Document
-from verso_core.errors import QueueFull, RecordCorrupt
+from verso_core.errors import DiskFull, QueueFull, RecordCorrupt
 from verso_core.jobs import Collection, Status
 from verso_core.record import Entry, bucket_of
 
@@ -217,12 +218,16 @@ def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
 ) -> None:
     with stopped.client() as verso:
         verso.ingest([Document("there was room", id="a")])
-        stopped.stop()
+        psutil.Process(stopped.pid("worker")).suspend()
+        [job] = verso.submit([Document("there was none then", id="b")])
+        stopped.stop(signal.SIGKILL)
         full = new_platform(VERSO_FREE_FLOOR_MIB=str(10**9))
         full.data, full.port, full.url = stopped.data, stopped.port, stopped.url
         full.start()
         assert verso.get("a").data == b"there was room"
-        [job] = verso.submit([Document("there is none", id="b")])
+        time.sleep(1.5)  # the gateway asks once a second whether a worker has room
+        with full.client(patience_s=0.0) as hasty, pytest.raises(DiskFull):
+            hasty.submit([Document("there is none", id="c")])
         with full.redis() as ledger:
             deadline = time.monotonic() + 90
             while ledger.hget(f"verso:slice:{job.id}.0", "code") != b"disk_full":
@@ -233,4 +238,4 @@ def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
         stopped.start()
         # The text was accepted, so it is kept, and taken in as soon as there is room.
         assert verso.wait(job.id, timeout_s=60.0).status is Status.SUCCEEDED
-        assert verso.get("b").data == b"there is none"
+        assert verso.get("b").data == b"there was none then"
