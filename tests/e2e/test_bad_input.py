@@ -51,7 +51,7 @@ def ingest(http: httpx2.Client, collection: str, *documents: Any) -> list[dict[s
         ({"id": "doc#3", "text": "an id like a record's"}, "id_invalid"),
         ({"id": "tab\there", "text": "x"}, "id_invalid"),
         ({"id": "i" * 257, "text": "x"}, "id_invalid"),
-        ({"id": "b", "text": "x", "metadata": {"a": {"deep": 1}}}, "metadata_invalid"),
+        ({"id": "b", "text": "x", "metadata": {"a": [{"deep": 1}]}}, "metadata_invalid"),
         ({"id": "b", "text": "x", "metadata": {"a": "x" * 5000}}, "metadata_invalid"),
         ({"id": "b", "text_base64": "not base64!"}, "request_invalid"),
         ({"id": "b"}, "request_invalid"),

@@ -168,6 +168,14 @@ class FakeWorker:
                 return _ABOUT | {"score": 1.0 / (1 + abs(2 * item.header["split"] - len(text)))}
             case Kind.CLUSTER:
                 return {"records": 0, "clusters": 0, "alone": 0, "unread": 0, "groups": []}
+            case Kind.LIST:
+                return {"documents": [], "next_cursor": None}
+            case Kind.COUNT:
+                return {"documents": 0}
+            case Kind.FACETS:
+                return {"documents": 0, "facets": []}
+            case Kind.UPDATE:
+                return {"id": item.header["id"], "written": 1}
             case Kind.HEADS:
                 return {"heads": [{"name": "kinds", "share": 0.1, "stable": None, "canary": None}]}
             case _:

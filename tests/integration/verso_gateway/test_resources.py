@@ -30,7 +30,7 @@ def test_search_by_text_gives_records(client: httpx2.Client, worker: FakeWorker)
         }
     ]
     asked = worker.seen[-1].params
-    assert asked["filter"] == {"metadata": {"k": [1, 2]}, "time_gte": 5.0, "time_lt": None}
+    assert asked["filter"] == {"metadata": {"k": [1, 2]}, "time_gte": 5.0}
     assert worker.seen[-1].items[0].blob == b"q"
 
 
