@@ -165,7 +165,7 @@ class Matching:
     def update(
         self, work: Slice[UpdateParams, UpdateItem], collection: Collection, *, seq: int
     ) -> SliceOutcome:
-        """Give documents other metadata and time; records and vectors are copied as they are.
+        """Change the metadata and time of documents; records and vectors are copied as they are.
 
         Raises:
             CollectionBusy: the text of one is not verified yet, and its verify must find it.
