@@ -138,13 +138,19 @@ class Bench:
 
 @contextmanager
 def platform(artifact: Path, *, threads: int) -> Iterator[Stack]:
-    """Start a platform on a temporary folder; the verify of ingested texts is put off."""
+    """Start a platform on a temporary folder; the verify of ingested texts is put off.
+
+    The first text is ingested before anything is measured: in a new folder the engine checks its
+    codecs after the start, until then beside the embeds.
+    """
     with tempfile.TemporaryDirectory(prefix="verso-bench-", ignore_cleanup_errors=True) as folder:
         settings = {"VERSO_VERIFY_DELAY_S": "3600"}
         config = StackConfig(Path(folder), artifact, port=0, threads=threads, settings=settings)
         stack = Stack(config)
         stack.start()
         try:
+            with Client(stack.url, timeout_s=600) as client:
+                client.ingest([Document("the first text", id="first")])
             yield stack
         finally:
             stack.stop()
