@@ -9,6 +9,8 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Message
 
 from verso_core.errors import RequestInvalid, VectorInvalid
 from verso_gateway.bodies import reading
@@ -105,3 +107,21 @@ def test_a_body_with_too_many_values_in_one_place_is_refused_unvalidated() -> No
     assert reading.find_crowded({"a": [most, {"b": most}]}) is None
     assert reading.find_crowded({"a": [0, {"b/c": [*most, 0]}]}) == "/a/1/b~1c"
     assert reading.find_crowded({"a": dict.fromkeys(range(reading.LONGEST_ARRAY + 1))}) == "/a"
+
+
+async def test_a_body_with_too_many_values_is_refused_before_it_is_parsed() -> None:
+    few = b'{"a": [[1,2],"' + b"," * reading.MOST_VALUES + b'\\",","b"]}'
+    assert "b" in (await reading.read_object(_json_request(few)))["a"]
+    arrays = b",".join([b"[" + b",".join([b"1"] * 100) + b"]"] * (reading.MOST_VALUES // 100 + 1))
+    many = b'{"a": [' + arrays + b"]}"
+    with pytest.raises(RequestInvalid, match="values in the body"):
+        await reading.read_object(_json_request(many))
+    assert await reading.read_object(_json_request(many), most_values=None)
+
+
+def _json_request(body: bytes) -> Request:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    headers = [(b"content-type", b"application/json")]
+    return Request({"type": "http", "method": "POST", "headers": headers}, receive)

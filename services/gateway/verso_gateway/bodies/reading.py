@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,14 @@ LARGE_BYTES = 64 * 1024
 """A larger body takes milliseconds to read."""
 LONGEST_ARRAY = 8192
 """Most values in an array or object of a body, apart from the documents of an ingest."""
+MOST_VALUES = 16 * LONGEST_ARRAY
+"""Most values in a whole body, likewise."""
+_COUNTED_AT_ONCE = 1024
+_VALUES = re.compile(
+    rb'(?:[^",]*+(?:"(?:[^"\\]++|\\.)*+"?[^",]*+)*+,){%d}' % _COUNTED_AT_ONCE, re.DOTALL
+)
+"""So many values, each with its comma. A string without an end reaches to the end of the bytes, so
+that no byte is looked at twice."""
 # Two, however many bodies come at once: each thread keeps the memory of the largest it has read.
 _READERS = ThreadPoolExecutor(2, thread_name_prefix="bodies")
 Model = TypeVar("Model", bound=BaseModel)
@@ -60,6 +69,30 @@ def parse(data: bytes) -> Any:
         raise RequestInvalid("malformed JSON: a number out of range") from exc
 
 
+def _parse_bounded(data: bytes, most_values: int | None) -> Any:
+    """Parse a body unless it has more values: as Python objects they take thirty times its bytes.
+
+    Raises:
+        RequestInvalid: it has, or the bytes are not strict JSON.
+    """
+    if most_values is not None and _has_values(data, most_values):
+        raise RequestInvalid(f"expected <= {most_values} values in the body")
+    return parse(data)
+
+
+def _has_values(data: bytes, count: int) -> bool:
+    """Whether JSON has so many values, to the next multiple of ``_COUNTED_AT_ONCE``."""
+    if data.count(b",") < count:  # most bodies: texts have commas too, but fewer
+        return False
+    position = 0
+    for _ in range(count // _COUNTED_AT_ONCE):
+        found = _VALUES.match(data, position)
+        if found is None:
+            return False
+        position = found.end()
+    return True
+
+
 def vector_bytes(values: Sequence[float]) -> bytes:
     """Return numbers as float32, little endian. Shape: (D,) -> 4 D bytes.
 
@@ -87,17 +120,22 @@ async def off_loop(
     return await asyncio.get_running_loop().run_in_executor(_READERS, work)
 
 
-async def read_object(request: Request) -> dict[str, Any]:
+async def read_object(request: Request, *, most_values: int | None = MOST_VALUES) -> dict[str, Any]:
     """Return the body, a JSON object.
 
+    Args:
+        request: the request.
+        most_values: most values in the body; None for no bound but that of its bytes.
+
     Raises:
-        RequestInvalid: the body has another media type, is malformed, or is no object.
+        RequestInvalid: the body has another media type, is malformed, has too many values, or is no
+            object.
         BodyTooLarge: the body exceeds the limit.
     """
     if media_type(request) != JSON:
         raise RequestInvalid(f"expected Content-Type {JSON}, got '{media_type(request)}'")
     body = await request.body()
-    value = await off_loop(len(body), partial(parse, body))
+    value = await off_loop(len(body), partial(_parse_bounded, body, most_values))
     if not isinstance(value, dict):
         raise RequestInvalid(f"expected a JSON object, got {type(value).__name__}")
     return value

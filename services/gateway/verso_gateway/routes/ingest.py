@@ -52,7 +52,7 @@ async def ingest(
         upload = Upload(name, limit=limit)
         await upload.read_lines(_hashed(request.stream(), fingerprint))
     else:
-        value = await reading.read_object(request)
+        value = await reading.read_object(request, most_values=None)
         data = await request.body()
         await reading.off_loop(len(data), partial(fingerprint.update, data))
         # the documents are judged one by one: a bad one must not fail its neighbours
