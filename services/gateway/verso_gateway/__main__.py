@@ -17,15 +17,10 @@ from prometheus_client import start_http_server
 from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
+from verso_core.threads import share_interpreter
 from verso_gateway import connections
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
-
-_SWITCH_S = 0.0005
-"""How long a thread that reads a large body may hold the interpreter while a caller waits, seconds.
-
-Python's own 5 ms would be added several times to every other request meanwhile.
-"""
 
 
 class _Server(uvicorn.Server):
@@ -63,7 +58,7 @@ def main() -> int:
     if settings.audit_file is not None:
         telemetry.write_audit(settings.audit_file, "gateway")
     tracing.configure("gateway")
-    sys.setswitchinterval(_SWITCH_S)
+    share_interpreter()
     connections.raise_file_limit()
     config = uvicorn.Config(
         app,

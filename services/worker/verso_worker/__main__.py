@@ -32,6 +32,7 @@ from verso_core.errors import ArtifactInvalid, VersoError
 from verso_core.jobs import Queue
 from verso_core.jobs.admin import CollectionParams
 from verso_core.result_files import ResultFiles
+from verso_core.threads import share_interpreter
 from verso_ledger import Ledger, WorkSubscriber, await_ledger
 from verso_ledger.connection import connect
 from verso_worker.app import create_app
@@ -250,6 +251,7 @@ def main() -> int:
     """Run a worker until SIGTERM."""
     settings = WorkerSettings()
     telemetry.configure("worker", level=settings.log_level)
+    share_interpreter()
     tracing.configure("worker")
     try:
         with working(settings) as dispatcher:

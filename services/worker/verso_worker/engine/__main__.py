@@ -15,6 +15,7 @@ from typing import Any
 
 from verso_core import manifest, telemetry, tracing
 from verso_core.errors import VersoError
+from verso_core.threads import share_interpreter
 from verso_worker.engine.encoder import Precision
 from verso_worker.engine.head_operations import head_handlers
 from verso_worker.engine.heads import Heads
@@ -22,7 +23,7 @@ from verso_worker.engine.loading import describe, load_service
 from verso_worker.engine.operations import handlers
 from verso_worker.engine.passed import CodecGate
 from verso_worker.engine.service import Service
-from verso_worker.engine.sessions import Device
+from verso_worker.engine.sessions import Device, Load
 from verso_worker.ipc.child import refuse
 from verso_worker.ipc.rpc import Server
 
@@ -36,6 +37,7 @@ def main() -> None:
     arguments = _arguments()
     telemetry.configure("engine")
     tracing.configure("engine")
+    share_interpreter()
     gate = CodecGate()
     try:
         service, heads, info = _load(arguments, gate)
@@ -54,7 +56,7 @@ def main() -> None:
 def _load(arguments: argparse.Namespace, gate: CodecGate) -> tuple[Service, Heads, dict[str, Any]]:
     """Load and check the artifact."""
     artifact = manifest.load(arguments.artifact)
-    threads, device = arguments.threads, arguments.device
+    threads, device, load = arguments.threads, arguments.device, Load()
     service = load_service(
         artifact,
         threads=threads,
@@ -62,9 +64,10 @@ def _load(arguments: argparse.Namespace, gate: CodecGate) -> tuple[Service, Head
         precision=arguments.encoder_precision,
         checks=arguments.checks,
         gate=gate if arguments.early else None,
+        load=load,
     )
     info = describe(artifact, threads=threads, device=device, precision=service.precision)
-    return service, Heads(artifact, threads=threads, device=device), info
+    return service, Heads(artifact, threads=threads, device=device, load=load), info
 
 
 def _arguments() -> argparse.Namespace:

@@ -32,7 +32,7 @@ from verso_core.errors import (
 from verso_core.heads import Head, LoadedHead, PlainWeight, Reads, Task, WidenedWeight
 from verso_core.manifest import Artifact
 from verso_worker.engine.lanes import Lane
-from verso_worker.engine.sessions import Device, expect_names, open_session
+from verso_worker.engine.sessions import Device, Load, expect_names, open_session
 from verso_worker.engine.windows import Row, Windows, best_spans, feeds
 from verso_worker.records.outputs import Classified, Found
 
@@ -65,9 +65,10 @@ _OUTPUTS: dict[Task, tuple[str, ...]] = {
 class _Loaded:
     """One head: its session and its lane."""
 
-    def __init__(self, head: Head, session: ort.InferenceSession) -> None:
+    def __init__(self, head: Head, session: ort.InferenceSession, *, load: Load) -> None:
         self.head = head
         self._session = session
+        self._load = load
         self._inputs = _INPUTS[head.reads]
         self._outputs = [node.name for node in session.get_outputs()]
         by_tokens = head.reads.tokens
@@ -100,7 +101,8 @@ class _Loaded:
     def session_run(self, given: Mapping[str, NDArray[Any]]) -> Outputs:
         """Run the graph on a batch."""
         fed = {name: given[name] for name in self._inputs}
-        values = self._session.run(self._outputs, fed)
+        with self._load.run():  # an encoder beside it then keeps to one core
+            values = self._session.run(self._outputs, fed)
         return dict(zip(self._outputs, values, strict=True))
 
     def _run_rows(self, rows: Sequence[Row]) -> list[Outputs]:
@@ -125,13 +127,22 @@ class Heads:
         artifact: the artifact whose encoder and space the heads read.
         threads: cores one run of a graph may use.
         device: where graphs run.
+        load: counts the runs of heads with those of other graphs on the same cores.
     """
 
-    def __init__(self, artifact: Artifact, *, threads: int, device: Device = Device.CPU) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        *,
+        threads: int,
+        device: Device = Device.CPU,
+        load: Load | None = None,
+    ) -> None:
         self._space = artifact.manifest.space
         self._optimisation = artifact.manifest.codec.profile.optimisation
         self._threads = threads
         self._device = device
+        self._load = load or Load()
         self._weights = BaseWeights(artifact)
         self._windows = Windows(artifact.data["encoder_tokenizer.json"])
         self._lock = threading.Lock()
@@ -225,7 +236,7 @@ class Heads:
             base=self._weights.take(head.base_weights),
         )
         expect_names(session, heads.GRAPH, inputs=_INPUTS[head.reads], outputs=_OUTPUTS[head.task])
-        opened = _Loaded(head, session)
+        opened = _Loaded(head, session, load=self._load)
         try:
             _check_golden(opened, loaded.data[heads.GOLDEN])
         except HeadInvalid:

@@ -44,6 +44,7 @@ def load_service(
     precision: Precision = Precision.FLOAT32,
     checks: Path | None = None,
     gate: CodecGate | None = None,
+    load: Load | None = None,
 ) -> Service:
     """Make a service of a verified artifact.
 
@@ -55,6 +56,7 @@ def load_service(
             then fails, the encoder computes in float32 and the log says why.
         checks: folder that keeps which checks have passed; without one all golden samples run.
         gate: if this artifact was never tried here, this gate checks its codecs later.
+        load: counts the runs of these graphs with those of others on the same cores.
 
     Raises:
         ArtifactInvalid: a file does not match its manifest, or a golden sample fails.
@@ -68,7 +70,15 @@ def load_service(
             codec.profile.onnxruntime,
             ort.__version__,
         )
-    checked = partial(_checked, artifact, threads=threads, device=device, checks=checks, gate=gate)
+    checked = partial(
+        _checked,
+        artifact,
+        threads=threads,
+        device=device,
+        checks=checks,
+        gate=gate,
+        load=load or Load(),
+    )
     if precision is not Precision.FLOAT32:
         try:
             return checked(precision=precision)
@@ -85,6 +95,7 @@ def _checked(
     precision: Precision,
     checks: Path | None,
     gate: CodecGate | None,
+    load: Load,
 ) -> Service:
     """Make a service and run its golden samples."""
     settings = (str(threads), device.value, precision.value)
@@ -101,7 +112,6 @@ def _checked(
         )
 
     lanes = threads if device is Device.CPU else 1
-    load = Load()
 
     def sessions(name: str, graph: bytes | None = None) -> Sessions:
         narrow = session(name, 1, graph=graph) if lanes > 1 else None
