@@ -93,6 +93,7 @@ e2e-ops: $(VENV)/.installed-dev  ## compose's services as processes under load, 
 fuzz: $(VENV)/.installed-dev  ## property tests with other examples (SEED=n), then five minutes of made-up texts
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) tests/unit tests/integration
 	$(BIN)/python tests/bench/fuzz_codecs.py --minutes 5 --seed $(SEED)
+	$(BIN)/python tests/bench/fuzz_logs.py --minutes 5 --seed $(SEED)
 
 flame: $(VENV)/.installed-dev  ## where each process spends its time under load: folded stacks in ./flame
 	$(BIN)/python tests/bench/flame.py --out flame

@@ -1,0 +1,205 @@
+"""Which values occur in a block: a set of 10 bits a token that may say yes too often.
+
+A token is a maximal run of letters, digits, `.`, `-` and bytes from 128, without `.` and `-` at its
+ends, of 3 bytes or more, that contains a digit and is not part of a timestamp. A question's tokens
+are found by the same rule.
+
+The set is a Bloom filter (Bloom 1970) with 7 probes, at positions that are steps of one hash from
+another (Kirsch & Mitzenmacher 2006): 1 % of other tokens are in it too. Stored are a byte for the
+version, the bits, and a CRC of two bytes.
+"""
+
+import binascii
+from collections.abc import Sequence
+
+import numpy as np
+
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
+from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix
+from verso_core.errors import RecordCorrupt
+
+BITS = 10
+"""Bits of a filter for each of its tokens."""
+
+MIN_TOKEN_BYTES = 3
+
+_PROBES = 7
+_VERSION = 1
+_CHECK_BYTES = 2
+_LEAST_BYTES = 1 + _CHECK_BYTES
+_HASH_MASK = (1 << 37) - 1
+
+
+def _token_bytes() -> Bytes:
+    kinds = np.zeros(256, np.uint8)
+    kinds[list(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")] = 1
+    kinds[128:] = 1
+    kinds[list(b".-")] = 2
+    return kinds
+
+
+_KINDS = _token_bytes()
+
+
+@inlined
+def _token_hash(data: Bytes, begin: Int, end: Int) -> Int:
+    """Hash a token to 62 bits: 31 and 31."""
+    value: Int = np.int64(end - begin)
+    for index in range(begin, end):
+        value = ((value ^ np.int64(data[index])) * 0x2000193) & _HASH_MASK
+    low = mix(value & 0xFFFFFFFF, value >> 32)
+    high = mix(low, (value >> 5) & 0xFFFFFFFF)
+    return (low & 0x7FFFFFFF) << 31 | (high & 0x7FFFFFFF)
+
+
+@inlined
+def _bounds_of(data: Bytes, at: Int, begin: Int, end: Int) -> tuple[Int, Int]:
+    """Return the token around a place between `begin` and `end`, the bounds of its line."""
+    first: Int = at
+    while first > begin and _KINDS[data[first - 1]]:
+        first -= 1
+    last: Int = at
+    while last < end and _KINDS[data[last]]:
+        last += 1
+    while first < last and _KINDS[data[first]] == 2:
+        first += 1
+    while first < last and _KINDS[data[last - 1]] == 2:
+        last -= 1
+    return first, last
+
+
+@kernel
+def _list_tokens(
+    lines: Lines, slot_bounds: State, slots: Slots, first: Int, count: Int, hashes: State
+) -> Int:
+    """List the hashes of the tokens of lines [first, first + count); return their number."""
+    found: Int = np.int64(0)
+    data = lines.data
+    for line in range(first, first + count):
+        begin, end = lines.begins[line], lines.ends[line]
+        done: Int = begin
+        for slot in range(slot_bounds[line], slot_bounds[line + 1]):
+            at: Int = slots.begins[slot]
+            if slots.kinds[slot] == TIME or at < done:
+                continue
+            stop = at + slots.widths[slot]
+            # A value may be several tokens: MAC addresses have colons, other words may too.
+            while at < stop:
+                if not _KINDS[data[at]]:
+                    at += 1
+                    continue
+                head, tail = _bounds_of(data, at, begin, end)
+                digit = False
+                for index in range(head, tail):
+                    digit = digit or 48 <= data[index] <= 57
+                if digit and tail - head >= MIN_TOKEN_BYTES:
+                    hashes[found] = _token_hash(data, head, tail)
+                    found += 1
+                while at < end and _KINDS[data[at]]:
+                    at += 1
+                done = at
+    return found
+
+
+@inlined
+def _probe(value: Int, number: Int, size: Int) -> Int:
+    low, high = value >> 31, value & 0x7FFFFFFF
+    return (low + number * (high | 1)) % size
+
+
+@kernel
+def _fill(hashes: State, bits: Bytes) -> None:
+    """Set the bits of tokens. bits: behind the byte of the version"""
+    size = 8 * (bits.size - 1)
+    for token in range(hashes.size):
+        for number in range(_PROBES):
+            place = _probe(hashes[token], np.int64(number), np.int64(size))
+            bits[1 + (place >> 3)] |= 1 << (place & 7)
+
+
+@kernel
+def _find(data: Bytes, bounds: State, token: Bytes, found: Bytes) -> None:
+    """Note which filters may hold a token."""
+    value = _token_hash(token, np.int64(0), np.int64(token.size))
+    for index in range(bounds.size - 1):
+        begin = bounds[index] + 1
+        size = 8 * (bounds[index + 1] - begin - _CHECK_BYTES)
+        held = size > 0
+        for number in range(_PROBES):
+            if not held:
+                break
+            place = _probe(value, np.int64(number), np.int64(size))
+            held = (np.int64(data[begin + (place >> 3)]) >> (place & 7)) & 1 == 1
+        found[index] = 1 if held else 0
+
+
+def build(parsed: Parsed, *, first: int, count: int) -> bytes:
+    """Return the filter of the tokens of lines [first, first + count)."""
+    if not 0 <= first <= first + count <= parsed.count:
+        raise ValueError(f"expected some of {parsed.count} lines, got {first} and {count} more")
+    lines = parsed.lines
+    size = int((lines.ends[first : first + count] - lines.begins[first : first + count]).sum())
+    hashes = np.empty(size // 3 + 1, np.int64)
+    used = _list_tokens(lines, parsed.slot_bounds, parsed.slots, first, count, hashes)
+    tokens = np.unique(hashes[:used])
+    bits = np.zeros(1 + (BITS * tokens.size + 7) // 8, np.uint8)
+    bits[0] = _VERSION
+    _fill(tokens, bits)
+    body = bits.tobytes()
+    return body + binascii.crc_hqx(body, 0).to_bytes(_CHECK_BYTES, "little")
+
+
+def check(held: bytes) -> None:
+    """Verify a filter; `find` does not, which reads thousands.
+
+    Raises:
+        RecordCorrupt: when one bit is not as it was written.
+    """
+    if len(held) < _LEAST_BYTES or held[0] != _VERSION:
+        raise RecordCorrupt(f"filter: expected version {_VERSION}, got {held[:1].hex()}")
+    body = held[:-_CHECK_BYTES]
+    if binascii.crc_hqx(body, 0).to_bytes(_CHECK_BYTES, "little") != held[-_CHECK_BYTES:]:
+        raise RecordCorrupt("filter: expected another CRC")
+
+
+def find(filters: Sequence[bytes], token: bytes) -> list[int]:
+    """Return the positions of the filters that may hold a token.
+
+    Raises:
+        RecordCorrupt: when a filter is none.
+    """
+    if any(len(held) < _LEAST_BYTES or held[0] != _VERSION for held in filters):
+        raise RecordCorrupt(f"filter: expected version {_VERSION}")
+    data = np.frombuffer(bytearray(b"".join(filters)), np.uint8)
+    bounds = np.cumsum([0, *(len(held) for held in filters)], dtype=np.int64)
+    found = np.zeros(len(filters), np.uint8)
+    _find(data, bounds, np.frombuffer(bytearray(token), np.uint8), found)
+    positions: list[int] = np.flatnonzero(found).tolist()
+    return positions
+
+
+def contains(held: bytes, token: bytes) -> bool:
+    """Whether a filter may hold a token; of a token that was put in, always.
+
+    Raises:
+        RecordCorrupt: when it is no filter.
+    """
+    return bool(find([held], token))
+
+
+def tokens(text: bytes) -> list[bytes]:
+    """Return the tokens of a question, in order and without repetition.
+
+    What looks like a timestamp in the question is none here: its parts may be asked for.
+    """
+    found: dict[bytes, None] = {}
+    run = bytearray()
+    for byte in text + b"\0":
+        if _KINDS[byte]:
+            run.append(byte)
+            continue
+        token = bytes(run).strip(b".-")
+        run.clear()
+        if len(token) >= MIN_TOKEN_BYTES and any(48 <= value <= 57 for value in token):
+            found[token] = None
+    return list(found)

@@ -1,0 +1,352 @@
+"""The time of every line, found once for a stream.
+
+`find_format` looks at a stream's first lines for a pattern that most of them follow in the same
+field; `read` then takes the time of each line of a payload from there. A fraction behind the
+seconds and a zone behind the time are read wherever they stand.
+
+| directive | |
+|---|---|
+| `%Y` `%y` | year of four digits, or of two (2000 to 2099) |
+| `%m` `%b` | month as a number, or as a name of three letters in English |
+| `%d` | day, with or without a zero or a blank before it |
+| `%a` | day of the week of three letters in English, not looked at |
+| `%H` `%M` `%S` | hour, minute, second |
+| `%f` | fraction of a second, 1 to 9 digits |
+| `%z` | `Z`, `+0200` or `+02:00` |
+| `%s` | seconds since 1970 of 9 or 10 digits; or ms, us or ns of 13, 16 or 19 |
+| `%%` | a percent sign |
+
+All other bytes stand for themselves.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
+from verso_codecs.logs.dates import DAY_S, MONTH_NAMES, date_of, days_of, digit_at, is_date, name_at
+from verso_codecs.logs.parsing import Lines
+
+MISSING = -(1 << 63)
+"""The time of lines before the first that has one."""
+
+_DIRECTIVES = b"YymbdaHMSfzs"
+_YEAR, _YEAR_2, _MONTH, _NAME, _DAY, _WEEKDAY, _HOUR, _MINUTE, _SECOND, _FRACTION, _ZONE, _EPOCH = (
+    -1 - number for number in range(12)
+)
+_PATTERNS = (
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d-%H.%M.%S",
+    "%Y/%m/%d %H:%M:%S",
+    "%b %d %H:%M:%S",
+    "%a %b %d %H:%M:%S %Y",
+    "%d/%b/%Y:%H:%M:%S",
+    "%y/%m/%d %H:%M:%S",
+    "%m-%d %H:%M:%S",
+    "%m.%d %H:%M:%S",
+    "%Y%m%d-%H:%M:%S",
+    "%y%m%d %H%M%S",
+    "%s",
+)
+_MAX_FIELD = 8
+_SAMPLE = 200
+_SECOND_NS = 1_000_000_000
+_NO_YEAR, _LEAP_YEAR = -1, 2000
+_HALF_YEAR_NS = 183 * DAY_S * _SECOND_NS
+_EARLIEST, _LATEST = 100_000_000, 9_000_000_000  # seconds since 1970
+_BLANK, _COLON, _PERCENT = 32, 58, 37
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """Where the time stands in the lines of a stream.
+
+    pattern: how it is written, see the module
+    field: how many runs of blanks are before it
+    """
+
+    pattern: str
+    field: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the pattern.
+
+        Raises:
+            ValueError: when a directive is unknown, or the pattern names no day or no second.
+        """
+        if not 0 <= self.field <= 64:
+            raise ValueError(f"expected a field of 0 to 64, got {self.field}")
+        steps = set(self._program.tolist())
+        dated = (_MONTH in steps or _NAME in steps) and {_DAY, _HOUR, _MINUTE} <= steps
+        if not (dated or _EPOCH in steps):
+            raise ValueError(f"expected month, day, hour and minute, or %s, got {self.pattern!r}")
+
+    @cached_property
+    def _program(self) -> State:
+        """Bytes that must stand there, and below 0 directives."""
+        steps, pattern, at = [], self.pattern.encode(), 0
+        while at < len(pattern):
+            byte = pattern[at]
+            at += 1
+            if byte == _PERCENT:
+                letter = pattern[at : at + 1]
+                at += 1
+                if letter == b"%":
+                    steps.append(_PERCENT)
+                elif letter and letter in _DIRECTIVES:
+                    steps.append(-1 - _DIRECTIVES.index(letter))
+                else:
+                    raise ValueError(f"unknown directive %{letter.decode(errors='replace')}")
+            else:
+                steps.append(byte)
+        return np.array(steps, np.int64)
+
+    @property
+    def program(self) -> State:
+        """What the kernel follows."""
+        return self._program
+
+
+@inlined
+def _run(data: Bytes, begin: Int, end: Int, most: Int) -> Int:
+    """Return how many digits stand at `begin`, at most `most`."""
+    count: Int = np.int64(0)
+    while count < most and begin + count < end and digit_at(data, begin + count) >= 0:
+        count += 1
+    return count
+
+
+@inlined
+def _value(data: Bytes, begin: Int, count: Int) -> Int:
+    value: Int = np.int64(0)
+    for index in range(count):
+        value = value * 10 + digit_at(data, begin + index)
+    return value
+
+
+@inlined
+def _fraction_ns(data: Bytes, begin: Int, count: Int) -> Int:
+    """Return a fraction of `count` digits in ns; digits after the ninth are not looked at."""
+    value = _value(data, begin, min(count, 9))
+    for _ in range(9 - min(count, 9)):
+        value *= 10
+    return value
+
+
+@inlined
+def _zone_at(data: Bytes, at: Int, end: Int) -> tuple[Int, Int]:
+    """Return the length of a zone and its seconds east of UTC; length 0 if there is none."""
+    if at < end and (data[at] == 90 or data[at] == 122):
+        return np.int64(1), np.int64(0)
+    first = at + 1 if at < end and data[at] == _BLANK else at
+    if first + 5 > end or (data[first] != 43 and data[first] != 45):
+        return np.int64(0), np.int64(0)
+    colon = 1 if data[first + 3] == _COLON else 0
+    if _run(data, first + 1, end, np.int64(2)) < 2:
+        return np.int64(0), np.int64(0)
+    if _run(data, first + 3 + colon, end, np.int64(2)) < 2:
+        return np.int64(0), np.int64(0)
+    seconds = _value(data, first + 1, np.int64(2)) * 3600
+    seconds += _value(data, first + 3 + colon, np.int64(2)) * 60
+    return first + 5 + colon - at, -seconds if data[first] == 45 else seconds
+
+
+@inlined
+def _field_begin(data: Bytes, begin: Int, end: Int, field: Int) -> Int:
+    """Return where a field begins, behind brackets, quotes and the priority of a syslog line."""
+    at: Int = begin
+    for _ in range(field):
+        while at < end and data[at] != _BLANK:
+            at += 1
+        while at < end and data[at] == _BLANK:
+            at += 1
+    while at < end and (data[at] == 91 or data[at] == 40 or data[at] == 34):
+        at += 1
+    if at < end and data[at] == 60:
+        count = _run(data, at + 1, end, np.int64(3))
+        if at + 1 + count < end and data[at + 1 + count] == 62:
+            at += 2 + count
+    return at
+
+
+@inlined
+def _epoch_ns(data: Bytes, at: Int, count: Int) -> Int:
+    """Return the moment that digits write, or MISSING."""
+    unit: Int = np.int64(0)
+    if count == 9 or count == 10:
+        unit = np.int64(_SECOND_NS)
+    elif count == 13:
+        unit = np.int64(1_000_000)
+    elif count == 16:
+        unit = np.int64(1000)
+    elif count == 19:
+        unit = np.int64(1)
+    if unit == 0 or (count == 19 and data[at] > 56):
+        return np.int64(MISSING)
+    value = _value(data, at, count)
+    if not _EARLIEST <= value // (_SECOND_NS // unit) < _LATEST:
+        return np.int64(MISSING)
+    return value * unit
+
+
+@inlined
+def _read_line(  # noqa: C901 (one directive after the other)
+    data: Bytes, begin: Int, end: Int, program: State, parts: State
+) -> bool:
+    """Fill year, month, day, seconds of the day, ns, zone and epoch; False where they are not."""
+    parts[:] = 0
+    parts[0] = _NO_YEAR
+    parts[5] = MISSING
+    at: Int = begin
+    for index in range(program.size):
+        step = program[index]
+        if step >= 0:
+            if at >= end or np.int64(data[at]) != step:
+                return False
+            at += 1
+            continue
+        if step in (_NAME, _WEEKDAY):
+            if step == _NAME:
+                parts[1] = name_at(data, at, end, MONTH_NAMES) + 1
+            at += 3
+            if at > end or (step == _NAME and parts[1] == 0):
+                return False
+            continue
+        if step == _ZONE:
+            length, seconds = _zone_at(data, at, end)
+            if length == 0:
+                return False
+            parts[5] = seconds
+            at += length
+            continue
+        if step == _DAY and at < end and data[at] == _BLANK:
+            at += 1
+        most: Int = np.int64(2)
+        if step == _YEAR:
+            most = np.int64(4)
+        elif step in (_EPOCH, _FRACTION):
+            most = np.int64(20)
+        count = _run(data, at, end, most)
+        if count == 0 or (step == _YEAR and count < 4):
+            return False
+        if step == _EPOCH:
+            parts[6] = _epoch_ns(data, at, count)
+            if parts[6] == MISSING:
+                return False
+        elif step == _FRACTION:
+            parts[4] = _fraction_ns(data, at, count)
+        else:
+            value = _value(data, at, count)
+            if step == _YEAR:
+                parts[0] = value
+            elif step == _YEAR_2:
+                parts[0] = 2000 + value
+            elif step == _MONTH:
+                parts[1] = value
+            elif step == _DAY:
+                parts[2] = value
+            elif value >= (24 if step == _HOUR else 61 if step == _SECOND else 60):
+                return False
+            else:
+                parts[3] += value * (3600 if step == _HOUR else 60 if step == _MINUTE else 1)
+        at += count
+    if at < end and digit_at(data, at) >= 0:
+        return False
+    if parts[4] == 0 and at + 1 < end and (data[at] == 46 or data[at] == 44 or data[at] == _COLON):
+        count = _run(data, at + 1, end, np.int64(20))
+        if count > 0:
+            parts[4] = _fraction_ns(data, at + 1, count)
+            at += 1 + count
+    if parts[5] == MISSING:
+        length, seconds = _zone_at(data, at, end)
+        if length > 0:
+            parts[5] = seconds
+    return True
+
+
+@inlined
+def _moment(year: Int, parts: State, offset_s: Int) -> Int:
+    """Return ns since 1970 of a date, or MISSING where there is none."""
+    if not 1900 <= year < 2200 or not is_date(year, parts[1], parts[2]):
+        return np.int64(MISSING)
+    zone = offset_s if parts[5] == MISSING else parts[5]
+    seconds = days_of(year, parts[1], parts[2]) * DAY_S + parts[3] - zone
+    moment: Int = seconds * _SECOND_NS + parts[4]
+    return moment
+
+
+@kernel
+def _read_times(
+    lines: Lines,
+    program: State,
+    field: Int,
+    now_ns: Int,
+    previous_ns: Int,
+    offset_s: Int,
+    times: State,
+) -> Int:
+    """Fill `times`; return how many lines have one."""
+    parts = np.zeros(8, np.int64)
+    last: Int = np.int64(previous_ns)
+    found: Int = np.int64(0)
+    for line in range(times.size):
+        end = lines.ends[line]
+        begin = _field_begin(lines.data, lines.begins[line], end, field)
+        time: Int = np.int64(MISSING)
+        if _read_line(lines.data, begin, end, program, parts):
+            if parts[6] != 0:
+                time = parts[6] + parts[4]
+            elif parts[0] != _NO_YEAR:
+                time = _moment(parts[0], parts, offset_s)
+            else:
+                near = now_ns if last == MISSING else last
+                year, _, _ = date_of(near // _SECOND_NS // DAY_S)
+                time = _moment(year, parts, offset_s)
+                late = now_ns + DAY_S * _SECOND_NS if last == MISSING else last + _HALF_YEAR_NS
+                if time != MISSING and time > late:
+                    time = _moment(year - 1, parts, offset_s)
+                elif last != MISSING and time != MISSING and time < last - _HALF_YEAR_NS:
+                    time = _moment(year + 1, parts, offset_s)
+        if time != MISSING:
+            last = time
+            found += 1
+        times[line] = last
+    return found
+
+
+def read(
+    lines: Lines,
+    form: TimeFormat,
+    *,
+    now_ns: int,
+    previous_ns: int = MISSING,
+    offset_s: int = 0,
+) -> State:
+    """Return the time of every line in ns since 1970; that of the line before where it has none.
+
+    now_ns: a first time without a year is the latest that is at most a day after
+    previous_ns: time of the line before the first; a time without a year is in the year that
+        brings it nearest to the time before
+    offset_s: of times without a zone, in seconds east of UTC
+
+    Returns: Shape: (lines,), int64; MISSING before the first time of all
+    """
+    times = np.empty(lines.begins.size, np.int64)
+    _read_times(lines, form.program, form.field, now_ns, previous_ns, offset_s, times)
+    return times
+
+
+def find_format(lines: Lines) -> TimeFormat | None:
+    """Return the format that most of the first lines follow, or None if not half of them do."""
+    sample = Lines(lines.data, lines.begins[:_SAMPLE], lines.ends[:_SAMPLE])
+    times = np.empty(sample.begins.size, np.int64)
+    best, most = None, max(0, (times.size - 1) // 2)
+    for field in range(_MAX_FIELD + 1):
+        for pattern in _PATTERNS:
+            form = TimeFormat(pattern, field)
+            found = int(_read_times(sample, form.program, field, 0, MISSING, 0, times))
+            if found > most:
+                best, most = form, found
+    return best

@@ -1,0 +1,62 @@
+"""Filters of values have no false negatives and few false positives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verso_codecs.logs import filters
+from verso_codecs.logs.parsing import Parsed, parse, split
+from verso_codecs.logs.shapes import Shapes
+from verso_core.errors import RecordCorrupt
+
+PIECES = [
+    b"10.251.7.244:50010", b"blk_-48751", b"4b4dd551-26d8-48e2-bd52-91793d2157bc", b"user=r00t",
+    b"FF:F2:9F:16:EB:64:00:0D", b"0x7fed806eb5d", b"/var/log/x-12.log.", b"jk2", b"[", b"-7",
+    b"\xc3\xa4123", b"proxy4.cse.cuhk.edu.hk", b"a", b"--", b"..", b"=", b"22",
+]  # fmt: skip
+
+
+def parsed_of(text: bytes) -> Parsed:
+    """Parse a text's lines."""
+    return parse(split(text), Shapes())
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map(b" ".join))
+def test_what_a_line_holds_is_found_by_its_own_tokens(line: bytes) -> None:
+    held = filters.build(parsed_of(line), first=0, count=1 if line else 0)
+    filters.check(held)
+    for token in filters.tokens(line):
+        assert filters.contains(held, token), token
+
+
+def test_tokens_of_a_question() -> None:
+    text = b"blk_-48751 to 10.251.7.244:50010, job-12. of root, 22 (v1) \xc3\xa41"
+    assert filters.tokens(text) == [b"48751", b"10.251.7.244", b"50010", b"job-12", b"\xc3\xa41"]
+
+
+def test_few_other_tokens_are_found() -> None:
+    lines = b"".join(b"user u%d at 10.0.%d.7\n" % (number, number % 40) for number in range(128))
+    held = filters.build(parsed_of(lines), first=0, count=128)
+    assert len(held) <= 3 + (168 * filters.BITS + 7) // 8
+    wrong = sum(filters.contains(held, b"w%d" % number) for number in range(1000, 3000))
+    assert wrong < 60
+    empty = filters.build(parsed_of(b"no values\n"), first=0, count=1)
+    assert filters.find([empty, held, empty], b"10.0.39.7") == [1]
+
+
+def test_times_are_no_tokens() -> None:
+    held = filters.build(parsed_of(b"2015-10-18 18:01:48,978 x"), first=0, count=1)
+    assert not filters.contains(held, b"2015-10-18")
+
+
+def test_every_flipped_bit_is_found() -> None:
+    held = filters.build(parsed_of(b"user u123 at 10.0.7.7"), first=0, count=1)
+    for at in range(8 * len(held)):
+        damaged = bytearray(held)
+        damaged[at // 8] ^= 1 << at % 8
+        with pytest.raises(RecordCorrupt):
+            filters.check(bytes(damaged))
+    with pytest.raises(RecordCorrupt):
+        filters.contains(b"", b"u123")

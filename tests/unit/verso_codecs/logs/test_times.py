@@ -1,0 +1,84 @@
+"""Times of lines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from verso_codecs.logs.parsing import split
+from verso_codecs.logs.times import MISSING, TimeFormat, find_format, read
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def ns(*parts: int, fraction: int = 0) -> int:
+    """Return a moment in ns."""
+    moment = datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
+    return int(moment.timestamp()) * 10**9 + fraction
+
+
+@pytest.mark.parametrize(
+    ("line", "moment"),
+    [
+        (b"2024-02-29T07:08:09Z x", ns(2024, 2, 29, 7, 8, 9)),
+        (b"2024-02-29T07:08:09.25+02:00 x", ns(2024, 2, 29, 5, 8, 9, fraction=250_000_000)),
+        (b"2015-10-18 18:01:48,978 INFO", ns(2015, 10, 18, 18, 1, 48, fraction=978_000_000)),
+        (b"[2015-10-18 18:01:48] INFO", ns(2015, 10, 18, 18, 1, 48)),
+        (b"<34>Oct 11 22:14:15 host su: x", ns(2026, 10, 11, 22, 14, 15)),
+        (b"<34>1 2003-10-11T22:14:15.003Z host", ns(2003, 10, 11, 22, 14, 15, fraction=3_000_000)),
+        (b"Jul  7 08:09:10 combo x", ns(2026, 7, 7, 8, 9, 10)),
+        (b"Dec 31 08:09:10 combo x", ns(2025, 12, 31, 8, 9, 10)),
+        (b"[Sun Dec 04 04:51:08 2005] [notice] x", ns(2005, 12, 4, 4, 51, 8)),
+        (b'10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET', ns(2000, 10, 10, 20, 55, 36)),
+        (b"17/06/09 20:10:40 INFO", ns(2017, 6, 9, 20, 10, 40)),
+        (b"03-17 16:13:38.811  1702", ns(2026, 3, 17, 16, 13, 38, fraction=811_000_000)),
+        (b"[10.30 16:49:06] chrome.exe", ns(2026, 10, 30, 16, 49, 6)),
+        (b"081109 204005 35 INFO", ns(2008, 11, 9, 20, 40, 5)),
+        (b"20171223-22:15:29:633|Step", ns(2017, 12, 23, 22, 15, 29, fraction=633_000_000)),
+        (b"- 1117838976 2005.06.03 R02", 1117838976 * 10**9),
+        (b"x y z 1117838976123 w", 1117838976123 * 10**6),
+    ],
+)
+def test_times_are_found_where_they_stand(line: bytes, moment: int) -> None:
+    lines = split(line + b"\n" + line)
+    form = find_format(lines)
+    assert form is not None
+    assert read(lines, form, now_ns=int(NOW.timestamp() * 10**9)).tolist() == [moment] * 2
+
+
+def test_a_custom_pattern_is_followed() -> None:
+    form = TimeFormat("%d.%m.%Y %H-%M-%S.%f%z", 2)
+    lines = split(b"a b 07.03.2024 10-11-12.5+0130 c")
+    moment = ns(2024, 3, 7, 8, 41, 12, fraction=500_000_000)
+    assert read(lines, form, now_ns=0).tolist() == [moment]
+
+
+@pytest.mark.parametrize("pattern", ["%Q", "%H:%M", "%Y-%m-%d", "%", ""])
+def test_a_pattern_that_names_no_moment_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"expected month|unknown directive"):
+        TimeFormat(pattern)
+
+
+def test_lines_without_a_time_have_that_of_the_line_before() -> None:
+    lines = split(b"begin\n2024-01-01 00:00:00 a\n  at b\n2024-01-01 00:00:01 c")
+    first = ns(2024, 1, 1)
+    times = read(lines, TimeFormat("%Y-%m-%d %H:%M:%S"), now_ns=0)
+    assert times.tolist() == [MISSING, first, first, first + 10**9]
+
+
+def test_years_that_are_not_written_follow_the_line_before() -> None:
+    lines = split(b"Dec 31 23:59:59 a\nJan  1 00:00:00 b\nFeb 29 10:00:00 c")
+    times = read(lines, TimeFormat("%b %d %H:%M:%S"), now_ns=0, previous_ns=ns(2023, 12, 30))
+    assert times.tolist() == [ns(2023, 12, 31, 23, 59, 59), ns(2024, 1, 1), ns(2024, 2, 29, 10)]
+
+
+def test_times_without_a_zone_are_in_the_zone_of_the_stream() -> None:
+    lines = split(b"2024-01-01 00:00:00 a\n2024-01-01 00:00:00Z b")
+    times = read(lines, TimeFormat("%Y-%m-%d %H:%M:%S"), now_ns=0, offset_s=3600)
+    assert times.tolist() == [ns(2023, 12, 31, 23), ns(2024, 1, 1)]
+
+
+def test_lines_without_times_have_no_format() -> None:
+    assert find_format(split(b"a\nb\n")) is None
+    assert find_format(split(b"")) is None
