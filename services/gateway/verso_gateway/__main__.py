@@ -45,6 +45,7 @@ def main() -> int:
     """Serve until a stop signal; return the exit status, 2 for invalid settings."""
     try:
         settings = Settings()
+        telemetry.configure("gateway", level=settings.log_level)  # before the first line
         app = create_app(settings)
     except ValidationError as error:
         for fault in error.errors(include_url=False, include_input=False):
@@ -54,7 +55,6 @@ def main() -> int:
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    telemetry.configure("gateway", level=settings.log_level)
     if settings.audit_file is not None:
         telemetry.write_audit(settings.audit_file, "gateway")
     tracing.configure("gateway")
