@@ -230,7 +230,7 @@ def main() -> None:
     rows = measure(artifact, arguments)
     sheet.table(
         f"the platform against the bare graph, {arguments.documents} texts",
-        ["way", "seconds", "texts/s", "encoder tokens/s", "kB/s", "of the limit"],
+        ["variant", "seconds", "texts/s", "encoder tokens/s", "kB/s", "of the limit"],
         [
             [
                 row["way"],

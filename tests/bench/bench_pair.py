@@ -149,7 +149,11 @@ def compare(sides: Sequence[Side], strings: Sequence[str], arguments: argparse.N
                 }
             )
     columns = list(results[0])
-    sheet.table("in turn", columns, [[row[name] for name in columns] for row in results])
+    sheet.table(
+        "two trees, measured in alternation",
+        columns,
+        [[row[name] for name in columns] for row in results],
+    )
     arguments.paper.finish({"rows": results})
 
 

@@ -116,10 +116,12 @@ def main() -> None:
         finally:
             platform.end(signal.SIGTERM)
     sheet.table(
-        "start", ("kind", "seconds", "core s"), ((k, *v.values()) for k, v in starts.items())
+        "start until ready",
+        ("kind", "seconds", "core s"),
+        ((k, *v.values()) for k, v in starts.items()),
     )
     sheet.table(
-        f"recovery, {arguments.rounds} kills each, seconds",
+        f"seconds from SIGKILL to service, {arguments.rounds} kills each",
         ("killed", "median", "least", "most"),
         ((part, statistics.median(s), min(s), max(s)) for part, s in found.items()),
     )

@@ -147,7 +147,7 @@ def main() -> None:
             child.stop()
     sheet.table(
         "reading records back",
-        ["way", "batch", "records", "tokens/s", "kB/s", "ms a record", "of the bare graph"],
+        ["variant", "batch", "records", "tokens/s", "kB/s", "ms a record", "of the bare graph"],
         [
             [
                 row["way"],

@@ -148,7 +148,7 @@ def show(runs: list[Run]) -> dict[str, Any]:
         "counts_agree": all(len(set(run.counted.values())) == 1 for run in runs),
     }
     sheet.table(
-        "Two of each against one",
+        "Two gateways and two workers against one of each",
         ["what", "figure"],
         [
             ["times as fast", found["speedup"]],

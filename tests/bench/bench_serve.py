@@ -259,7 +259,7 @@ def main() -> None:
         missing = compare(bench, folder, arguments)
     sheet.table(
         f"{len(strings)} texts of {sum(map(len, strings)) / len(strings):.0f} characters",
-        ["way", "callers", "texts/s", "p50 ms", "p99 ms", "CPU s/1,000", "MB", "refused"],
+        ["variant", "callers", "texts/s", "p50 ms", "p99 ms", "CPU s/1,000", "MB", "refused"],
         [[getattr(row, name) for name in Row.__slots__] for row in bench.rows],
     )
     for name, reason in missing.items():

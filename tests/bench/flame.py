@@ -123,8 +123,8 @@ def main() -> None:
     shown = {part: tops(options.out / f"{part}.folded", count=options.top) for part in pids}
     for part, (samples, rows) in shown.items():
         sheet.table(
-            f"{part}, {samples} samples",
-            ("on top", "share"),
+            f"{part}: functions by their share of {samples} samples",
+            ("top of the stack", "share"),
             [(name, f"{share:.0%}") for name, share in rows],
         )
     report.finish(

@@ -45,15 +45,15 @@ def main() -> None:
             ]
         )
     sheet.table(
-        "Cores by part, and what stays",
+        "Cores by process, and bytes stored",
         ["", "texts/s", *core_ms, "ledger GB/day", "vectors GB/day"],
         rows,
     )
     full = 1e3 / core_ms["valkey"]
     sheet.table(
-        "The ledger's one core",
+        "Load that fills the ledger's one core",
         ["what", "figure"],
-        [["is full at texts/s", full], ["that is times the one machine", full / one]],
+        [["texts/s", full], ["multiple of one machine's load", full / one]],
     )
 
 

@@ -41,7 +41,7 @@ def show(rows: list[dict[str, Any]], stores: list[dict[str, Any]], artifact: Art
     )  # fmt: skip
     if stores:
         sheet.table(
-            "in the real stores, bytes a record",
+            "bytes a record in the stores, measured",
             list(stores[0]),
             [list(row.values()) for row in stores],
         )
@@ -76,7 +76,7 @@ def _codecs(rows: list[dict[str, Any]]) -> None:
     if spent:
         kinds = list(spent[0]["mixture_spends"])
         sheet.table(
-            "where the mixture's bytes go; what zstd+dict takes, halved",
+            "bytes of the mixture by what they code, beside half of zstd+dict",
             ["set", *kinds, "zstd+dict / 2"],
             [
                 [
@@ -91,7 +91,7 @@ def _codecs(rows: list[dict[str, Any]]) -> None:
 
 def _views(rows: list[dict[str, Any]]) -> None:
     sheet.table(
-        "saved in all, fitted (negative: it takes more)",
+        "share saved by fitted records (negative: more is stored)",
         ["set", "entry", "vs vector + best rival", "vs float32 + raw", "vs raw alone"],
         [
             [

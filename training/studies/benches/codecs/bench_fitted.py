@@ -124,7 +124,11 @@ def main() -> None:
             rows.append(measure(found, artifact, records=arguments.records, data=data))
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     columns = ["set", "fitted_to", "records", "raw", "stored", "fitted"]
-    sheet.table("bytes a record, served", columns, [[row[c] for c in columns] for row in rows])
+    sheet.table(
+        "bytes a record, by artifacts that are served",
+        columns,
+        [[row[c] for c in columns] for row in rows],
+    )
     paper.finish({"artifact": manifest.load(artifact).id, "sets": rows})
 
 

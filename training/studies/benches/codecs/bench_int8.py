@@ -322,8 +322,14 @@ def main() -> None:
         for name, one in artifacts.items()
     ]
     fast = speed(artifacts, validation, threads=arguments.threads, repeats=arguments.repeats)
-    sheet.table("bits and steadiness", list(rows[0]), [list(row.values()) for row in rows])
-    sheet.table("steps: tokens a second", list(fast[0]), [list(row.values()) for row in fast])
+    sheet.table(
+        "bits a token, and agreement between configurations",
+        list(rows[0]),
+        [list(row.values()) for row in rows],
+    )
+    sheet.table(
+        "decoder steps, tokens a second", list(fast[0]), [list(row.values()) for row in fast]
+    )
     paper.finish({"artifact": artifact.id, "decoders": rows, "speed": fast})
 
 

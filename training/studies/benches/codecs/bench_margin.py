@@ -261,7 +261,7 @@ def _near_an_edge(
 
 def _print(rows: Sequence[dict[str, Any]], cost: dict[str, float]) -> None:
     sheet.table(
-        "against the configuration that coded",
+        "differences from the configuration that coded",
         [
             "processor",
             "level",

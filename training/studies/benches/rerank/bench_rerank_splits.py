@@ -113,7 +113,12 @@ class Splits:
         sheet.table(
             f"{self.given.name}, {len(self.found)} questions: the search reaches "
             f"{_sure(self.plain)} of 100",
-            ("first records", "their best order", "not among them", "lost by their order"),
+            (
+                "first records",
+                "nDCG@10 of the best order",
+                "lost: not among them",
+                "lost: their order",
+            ),
             rows,
         )
         return told

@@ -121,7 +121,7 @@ def main() -> None:
     }
     sheet.table(
         "statistics of one collection",
-        ("way", "s", "Valkey CPU s", "longest hold of the ledger, ms"),
+        ("variant", "s", "Valkey CPU s", "longest block of the ledger, ms"),
         [
             ("every entry read", reading_s, "-", "-"),
             (
@@ -135,7 +135,7 @@ def main() -> None:
     )
     sheet.table(
         "Valkey's CPU, accept to commit",
-        ("way", "us a document"),
+        ("variant", "us a document"),
         list(result["cpu_us_a_document"].items()),
     )
     report.finish(result)

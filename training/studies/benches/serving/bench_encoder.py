@@ -254,7 +254,7 @@ def main() -> None:
     counted = halves.shapes([len(row) for row in measured])
     sheet.table(
         "shapes of the engine's runs",
-        ["texts", "shapes", "in powers of two", "tokens then run for one now"],
+        ["texts", "shapes", "in powers of two", "tokens run, as a multiple"],
         [
             [f"{name}", counted[name], counted[f"{name}_few"], counted[f"{name}_padding"]]
             for name in ("alone", "batches")
