@@ -127,7 +127,7 @@ class DocumentsRefused(RequestInvalid):
 
 
 class EncodingUnsupported(RequestInvalid):
-    """Raised when a request body has a content coding other than gzip and deflate."""
+    """Raised when a request body has a content coding other than gzip, deflate and zstd."""
 
 
 class NotFound(VersoError):

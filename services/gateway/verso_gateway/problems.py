@@ -81,7 +81,7 @@ STATUSES: dict[str, int] = {
 }
 """HTTP status of every error code (a test keeps it complete)."""
 
-CODINGS = ("gzip", "deflate")
+CODINGS = ("gzip", "deflate", "zstd")
 """Content codings of request bodies that are taken."""
 _RETRY_AFTER_S = 1.0
 _OPENAI_PATHS = ("/v1/embeddings", "/v1/models")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import tracemalloc
 import zlib
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
@@ -66,31 +68,54 @@ def _problem(body: bytes) -> Any:
 @given(data=st.binary(max_size=3000), times=st.integers(1, 200), part=st.integers(1, 5000))
 def test_an_inflated_body_is_what_was_compressed(data: bytes, times: int, part: int) -> None:
     whole = data * times
-    for coding, packed in (("gzip", gzip.compress(whole)), ("deflate", zlib.compress(whole))):
+    for coding, packed in (
+        ("gzip", gzip.compress(whole)),
+        ("deflate", zlib.compress(whole)),
+        ("zstd", zstandard.compress(whole)),
+    ):
         assert _sent(packed, coding, part_bytes=part)[:2] == (200, whole)
 
 
 def test_a_body_of_several_members_is_all_of_them() -> None:
     assert _sent(gzip.compress(b"a") + gzip.compress(b"b"), "x-gzip")[:2] == (200, b"ab")
+    assert _sent(zstandard.compress(b"a") + zstandard.compress(b"b"), "zstd")[:2] == (200, b"ab")
 
 
-def test_a_body_that_inflates_beyond_the_limit_is_refused() -> None:
-    status, body, _ = _sent(gzip.compress(bytes(100 * LIMIT_BYTES)), "gzip")
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_body_that_inflates_beyond_the_limit_is_refused(coding: str) -> None:
+    """And costs little memory: a thousandth of it makes all of it."""
+    whole = bytes(100 * LIMIT_BYTES)
+    packed = gzip.compress(whole) if coding == "gzip" else zstandard.compress(whole)
+    del whole
+    tracemalloc.start()
+    try:
+        status, body, _ = _sent(packed, coding, part_bytes=len(packed))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert (status, _problem(body)) == (413, "body_too_large")
+    assert peak_bytes < 8 * LIMIT_BYTES
 
 
-@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
+def test_a_body_may_not_ask_for_a_large_window() -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=25)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = packer.compress(b"a" * 9000) + packer.flush()
+    status, body, _ = _sent(packed, "zstd")
+    assert (status, _problem(body)) == (422, "request_invalid")
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd, zstd"])
 def test_another_coding_is_refused_with_those_that_are_taken(coding: str) -> None:
     status, body, headers = _sent(b"x", coding)
     assert (status, _problem(body)) == (415, "encoding_unsupported")
-    assert headers["accept-encoding"] == "gzip, deflate"
+    assert headers["accept-encoding"] == "gzip, deflate, zstd"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"no gzip", gzip.compress(b"a" * 9000)[:-9], b""],
-    ids=["other bytes", "cut short", "empty"],  # a gzip header holds the time
-)
-def test_a_broken_body_is_refused(body: bytes) -> None:
-    status, answer, _ = _sent(body, "gzip")
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+@pytest.mark.parametrize("fault", ["other bytes", "cut short", "empty"])
+def test_a_broken_body_is_refused(coding: str, fault: str) -> None:
+    pack = gzip.compress if coding == "gzip" else zstandard.compress
+    body = {"other bytes": b"no coding", "cut short": pack(b"a" * 9000)[:-9], "empty": b""}[fault]
+    status, answer, _ = _sent(body, coding)
     assert (status, _problem(answer)) == (422, "request_invalid")

@@ -1,6 +1,6 @@
 """Compressed request bodies, inflated while they arrive (RFC 9110, section 8.4.1).
 
-At most ``_PIECE_BYTES`` are inflated at a time, when the application asks for them. So a small body
+About ``_PIECE_BYTES`` are inflated at a time, when the application asks for them. So a small body
 that inflates to a huge one costs no more memory than any other, and the limits of bodies
 (:mod:`~verso_gateway.bodies.limits`), which stand behind, count what it inflates to.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from typing import Any
 
+import zstandard
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,10 +21,15 @@ from verso_gateway import problems
 _PIECE_BYTES = 64 * 1024
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 """The header says which of both it is."""
+_WINDOW_BYTES = 8 * 1024 * 1024
+"""Most that a ``zstd`` body may refer back to (RFC 9659, section 3)."""
+_FED_BYTES = 64
+"""Given to Zstandard's inflater at a time, which has no bound of its own: they make 2 MiB at most,
+16 blocks of 4 bytes and 128 KiB (RFC 8878, section 3.1.1.2)."""
 
 
 class Inflate:
-    """ASGI middleware that inflates bodies with ``Content-Encoding`` gzip or deflate."""
+    """ASGI middleware that inflates bodies with a ``Content-Encoding``."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,13 +54,39 @@ def _coding(scope: Scope) -> str:
     return given.removeprefix("x-")  # RFC 9110, section 8.4.1.3: x-gzip is gzip
 
 
+class _Frame:
+    """A frame of Zstandard, inflated as zlib's objects inflate."""
+
+    unused_data = b""
+
+    def __init__(self) -> None:
+        self._frame = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
+        self.unconsumed_tail = b""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the frame has ended."""
+        return self._frame.eof
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        """Inflate a part of the data: ``most`` bytes, and what the last bytes fed make beyond."""
+        pieces: list[bytes] = []
+        size = fed = 0
+        while fed < len(data) and size < most and not self.eof:
+            pieces.append(self._frame.decompress(data[fed : fed + _FED_BYTES]))
+            size += len(pieces[-1])
+            fed += _FED_BYTES
+        self.unconsumed_tail = self._frame.unused_data + data[fed:]
+        return b"".join(pieces)
+
+
 class _Inflated:
     """A body's messages, inflated."""
 
     def __init__(self, receive: Receive, coding: str) -> None:
         self._receive = receive
         self._coding = coding
-        self._inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
+        self._inflater = _inflater(coding)
         self._waiting = b""
         self._unfinished = False  # input was taken whose output did not fit into the piece
         self._more_arrives = True
@@ -85,12 +118,17 @@ class _Inflated:
         return bool(self._waiting) or self._unfinished
 
     def _inflate(self) -> bytes:
-        if self._inflater.eof:  # a file of several members (RFC 1952, section 2.2)
-            self._inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
+        if self._inflater.eof:  # several members (RFC 1952, section 2.2; RFC 8878, section 3)
+            self._inflater = _inflater(self._coding)
         try:
-            piece = self._inflater.decompress(self._waiting, _PIECE_BYTES)
-        except zlib.error as exc:
+            piece: bytes = self._inflater.decompress(self._waiting, _PIECE_BYTES)
+        except (zlib.error, zstandard.ZstdError) as exc:
             raise RequestInvalid(f"expected a {self._coding} body, got other bytes") from exc
         self._waiting = self._inflater.unconsumed_tail or self._inflater.unused_data
         self._unfinished = len(piece) == _PIECE_BYTES and not self._inflater.eof
         return piece
+
+
+def _inflater(coding: str) -> Any:
+    """Return what inflates one member of a body; zlib's own type has no name."""
+    return _Frame() if coding == "zstd" else zlib.decompressobj(_ZLIB_OR_GZIP)
