@@ -6,12 +6,13 @@ scope of every operation.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from fastapi import Request
 
 from verso_core.api_keys import Scope
-from verso_core.errors import CollectionUnknown, Unauthorized
+from verso_core.errors import CollectionUnknown, Forbidden, Unauthorized
 from verso_core.jobs import Collection, Kind
 from verso_gateway import auth
 from verso_gateway.auth import Caller
@@ -84,6 +85,16 @@ async def _identified(request: Request) -> Caller:
     if digest is None:
         raise Unauthorized("the session has ended")
     return context.gate.holder(digest)
+
+
+async def refused(request: Request, scope: Scope) -> None:
+    """Return once the key or session of an admitted request is refused, or lacks a scope."""
+    try:
+        while True:
+            await asyncio.sleep(auth.LOOK_S)
+            (await _identified(request)).check(scope)
+    except (Unauthorized, Forbidden):
+        return
 
 
 def caller_of(request: Request) -> Caller:

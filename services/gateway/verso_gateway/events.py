@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from typing import Any
 
 from fastapi.sse import ServerSentEvent
@@ -26,21 +26,22 @@ _END = object()
 
 
 async def stream(
-    events: AsyncIterator[Event], *, closing: asyncio.Event
+    events: AsyncIterator[Event], *, until: Sequence[Coroutine[Any, Any, object]]
 ) -> AsyncGenerator[ServerSentEvent]:
     """Yield a job's events, the last one named ``end``.
 
     Args:
         events: the ledger's events of the job; they end after that of the terminal state.
-        closing: when set, ends the stream without its last event, so that the reader reconnects.
+        until: the first of these that returns ends the stream without its last event, so that the
+            reader reconnects.
     """
-    stopped = asyncio.ensure_future(closing.wait())
+    stops = {asyncio.ensure_future(one) for one in until}
     coming = asyncio.ensure_future(anext(events, _END))
     status = None
     try:
         while True:
-            done, _ = await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if stopped in done:
+            done, _ = await asyncio.wait({coming, *stops}, return_when=asyncio.FIRST_COMPLETED)
+            if stops & done:
                 return
             event = coming.result()
             if not isinstance(event, Event):
@@ -51,7 +52,7 @@ async def stream(
             yield ServerSentEvent(event=name, id=event.id, raw_data=json.dumps(event.data))
             coming = asyncio.ensure_future(anext(events, _END))
     finally:
-        for task in (coming, stopped):
+        for task in (coming, *stops):
             await _cancelled(task)
 
 

@@ -6,9 +6,8 @@ A gateway that runs reads the file again within a second.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +15,10 @@ import typer
 from rich.table import Table
 
 from verso_client.cli.terminal import fail, failures_reported, out
+from verso_client.times import unix_seconds
 from verso_core import api_keys
 from verso_core.api_keys import Scope
-
-_AGE = re.compile(r"(\d{1,5})([hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+from verso_core.errors import RequestInvalid
 
 keys_app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys.")
 
@@ -49,7 +47,7 @@ def new_key(
         typer.Option("--collection", help="The only collections it sees: a name, or web-*."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When it ends: 90d, 12h, or 2027-01-01T00:00:00Z.")
+        str | None, typer.Option(help="When it ends: in 90d or 12h, or at 2027-01-01T00:00:00Z.")
     ] = None,
     data: Data = _DATA,
     file: File = None,
@@ -106,11 +104,15 @@ def _path(data: Path, file: Path | None) -> Path:
 
 
 def _moment(value: str) -> datetime:
-    """Return when a key ends: so long from now, or at a time."""
-    if (age := _AGE.fullmatch(value)) is not None:
-        end = datetime.now(UTC) + timedelta(**{_UNITS[age[2]]: int(age[1])})
-        return end.replace(microsecond=0)
-    return api_keys.moment(value).astimezone(UTC)
+    """Return when a key ends: a span counts from now on.
+
+    Raises:
+        RequestInvalid: it is no time, or a past one.
+    """
+    end = datetime.fromtimestamp(unix_seconds(value, ahead=True), UTC).replace(microsecond=0)
+    if end <= datetime.now(UTC):
+        raise RequestInvalid(f"expected a time to come, got {value!a}")
+    return end
 
 
 @contextlib.contextmanager

@@ -244,6 +244,29 @@ def test_a_session_ends_with_its_key(client: httpx2.Client, keys: Keys) -> None:
     assert client.get("/v1/collections", headers=keys["bob"]).status_code == 401
 
 
+def test_an_open_stream_of_events_ends_with_its_key(
+    client: httpx2.Client, keys: Keys, worker: FakeWorker
+) -> None:
+    """And with its session: a job that runs for hours must not be told of all the while."""
+    worker.pause()
+    asked = {"Prefer": "respond-async"} | keys["bob"]
+    job = post(client, "/v1/embed", {"texts": ["a"]}, **asked).json()["id"]
+    session = client.post("/v1/session", headers=keys["bob"])
+    cookie = {"Cookie": f"{COOKIE}={session.cookies[COOKIE]}"}
+    client.cookies.clear()
+    with (
+        client.stream("GET", f"/v1/jobs/{job}/events", headers=keys["bob"]) as by_key,
+        client.stream("GET", f"/v1/jobs/{job}/events", headers=cookie) as by_session,
+    ):
+        assert (by_key.status_code, by_session.status_code) == (200, 200)
+        api_keys.revoke(keys.path, "bob")
+        until = time.monotonic() + 30
+        for answer in (by_key, by_session):
+            for line in answer.iter_lines():
+                assert line != "event: end"
+                assert time.monotonic() < until  # a stream that stays open has comments
+
+
 def test_a_session_lasts_no_longer_than_its_key(client: httpx2.Client, keys: Keys) -> None:
     end = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=0)
     keys.make("brief", Scope.READ, expires=end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 import redis
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, collection
@@ -98,6 +100,28 @@ def test_every_route_but_health_asks_who_is_there(
 def test_a_foreign_host_name_is_refused_without_keys(client: httpx2.Client) -> None:
     answer = client.get("/v1/collections", headers={"Host": "evil.example"})
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
+def test_a_refused_body_is_freed_with_its_answer(client: httpx2.Client) -> None:
+    """An error's frames hold the body in a cycle, which only the collector would end."""
+    content = json.dumps({"texts": ["a" * 2**20], "unknown": True}).encode()
+    headers = {"Content-Type": "application/json"}
+    memory = psutil.Process().memory_info
+
+    def refuse(times: int) -> None:
+        for _ in range(times):
+            answer = client.post("/v1/embed", content=content, headers=headers)
+            assert (answer.status_code, answer.json()["pointer"]) == (422, "/unknown")
+
+    refuse(3)
+    gc.collect()
+    gc.disable()
+    try:
+        before = memory().rss
+        refuse(64)
+        assert memory().rss - before < 32 * 2**20
+    finally:
+        gc.enable()
 
 
 def test_figures_start_at_zero_and_count(client: httpx2.Client) -> None:

@@ -50,7 +50,12 @@ def test_scopes_collections_and_an_end_are_as_asked(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["two words"], ["ops", "--expires", "soon"], ["ops", "--scope", "admin", "--collection", "a"]],
+    [
+        ["two words"],
+        ["ops", "--expires", "soon"],
+        ["ops", "--expires", "yesterday"],
+        ["ops", "--scope", "admin", "--collection", "a"],
+    ],
 )
 def test_what_no_key_can_be_is_refused_and_changes_nothing(
     path: Path, arguments: list[str]

@@ -50,6 +50,7 @@ def test_a_span_is_so_long_before_now_and_spans_add_up(count: int, unit: str) ->
     assert span_s == count * {"s": 1, "m": 60, "h": 3600, "d": DAY_S, "w": 7 * DAY_S}[unit]
     both = unix_seconds(f"{count}{unit}1h", now=NOW)
     assert NOW.timestamp() - both == span_s + 3600
+    assert unix_seconds(f"{count}{unit}", now=NOW, ahead=True) - NOW.timestamp() == span_s
 
 
 @given(st.text(max_size=30))

@@ -20,7 +20,7 @@ async def _events(*statuses: str, pause_s: float = 0.0) -> AsyncIterator[Event]:
 
 async def test_states_progress_and_the_end_come_in_order() -> None:
     coming = _events("queued", "running", "running", "succeeded")
-    found = [event async for event in events.stream(coming, closing=asyncio.Event())]
+    found = [event async for event in events.stream(coming, until=[asyncio.Event().wait()])]
     assert [event.event for event in found] == ["state", "state", "progress", "state", "end"]
     assert (found[1].id, found[1].raw_data) == ("1-0", '{"status": "running", "done": 1}')
 
@@ -28,8 +28,9 @@ async def test_states_progress_and_the_end_come_in_order() -> None:
 async def test_a_stopping_gateway_ends_streams_without_an_end_event() -> None:
     closing = asyncio.Event()
     closing.set()
+    until = [asyncio.Event().wait(), closing.wait()]
     coming = _events("queued", pause_s=9)
-    assert [event async for event in events.stream(coming, closing=closing)] == []
+    assert [event async for event in events.stream(coming, until=until)] == []
 
 
 def test_only_ids_of_our_own_are_gone_on_from() -> None:

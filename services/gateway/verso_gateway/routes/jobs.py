@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated, Literal
 
@@ -14,12 +15,13 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
+from verso_core.api_keys import Scope
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
 from verso_core.jobs.job import DeadLetterList, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
-from verso_gateway.access import caller_of, scope_of
+from verso_gateway.access import caller_of, refused, scope_of
 from verso_gateway.context import context_of
 from verso_gateway.views import Page
 
@@ -144,17 +146,24 @@ async def get(
     return responses.json_response({**head, "results": results}, headers=fields)
 
 
-async def _resumption(
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """A job that is the caller's: the scope it needs, and the id of the event to continue after."""
+
+    scope: Scope
+    after: str
+
+
+async def _followed(
     request: Request,
     job_id: str,
     last_event_id: Annotated[str | None, Header(description="continue after this event")] = None,
-) -> str:
-    """Return the id of the event to continue after, of a job that is the caller's.
+) -> _Followed:
+    """Check who follows a job, and from where on.
 
     A dependency, as the status of a stream is sent before its first event.
     """
-    await _own(request, job_id)
-    return events.checked_id(last_event_id)
+    return _Followed(await _own(request, job_id), events.checked_id(last_event_id))
 
 
 @router.get(
@@ -164,13 +173,17 @@ async def _resumption(
     response_class=EventSourceResponse,
 )
 async def follow(
-    request: Request, job_id: str, after: Annotated[str, Depends(_resumption)]
+    request: Request, job_id: str, followed: Annotated[_Followed, Depends(_followed)]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Follow a job: server-sent events of its state and progress, the last one is ``end``."""
+    """Follow a job: server-sent events of its state and progress, the last one is ``end``.
+
+    A stream also ends, without that event, when the gateway stops or the caller's key is revoked.
+    """
     context = context_of(request)
     with context.metrics.streams.track_inprogress():
-        coming = context.ledger.follow(job_id, after)
-        async with aclosing(events.stream(coming, closing=context.closing)) as stream:
+        coming = context.ledger.follow(job_id, followed.after)
+        until = context.closing.wait(), refused(request, followed.scope)
+        async with aclosing(events.stream(coming, until=until)) as stream:
             async for event in stream:
                 yield event
 
@@ -207,8 +220,11 @@ async def replay(request: Request, job_id: str) -> Response:
     return responses.deferred(record, headers={"Verso-Job-Id": job_id})
 
 
-async def _own(request: Request, job_id: str) -> None:
+async def _own(request: Request, job_id: str) -> Scope:
     """Check that a job is the caller's, and that the caller might have started it.
+
+    Returns:
+        The scope that the job needs.
 
     Raises:
         JobUnknown: it is not, or there is none.
@@ -217,4 +233,6 @@ async def _own(request: Request, job_id: str) -> None:
     record = await context_of(request).ledger.job(job_id)
     if record.tenant != request.state.tenant:
         raise JobUnknown(f"no job has the id {job_id[:64]!a}")
-    caller_of(request).check(scope_of(record.kind))
+    scope = scope_of(record.kind)
+    caller_of(request).check(scope)
+    return scope
