@@ -39,6 +39,9 @@ CALL_TIMEOUT_S = 120.0
 """Longest call: a full slice behind the backlog of a busy engine. A hung engine is seen sooner."""
 
 _PASSED_S = 600.0
+_PATIENCE_S = 20.0
+"""How long a call waits for codecs that are checked for the first time, usually 15 s. Then its slot
+is free for others, and its work, which is done again, does not slow the check too often."""
 _FIGURES_S = 2.0  # a scrape must not wait for an engine that hangs
 
 
@@ -52,8 +55,8 @@ class Model(Engine, Protocol):
 class Gate(Protocol):
     """What calls that need a codec wait for."""
 
-    def await_passed(self) -> None:
-        """Return once codecs may serve; raise ArtifactInvalid if they never may."""
+    def await_passed(self, *, patience_s: float | None = None) -> None:
+        """Return once codecs may serve; raise ArtifactInvalid if they never may, else NotReady."""
 
 
 def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Handler]:
@@ -68,14 +71,14 @@ def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Han
         return {"tokens": encoded.tokens}, [pack_vectors(encoded.vectors)]
 
     def code(_: dict[str, Any], blobs: list[bytes]) -> Message:
-        gate.await_passed()
+        gate.await_passed(patience_s=_PATIENCE_S)
         vectors, texts = _split(blobs)
         payloads = model.code(texts, vectors)
         coded = [payload is not None for payload in payloads]
         return {"coded": coded}, [payload or b"" for payload in payloads]
 
     def read(header: dict[str, Any], blobs: list[bytes]) -> Message:
-        gate.await_passed()
+        gate.await_passed(patience_s=_PATIENCE_S)
         half = (len(blobs) + 1) // 2
         drafts = blobs[half:] if header["drafts"] else None
         vectors, payloads = _split(blobs[:half] if header["drafts"] else blobs)
@@ -83,7 +86,7 @@ def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Han
         return {"read": [text is not None for text in texts]}, [text or b"" for text in texts]
 
     def guess(header: dict[str, Any], blobs: list[bytes]) -> Message:
-        gate.await_passed()
+        gate.await_passed(patience_s=_PATIENCE_S)
         vectors = unpack_vectors(blobs[0], count=header["count"])
         guesses = model.guess(vectors, beam=header["beam"], max_tokens=header["max_tokens"])
         reply = {
@@ -108,6 +111,7 @@ class EngineClient(HeadCalls):
 
     Raises in every method:
         EngineUnavailable: the engine is away, died in the call or is too slow; try again.
+        NotReady: its codecs are being checked for the first time on this machine.
     """
 
     def __init__(self, socket_path: Path, *, timeout_s: float = CALL_TIMEOUT_S) -> None:

@@ -29,7 +29,7 @@ import zstandard
 
 import verso_codecs
 import verso_worker
-from verso_core.errors import ArtifactInvalid, VersoError
+from verso_core.errors import ArtifactInvalid, NotReady, VersoError
 from verso_core.manifest import Artifact
 
 _CPU_FIELDS = ("model name", "flags", "Features", "CPU part")
@@ -85,13 +85,19 @@ class CodecGate:
         """Run a check when :meth:`await_passed` is first called."""
         self._check = check
 
-    def await_passed(self) -> None:
+    def await_passed(self, *, patience_s: float | None = None) -> None:
         """Return once the check has passed.
+
+        Args:
+            patience_s: how long to wait for a check that runs, seconds; None until it has ended.
 
         Raises:
             ArtifactInvalid: it failed.
+            NotReady: it still runs.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=-1 if patience_s is None else patience_s):
+            raise NotReady("the codecs are compiled and checked, as once on each machine")
+        try:
             if self._check is not None:
                 try:
                     self._check()
@@ -100,6 +106,8 @@ class CodecGate:
                 except Exception as error:  # noqa: BLE001 - whatever it is, no codec may be used
                     self._error = ArtifactInvalid(f"golden samples cannot run: {error!r}")
                 self._check = None
+        finally:
+            self._lock.release()
         if self._error is not None:
             raise ArtifactInvalid(self._error.detail)
 

@@ -23,6 +23,7 @@ from verso_core.errors import (
     CollectionUnknown,
     DiskFull,
     LedgerUnavailable,
+    NotReady,
     VectorsUnavailable,
     VersoError,
 )
@@ -35,7 +36,9 @@ SUSPECT_AFTER = 3
 """Attempts after which a slice with a retryable error is halved."""
 CONDEMN_AFTER = 5
 """Attempts after which an item that fails alone with a retryable error gets that error."""
-_OF_ALL = (Cancelled, CollectionUnknown, DiskFull, LedgerUnavailable, VectorsUnavailable)
+_OF_ALL = (
+    *(Cancelled, CollectionUnknown, DiskFull, LedgerUnavailable, NotReady, VectorsUnavailable),
+)
 """Errors that no single item causes."""
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from verso_core import telemetry, tracing
-from verso_core.errors import Unavailable, VersoError
+from verso_core.errors import NotReady, Unavailable, VersoError
 from verso_core.jobs import AnyResult, AnySlice, Kind, Queue, read_slice
 from verso_core.result_files import ResultFiles
 from verso_ledger import (
@@ -248,6 +248,9 @@ class Executor:
 
     def _return(self, lease: Lease, error: Exception) -> str:
         """Return a slice to the queue if another attempt may help, else fail it."""
+        if isinstance(error, NotReady):  # it came too early, and may come as often as it takes
+            self._ledger.leases.release(lease, delay_s=_RETRY_S)
+            return "retried"
         # An error that Verso did not foresee may pass; the ledger counts and limits the attempts.
         if error.retryable if isinstance(error, VersoError) else True:
             timed_out = isinstance(error, Unavailable) and error.timed_out

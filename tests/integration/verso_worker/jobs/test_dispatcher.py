@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.wire import Item, cut
 from verso_core.errors import (
     Cancelled,
     DocumentUnknown,
+    NotReady,
     PatchCorrupt,
     RecordCorrupt,
 )
@@ -30,6 +32,7 @@ from verso_core.jobs.cluster import ClusterRequest
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_ledger.connection import connect
+from verso_ledger.keys import key
 from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.rules.ports import OnProgress, SliceOutcome
@@ -317,6 +320,30 @@ def test_a_text_that_fails_its_slice_whole_is_found_and_its_neighbours_are_store
     }  # fmt: skip
     assert bench.read("n3", "n5", "bad") == [b"text 3", b"text 5", "document_unknown"]
     assert bench.ledger.maintenance.backlog().dead == 0
+
+
+def test_work_that_came_before_codecs_were_checked_is_tried_until_they_are(
+    bench: Bench, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a first start that may take minutes: such attempts are no errors of the slice."""
+    whole, early = bench.pipeline.run, [NotReady("codecs are checked")]
+
+    def refuses(work: AnySlice, *, seq: int, on_progress: OnProgress) -> SliceOutcome:
+        if early:
+            raise early.pop()
+        return whole(work, seq=seq, on_progress=on_progress)
+
+    monkeypatch.setattr(bench.pipeline, "run", refuses)
+    assert bench.ingest({"a": b"a text", "b": b"another"}) is Status.RUNNING
+    with redis.Redis.from_url(valkey_url) as raw:
+        [name] = raw.keys(key("slice", "*"))
+        assert raw.hmget(name, "st", "errs", "tout") == [b"queued", None, None]
+    deadline = time.monotonic() + 60
+    while not isinstance(bench.read("a")[0], bytes):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        bench.dispatcher.run_queue(Queue.BULK)
+    assert bench.read("a", "b") == [b"a text", b"another"]
 
 
 def test_what_is_not_finished_in_time_goes_back_at_once_and_its_commit_is_refused(

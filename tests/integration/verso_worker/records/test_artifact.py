@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from onnx import numpy_helper
 
 from verso_core import manifest
-from verso_core.errors import ArtifactInvalid
+from verso_core.errors import ArtifactInvalid, NotReady
 from verso_core.manifest import Artifact, Manifest
 from verso_core.record import Codec
 from verso_worker.engine.encoder import Precision, halved
@@ -186,6 +188,24 @@ def test_codecs_are_checked_behind_the_gate_on_the_first_try_only(
             gate.await_passed()
     with pytest.raises(ArtifactInvalid, match="golden sample 6: its neural payload"):
         load(gate=CodecGate())
+
+
+def test_a_call_waits_for_a_check_that_runs_only_as_long_as_it_may() -> None:
+    gate, started, end = CodecGate(), threading.Event(), threading.Event()
+
+    def check() -> None:
+        started.set()
+        end.wait(60)
+
+    gate.defer(check)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(gate.await_passed)
+        assert started.wait(60)
+        with pytest.raises(NotReady):
+            gate.await_passed(patience_s=0.01)
+        end.set()
+        first.result(60)
+    gate.await_passed(patience_s=0.01)
 
 
 def test_what_passed_behind_the_gate_is_remembered(tmp_path: Path) -> None:
