@@ -46,7 +46,11 @@ class Policy:
     turn_cost: int = 16 * 1024
     """Cost that makes a slice's turn twice as long as that of one that costs nothing."""
     heavy_cost: int = 64 * 1024
-    """A slice that costs more is heavy: those run in half of a worker's interactive slots."""
+    """An interactive slice that costs more is heavy: those run in half of a worker's slots."""
+    heavy_bulk_cost: int = 512 * 1024
+    """The same of other queues, where a slice of usual work costs up to 128 KiB."""
+    lane_looked_at: int = 16
+    """Slices of a tenant that are looked at for a light one, where no more heavy ones may run."""
     max_reads: int = 1_000
     """Reads whose callers wait that are listed for each tenant: the newest."""
     mature: int = 64

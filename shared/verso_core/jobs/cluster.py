@@ -6,10 +6,12 @@ from enum import StrEnum
 
 from pydantic import ConfigDict, Field
 
-from verso_core.jobs.models import ItemResult, Name, OpenModel, Params, Text
+from verso_core.jobs.models import READ_COST, Item, ItemResult, Name, OpenModel, Params, Text
 
 MAX_RECORDS = 100_000
 """Most records that are grouped: the vector or the text of each is in memory."""
+CLUSTER_COST = 1024 * READ_COST
+"""Cost of a grouping: how many records there are the request does not say."""
 
 
 class Method(StrEnum):
@@ -37,6 +39,10 @@ class ClusterParams(Params):
     since: float | None = Field(
         default=None, description="Unix seconds: a group first seen from then on is new"
     )
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of records that are compared, or read, by the thousand."""
+        return super().cost(item) + CLUSTER_COST
 
 
 class ClusterRequest(ClusterParams):

@@ -66,8 +66,17 @@ local function joins(sid, leases)
     or (leases[1][5] == together and redis.call('HGET', K.slice .. sid, 'kind') == together)
 end
 
+local heavy_cost = queue == 'interactive' and P.heavy_cost or P.heavy_bulk_cost
+
 local function heavy(sid)
-  return (tonumber(redis.call('HGET', K.slice .. sid, 'cost')) or 0) > P.heavy_cost
+  return (tonumber(redis.call('HGET', K.slice .. sid, 'cost')) or 0) > heavy_cost
+end
+
+-- The first slice of a lane that is not heavy, of the first few.
+local function first_light(lane)
+  for _, sid in ipairs(redis.call('ZRANGE', lane, 0, P.lane_looked_at - 1)) do
+    if not heavy(sid) then return sid end
+  end
 end
 
 -- How many heavy slices the owner may still take.
@@ -90,10 +99,14 @@ while #leases < n and budget > 0 do
   local tenant, start = turn[1], tonumber(turn[2])
   local lane = K.lane .. queue .. ':' .. tenant
   local sid = redis.call('ZRANGE', lane, 0, 0)[1] or ''
-  if not joins(sid, leases) then break end
   local is_heavy = heavy(sid)
   if is_heavy then room = room or heavy_room(tonumber(ARGV[7] or '0')) end
   if is_heavy and room <= 0 then
+    sid = first_light(lane)
+    is_heavy = false
+  end
+  if sid and not joins(sid, leases) then break end
+  if not sid then
     passed = passed + 1 -- the next tenant's turn
   else
     local cost = tonumber(redis.call('HGET', K.slice .. sid, 'cost'))

@@ -9,8 +9,9 @@ import pytest
 import redis
 
 from verso_core.errors import QueueFull
-from verso_core.jobs import Kind, Queue, Status
-from verso_ledger import Commit, Ledger, Limits, NewJob, Policy
+from verso_core.jobs import Kind, NoItem, Queue, Status
+from verso_core.jobs.cluster import ClusterParams
+from verso_ledger import Commit, Lease, Ledger, Limits, NewJob, Policy
 from verso_ledger.keys import key
 
 Jobs = Callable[..., NewJob]
@@ -97,6 +98,28 @@ def test_heavy_slices_run_in_half_of_the_slots_whoever_brings_them(
     ledger.leases.commit(heavy[0], b"r", ok=2, errors=0)
     assert len(ledger.leases.claim(Q, owner="w", slots=4)) == 1
     assert len(ledger.leases.claim(Q, owner="w", slots=1)) == 1  # a worker of one slot must
+
+
+def test_groupings_leave_a_bulk_slot_to_what_others_take_in(ledger: Ledger, new_job: Jobs) -> None:
+    """A worker has two. A grouping may take minutes; also its own key's ingests need not wait."""
+    cost = ClusterParams().cost(NoItem())
+    for _ in range(3):
+        grouping = priced(new_job(Kind.CLUSTER, tenant="many"), cost)
+        ledger.jobs.accept(replace(grouping, queue=Queue.BULK))
+
+    def claim() -> list[Lease]:
+        return ledger.leases.claim(Queue.BULK, owner="w", slots=2)
+
+    [first] = claim()
+    assert claim() == []
+    for tenant in ("other", "many"):
+        ingest = priced(new_job(Kind.INGEST, tenant=tenant), 128 * 1024)
+        usual = ledger.jobs.accept(ingest).job_id
+        [lease] = claim()
+        assert lease.job_id == usual
+        ledger.jobs.cancel(usual)
+    ledger.leases.commit(first, b"r", ok=2, errors=0)
+    assert len(claim()) == 1
 
 
 def test_an_urgent_job_passes_its_own_tenants_jobs_and_nobody_elses(

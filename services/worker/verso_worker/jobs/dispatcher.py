@@ -214,5 +214,5 @@ class Dispatcher:
             n=_TOGETHER if queue is Queue.INTERACTIVE else 1,
             lease_s=self._leases.lease_s,
             together=Kind.EMBED,
-            slots=self._slots[queue].limit if queue is Queue.INTERACTIVE else 0,
+            slots=self._slots[queue].limit,
         )
