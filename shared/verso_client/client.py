@@ -302,7 +302,13 @@ class Client:
         return self._run(operations.collections.create_collection(request))
 
     def change_collection(self, name: str, **change: Any) -> CollectionInfo:
-        """Change a collection: add ``indexes``, or set ``retention_days`` (None keeps all)."""
+        """Change a collection.
+
+        Args:
+            name: its name.
+            change: ``indexes`` to add, ``retention_days`` (None keeps all), or the ``codec_policy``
+                of what is written from then on.
+        """
         return self._run(operations.collections.change_collection(name, change))
 
     def delete_collection(self, name: str) -> None:

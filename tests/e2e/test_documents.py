@@ -15,7 +15,7 @@ from tests.e2e.conftest import Platform
 
 from verso_client import Client, Document
 from verso_core.errors import DocumentChanged, DocumentUnknown, RequestInvalid
-from verso_core.jobs import Filter, IndexKind
+from verso_core.jobs import CodecPolicy, Filter, IndexKind
 from verso_core.jobs.documents import Order
 
 START = 1_795_262_400.0
@@ -149,8 +149,11 @@ def test_documents_are_deleted_by_a_filter_and_by_their_age(
     assert listed(verso, name) == ["new", "old", "timeless"]
     with pytest.raises(RequestInvalid):
         verso.delete_matching(Filter(), collection=name)
-    changed = verso.change_collection(name, retention_days=2, indexes={"host": IndexKind.KEYWORD})
+    changed = verso.change_collection(
+        name, retention_days=2, indexes={"host": IndexKind.KEYWORD}, codec_policy=CodecPolicy.FAST
+    )
     assert (changed.retention_days, changed.indexes) == (2, {"host": "keyword"})
+    assert changed.codec_policy == verso.stats(name).codec_policy == "fast"
     deadline = time.monotonic() + 60
     while listed(verso, name) != ["new", "timeless"]:
         assert time.monotonic() < deadline

@@ -93,14 +93,19 @@ def change_collection(
         float | None,
         typer.Option(help="Delete documents whose time is longer ago; 0 keeps all again."),
     ] = None,
+    codec_policy: Annotated[
+        CodecPolicy | None, typer.Option(help="What codecs of new records are chosen by.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add indexes to a collection, or change for how many days it keeps documents."""
+    """Add indexes to a collection, or change its codec policy or how many days it keeps."""
     change: dict[str, Any] = {"indexes": _indexes(index)} if index else {}
     if retention_days is not None:
         change["retention_days"] = retention_days or None
+    if codec_policy is not None:
+        change["codec_policy"] = codec_policy
     if not change:
-        raise typer.BadParameter("expected --index or --retention-days")
+        raise typer.BadParameter("expected --index, --retention-days or --codec-policy")
     with client(context) as platform:
         changed = platform.change_collection(name, **change)
     print_json(changed) if as_json else render.collections(out(), [changed])

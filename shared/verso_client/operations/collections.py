@@ -31,7 +31,7 @@ def create_collection(request: CollectionRequest) -> Steps[CollectionInfo]:
 
 
 def change_collection(name: str, change: Mapping[str, Any]) -> Steps[CollectionInfo]:
-    """Add indexes to a collection, or change for how many days it keeps documents."""
+    """Add indexes to a collection, or change its codec policy or how many days it keeps."""
     call = replace(post(path_of("collections", name), change), method="PATCH")
     return CollectionInfo.model_validate((yield from answered_one(call)))
 

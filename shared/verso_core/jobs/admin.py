@@ -111,6 +111,9 @@ class CollectionChange(StrictModel):
 
     indexes: Indexes = Field(default_factory=dict)
     retention_days: RetentionDays = None
+    codec_policy: CodecPolicy | None = Field(
+        default=None, description="of records written from now on; null leaves it as it is"
+    )
 
 
 class CollectionChangeParams(Params):
@@ -119,6 +122,7 @@ class CollectionChangeParams(Params):
     name: str
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
+    codec_policy: CodecPolicy | None = None
 
 
 class CollectionName(Params):
@@ -138,7 +142,7 @@ class CollectionInfo(ItemResult):
     int8_scale: float = 0.0
     artifacts: tuple[str, ...] = ()
     buckets: int = 0
-    created: datetime | None = None
+    created: Moment | None = None
     search: SearchMode = SearchMode.DENSE
     owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
     codec_policy: CodecPolicy = CodecPolicy.SMALLEST
@@ -201,7 +205,7 @@ class Statistics(ItemResult):
     int8_scale: float | None = None
     artifacts: tuple[str, ...] = ()
     buckets: int | None = None
-    created: datetime | None = None
+    created: Moment | None = None
     owner: str | None = None
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
@@ -458,7 +462,7 @@ class WithdrawnState(OpenModel):
 
     version: str
     reason: str
-    time: datetime
+    time: Moment
 
 
 class RolloutState(OpenModel):

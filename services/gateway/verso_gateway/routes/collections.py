@@ -86,7 +86,10 @@ async def describe(request: Request, name: str) -> Response:
     openapi_extra=openapi.body(CollectionChange),
 )
 async def change(request: Request, name: str) -> Response:
-    """Add indexes to a collection, or change for how many days it keeps documents."""
+    """Add indexes to a collection, or change its codec policy or how many days it keeps.
+
+    Another ``codec_policy`` holds for what is written from then on.
+    """
     await collection_of(request, name)
     known = context_of(request).collections
     checked = await reading.read(request, CollectionChange)

@@ -108,8 +108,20 @@ class Collections:
         )
         self.vectors.index(collection.name, collection.indexes)
 
-    def change(self, collection: Collection, wanted: CollectionChangeParams) -> CollectionInfo:
-        """Add indexes to a collection, or change how long it keeps documents."""
+    def change(
+        self, collection: Collection, wanted: CollectionChangeParams, *, target: str | None
+    ) -> CollectionInfo:
+        """Add indexes to a collection, or change how long it keeps documents, or its codec policy.
+
+        Args:
+            collection: as it is.
+            wanted: what changes.
+            target: own name of the collection that a migration fills, if one runs: it becomes this
+                collection, so it gets the same.
+
+        Raises:
+            RequestInvalid: it would have too many indexes.
+        """
 
         def changed(now: Collection) -> Collection:
             update: dict[str, Any] = {"indexes": now.indexes | wanted.indexes}
@@ -117,10 +129,15 @@ class Collections:
                 raise RequestInvalid(f"expected <= {MAX_INDEXES} indexes in all")
             if "retention_days" in wanted.model_fields_set:
                 update["retention_days"] = wanted.retention_days
+            if wanted.codec_policy is not None:
+                update["codec_policy"] = wanted.codec_policy
             return now.model_copy(update=update)
 
         stored = self.documents.collection_change(collection.name, changed)
         self.vectors.index(stored.name, wanted.indexes)
+        if target is not None:
+            self.documents.collection_change(target, changed)
+            self.vectors.index(target, wanted.indexes)
         return CollectionInfo(**CollectionInfo.settings(stored) | {"name": wanted.name})
 
     def ensure_indexes(self) -> None:

@@ -166,6 +166,12 @@ class Migrate:
             **counts, buckets=max(1, at - first), ids=tuple(unread[:FAILED_LISTED])
         )
 
+    def target(self, name: str) -> str | None:
+        """Return the own name of the collection that a running migration fills, if there is one."""
+        state = self.migrations.get(name)
+        filled = state is not None and state.stage is not Stage.DONE and not state.in_place
+        return state.target if state is not None and filled else None
+
     def remove(self, name: str) -> Migration | None:
         """Remove the source of a migration that is done, or the target of one that is not.
 

@@ -397,7 +397,9 @@ class Pipeline:
 
     def _run_change(self, work: Slice[CollectionChangeParams, NoItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.name)
-        return SliceOutcome(Result([self._collections.change(collection, work.params)]))
+        target = self._migrate.target(work.params.name)
+        changed = self._collections.change(collection, work.params, target=target)
+        return SliceOutcome(Result([changed]))
 
     def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
         return SliceOutcome(Result([self._collections.create(work.params)]))

@@ -125,6 +125,12 @@ class Moving(Stores):
             assert self.hits(b"open failed", "coded")[0]["score"] > 0.5
         raise AssertionError(self.state)
 
+    def codecs(self) -> set[Codec]:
+        """Return the codecs of the collection's records."""
+        own = self.ledger.documents.collections()["coded"].name
+        held = self.ledger.documents.holdings(own).codecs
+        return {codec for codec, share in held.items() if share.records}
+
     def holds(self, texts: dict[str, bytes]) -> None:
         """Assert that the collection reads as these texts, has no more, and is sound."""
         if texts:
@@ -221,8 +227,7 @@ def test_settings_change_by_a_migration_in_the_same_space_and_back(moving: Movin
     assert {name: getattr(after, name) for name in settings} == settings
     assert (after.space, after.artifacts) == (before.space, before.artifacts)
     moving.holds(texts)
-    codecs = moving.ledger.documents.holdings(after.name).codecs
-    assert {codec for codec, share in codecs.items() if share.records} <= {Codec.RAW, Codec.ZSTD}
+    assert moving.codecs() <= {Codec.RAW, Codec.ZSTD}
     assert moving.vectors.sizes(after.name).terms > 0
     assert moving.remove() is Status.SUCCEEDED
     assert moving.begin(**settings) is Status.FAILED  # it has them already
@@ -230,6 +235,32 @@ def test_settings_change_by_a_migration_in_the_same_space_and_back(moving: Movin
     assert moving.advance().stage is Stage.DONE
     moving.holds(texts)
     assert moving.vectors.sizes(moving.state.target).terms == 0
+
+
+def test_a_change_is_kept_by_a_migration_that_runs(moving: Moving, others: dict[str, str]) -> None:
+    moving.fill(TEXTS, "coded")
+    assert moving.begin(others["space"]) is Status.SUCCEEDED
+    change = {"codec_policy": "fast", "retention_days": 3, "indexes": {"host": "keyword"}}
+    change |= {"name": "coded"}
+    assert moving.do(Kind.COLLECTION_CHANGE, change, [Item({})])[0] is Status.SUCCEEDED
+    before = moving.ledger.documents.collections()["coded"]
+    assert moving.advance().stage is Stage.DONE
+    for found in (before, moving.ledger.documents.collections()["coded"]):
+        kept = found.codec_policy, found.retention_days, found.indexes
+        assert kept == ("fast", 3, {"host": "keyword"})
+    moving.holds(TEXTS)
+
+
+def test_another_codec_policy_is_for_what_is_written_from_then_on(moving: Moving) -> None:
+    moving.fill({f"n{n}": b"open failed %d times" % n for n in range(10)}, "coded")
+    before = moving.codecs()
+    assert before - {Codec.RAW, Codec.ZSTD}
+    change = {"name": "coded", "codec_policy": "fast"}
+    assert moving.do(Kind.COLLECTION_CHANGE, change, [Item({})])[0] is Status.SUCCEEDED
+    assert moving.codecs() == before
+    moving.do(Kind.DELETE, {"collection": "coded"}, [Item({"id": f"n{n}"}) for n in range(10)])
+    moving.fill({f"m{n}": b"open failed %d times" % n for n in range(10)}, "coded")
+    assert moving.codecs() <= {Codec.RAW, Codec.ZSTD}
 
 
 def test_work_done_before_the_switch_is_done_again_after_it(
