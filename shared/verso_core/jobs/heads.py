@@ -15,6 +15,7 @@ from verso_core.jobs.models import (
     Item,
     ItemError,
     ItemResult,
+    Moment,
     Name,
     OpenModel,
     Params,
@@ -196,6 +197,9 @@ class RerankRequest(StrictModel):
     head: Name = "pairs"
     model: str | None = Field(default=None, description="taken and ignored: clients send it")
     max_tokens_per_doc: int | None = Field(default=None, description="taken and ignored")
+    priority: int | None = Field(
+        default=None, description="taken and ignored: Cohere's; the header Priority counts"
+    )
 
     @model_validator(mode="after")
     def _texts(self) -> RerankRequest:
@@ -440,7 +444,7 @@ class HeadVersion(OpenModel):
     """A version of a head that a channel serves; only the error if it cannot be served."""
 
     version: str
-    created: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    created: Moment | None = None
     task: Task | None = None
     reads: Reads | None = None
     space: str | None = None
