@@ -105,18 +105,18 @@ def test_a_cursor_of_another_list_is_refused(verso: Client, logs: str) -> None:
         ({"and": [{"field": "a", "in": [0] * 257}]}, "/filter/and/0/in"),
         ({"or": [{"field": "a", "eq": 1}] * 33}, "/filter/or"),
         ({"metadata": {"a": list(range(8000))}}, "/filter/metadata/a"),
-        ({"metadata": {"a": list(range(400_000))}}, "/filter/metadata/a"),
+        ({"metadata": {"a": list(range(400_000))}}, None),  # refused before it is an object
         ({"field": "a"}, "/filter"),
         ({"and": [{"field": "a", "like": "b"}]}, "/filter/and/0/like"),
     ],
 )
 def test_a_filter_beyond_its_bounds_is_refused_at_once(
-    platform: Platform, logs: str, where: Any, pointer: str
+    platform: Platform, logs: str, where: Any, pointer: str | None
 ) -> None:
     body = {"query": "x", "collection": logs, "filter": where}
     started = time.monotonic()
     answer = httpx2.post(f"{platform.url}/v1/search", json=body, timeout=60)
-    assert (answer.status_code, answer.json()["pointer"]) == (422, pointer)
+    assert (answer.status_code, answer.json().get("pointer")) == (422, pointer)
     assert time.monotonic() - started < 10
 
 
