@@ -356,6 +356,17 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerMemory:
+    """What the ledger's server holds in memory for a collection, bytes.
+
+    Names of keys, fields and what the allocator rounds up to are included.
+    """
+
+    entries: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Holdings:
     """Sums over the entries of a collection. Sizes are bytes.
 

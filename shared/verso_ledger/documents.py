@@ -14,7 +14,7 @@ from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
-from verso_core.record import Entry, Flag, Holdings, bucket_of
+from verso_core.record import Entry, Flag, Holdings, LedgerMemory, bucket_of
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -25,6 +25,8 @@ ORPHANS_MAX = 100_000
 """Most points that are recorded as orphans; others are recorded once these are removed."""
 
 _PAGE = 128
+_MEASURED_BUCKETS = 512
+_MEASURED_DOCUMENTS = 512
 _MOVED_TRIES = 5
 
 Write = DocumentWrite | DocumentDelete
@@ -259,10 +261,8 @@ class Documents:
         uid, buckets = location = self._locations.find(collection, fresh=True)
         last = buckets if count is None else min(buckets, first + count)
         for start in range(first, last, _PAGE):
-            with translated(), self._redis.pipeline(transaction=False) as pipe:
-                for bucket in range(start, min(start + _PAGE, last)):
-                    pipe.hgetall(key("docs", uid, bucket))
-                heads = {codec.text(d): row for page in pipe.execute() for d, row in page.items()}
+            with translated():
+                heads = self._heads(uid, range(start, min(start + _PAGE, last)))
                 whole = self._whole(location, heads)
             yield from whole.items()
 
@@ -280,6 +280,48 @@ class Documents:
             if found is not None:
                 return found
             self.count(collection)
+
+    def memory(self, collection: str) -> LedgerMemory:
+        """Return what the server holds in memory for a collection (``MEMORY USAGE``).
+
+        Measured on some of its buckets, and on the other keys of some of its documents: a hash
+        spreads documents over buckets, so that the first buckets are a fair sample.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        uid, buckets = self._locations.find(collection, fresh=True)
+        measured = min(buckets, _MEASURED_BUCKETS)
+        entries = self._usage([key("docs", uid, bucket) for bucket in range(measured)])
+        heads: dict[str, bytes] = {}
+        read = 0
+        while read < measured and len(heads) < _MEASURED_DOCUMENTS:
+            heads |= self._heads(uid, range(read, min(read + _PAGE // 8, measured)))
+            read = min(read + _PAGE // 8, measured)
+        long = [document for document, head in heads.items() if head[:1] and head[0] & Flag.LONG]
+        own = self._usage([key("long", uid, document) for document in long])
+        texts = self._usage([key("text", uid, document) for document in heads])
+        return LedgerMemory(
+            entries=round(buckets * (entries / measured + own / read)),
+            texts=round(buckets * texts / read),
+        )
+
+    def _heads(self, uid: str, part: range) -> dict[str, bytes]:
+        """Return what some buckets hold, by document; of a long entry its head."""
+        with translated(), self._redis.pipeline(transaction=False) as pipe:
+            for bucket in part:
+                pipe.hgetall(key("docs", uid, bucket))
+            return {codec.text(d): row for page in pipe.execute() for d, row in page.items()}
+
+    def _usage(self, names: Sequence[str]) -> int:
+        """Return what keys take in the server's memory, bytes; 0 for a key that is gone."""
+        used = 0
+        for start in range(0, len(names), _PAGE):
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for name in names[start : start + _PAGE]:
+                    pipe.memory_usage(name)
+                used += sum(size or 0 for size in pipe.execute())
+        return used
 
     def count(self, collection: str, *, scrubbed: int | None = None) -> Counting:
         """Count a part of what a collection holds, if anything is left: takes some milliseconds.

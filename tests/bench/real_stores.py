@@ -25,6 +25,7 @@ from typing import Any
 import redis
 
 from verso_client import Client, Document, Retries
+from verso_core import files
 from verso_core.jobs import Precision
 from verso_core.record import Entry, Flag
 from verso_ledger import keys
@@ -42,7 +43,6 @@ _WAIT_S = 1200.0
 _EMPTY = "empty"
 _OWNER = "full"  # no collection has this uid
 _FULL = (64, 244)  # entries of a bucket; above 128 it is no listpack any more
-_SECTOR_BYTES = 512  # what stat(2) counts blocks in
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def measure(
         finally:
             stack.stop()
         # The files have their last form when the store is closed.
-        empty = _on_disk(data / "vectors" / _EMPTY)
+        empty = files.used_bytes(data / "vectors" / _EMPTY)
         for row, collection in zip(rows, names, strict=True):
-            taken = _on_disk(data / "vectors" / collection) - empty
+            taken = files.used_bytes(data / "vectors" / collection) - empty
             row["vectors on disk"] = taken / row["records"]
         return rows
 
@@ -197,9 +197,3 @@ def _taken(ledger: redis.Redis, values: Mapping[str, bytes], share: int) -> int:
 
 def _usage(ledger: redis.Redis, names: Iterable[str | bytes]) -> int:
     return sum(ledger.memory_usage(name, samples=0) or 0 for name in names)
-
-
-def _on_disk(folder: Path) -> int:
-    """Return the bytes that a folder's files take on the disk; many are longer, with holes."""
-    found = (path.stat() for path in folder.rglob("*") if path.is_file())
-    return sum(_SECTOR_BYTES * one.st_blocks for one in found)

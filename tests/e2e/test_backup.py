@@ -15,9 +15,13 @@ import pytest
 from tests.e2e.conftest import Platform
 
 from verso_client import Document
+from verso_core import files
 from verso_core.errors import BackupInvalid
 from verso_core.jobs import Precision
 from verso_standalone.backup import restore
+
+_ROOM_BYTES = 32 << 20
+"""The copies have two collections of a few hundred points; each is 70 MB long with its holes."""
 
 
 def verso_standalone(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,6 +82,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     saved = tmp_path / "saved"
     done = verso_standalone("backup", str(saved), "--data", str(platform.data))
     assert done.returncode == 0, done.stdout
+    assert files.used_bytes(saved / "vectors") < _ROOM_BYTES
     with platform.client() as verso:
         verso.ingest([Document("written after", id="line/3")])
         verso.ingest([Document("never in the backup", id="late")])
@@ -96,6 +101,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     assert told is not None, done.stdout
     assert told[1] == told[2]
     assert int(told[1].replace(",", "")) >= 99 + 100 + len(before)
+    assert files.used_bytes(restored.data / "vectors") < _ROOM_BYTES
     restored.start()
     del first["line/4"]
     assert restored.read_all("default", list(first)) == first

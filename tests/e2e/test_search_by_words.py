@@ -78,7 +78,25 @@ def test_what_the_words_take_is_counted(verso: Client, hybrid: str, dense: str) 
     assert stats.search is SearchMode.HYBRID
     assert stats.bytes_terms % 8 == 0
     assert 40 * 8 * 5 < stats.bytes_terms < 40 * 8 * 20
-    assert verso.stats(dense).bytes_terms == 0
+    bare = verso.stats(dense)
+    assert bare.bytes_terms == 0
+    assert stats.kept is not None
+    assert bare.kept is not None
+    assert stats.kept.bytes_words is not None
+    assert stats.kept.bytes_words > stats.bytes_terms > 0 == bare.kept.bytes_words
+
+
+def test_all_that_is_kept_is_counted(verso: Client, hybrid: str) -> None:
+    stats = verso.stats(hybrid)
+    kept = stats.kept
+    assert kept is not None
+    assert kept.bytes_vectors is not None
+    assert kept.bytes_entries > stats.bytes_entries
+    assert kept.bytes_vectors >= stats.bytes_vectors
+    disk = (kept.bytes_vectors, kept.bytes_index, kept.bytes_words, kept.bytes_points)
+    assert kept.bytes_disk == sum(size or 0 for size in disk)
+    assert kept.bytes_memory == kept.bytes_entries + kept.bytes_texts
+    assert kept.bytes_tables > 0
 
 
 def test_words_are_refused_where_there_are_none(verso: Client, hybrid: str, dense: str) -> None:

@@ -75,7 +75,7 @@ def restore(source: Path, data: Path) -> Backup:
         draft.prepare()
         for name in (VECTORS_NAME, *KEPT_NAMES):
             if (source / name).is_dir():
-                shutil.copytree(source / name, draft.root / name)
+                files.copy_tree(source / name, draft.root / name)
         _lay_ledger(source / LEDGER_NAME, draft.valkey / _AOF_FOLDER)
         with _ledger(draft) as epoch:
             if epoch.current().epoch != made.epoch:

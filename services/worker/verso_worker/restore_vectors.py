@@ -7,12 +7,12 @@ failure. On one machine ``verso restore`` does all of it.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from verso_core import files
 from verso_core.backup import KEPT_NAMES, VECTORS_NAME, Backup, check
 from verso_core.errors import BackupInvalid
 from verso_ledger.epoch import Epoch
@@ -53,7 +53,7 @@ def fill(folder: Path, *, redis_url: str, vectors: QdrantVectors, data: Path) ->
                 vectors.put(name, page)
         for name in KEPT_NAMES:
             if (folder / name).is_dir():
-                shutil.copytree(folder / name, data / name, dirs_exist_ok=True)
+                files.copy_tree(folder / name, data / name, merge=True)
         if known.epoch == backup.epoch:
             epoch.start_new()
     return backup

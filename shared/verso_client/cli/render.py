@@ -13,7 +13,7 @@ from rich.text import Text
 
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
-from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_core.jobs.admin import CollectionInfo, Kept, MigrationState, ScrubState, Statistics
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.job import Job, JobEvent
@@ -89,12 +89,28 @@ def statistics(console: Console, found: Statistics) -> None:
         "bytes_text", "bytes_vectors", "bytes_terms", "bytes_patches", "bytes_entries",
     ):  # fmt: skip
         table.add_row(name.replace("_", " of "), f"{getattr(found, name):,}")
+    if found.kept is not None:
+        _kept(table, found.kept, text=found.bytes_text)
     for codec, share in sorted(found.codecs.items()):
         table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
     for name in ("precision", "search", "codec_policy", "space"):
         if (value := getattr(found, name)) is not None:
             table.add_row(name, str(value))
     console.print(table)
+
+
+def _kept(table: Table, kept: Kept, *, text: int) -> None:
+    """Add all bytes that a collection takes, and their share of its texts."""
+    for name, where in (
+        ("bytes_entries", "memory"), ("bytes_texts", "memory"), ("bytes_vectors", "disk"),
+        ("bytes_index", "disk"), ("bytes_words", "disk"), ("bytes_points", "disk"),
+    ):  # fmt: skip
+        if (size := getattr(kept, name)) is not None:
+            table.add_row(f"kept in {where}: {name.removeprefix('bytes_')}", f"{size:,} bytes")
+    whole = kept.bytes_memory + (kept.bytes_disk or 0)
+    share = f", {whole / text:.0%} of the text" if text and kept.bytes_disk is not None else ""
+    table.add_row("kept in all", f"{whole:,} bytes{share}")
+    table.add_row("codec tables, kept once", f"{kept.bytes_tables:,} bytes")
 
 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:

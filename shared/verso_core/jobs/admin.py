@@ -179,6 +179,26 @@ class CodecShare(OpenModel):
     bytes: int
 
 
+class Kept(OpenModel):
+    """All that is kept for a collection, bytes, as the stores hold it."""
+
+    bytes_entries: int = Field(description="memory of the ledger for entries, patches included")
+    bytes_texts: int = Field(description="memory of the ledger for texts, if they are kept too")
+    bytes_vectors: int | None = Field(default=None, description="dense vectors on disk")
+    bytes_index: int | None = Field(default=None, description="index over them, on disk")
+    bytes_words: int | None = Field(default=None, description="words and their index, on disk")
+    bytes_points: int | None = Field(
+        default=None, description="ids, payloads and indexes over them, on disk"
+    )
+    bytes_memory: int = Field(description="all in memory")
+    bytes_disk: int | None = Field(
+        default=None, description="all of the vector store on disk; null where it does not say"
+    )
+    bytes_tables: int = Field(
+        description="files that its codecs decode with, shared by all collections of the codecs"
+    )
+
+
 class Statistics(ItemResult):
     """A collection with what it holds, counted in its stores. Sizes are bytes."""
 
@@ -195,6 +215,7 @@ class Statistics(ItemResult):
     )
     bytes_patches: int = 0
     bytes_entries: int = 0
+    kept: Kept | None = None
     codecs: dict[str, CodecShare] = Field(default_factory=dict)
     precision: Precision | None = None
     text_policy: TextPolicy | None = None

@@ -275,6 +275,22 @@ def test_entries_goes_through_every_document_once(
     assert store.documents.entry("c", names) == dict(seen)
 
 
+def test_what_the_server_holds_in_memory_is_measured(
+    store: Ledger, claim: Callable[..., Lease], new_entry: Entries, raw: redis.Redis
+) -> None:
+    lease = claim()
+    for n in range(40):
+        entry = new_entry(lease.seq, b"p" * (5000 if n % 7 == 0 else 5))
+        _write(store, lease, DocumentWrite("c", f"d{n}", entry, b"text" * n))
+    found = store.documents.memory("c")
+    used = {
+        kind: sum(raw.memory_usage(name) or 0 for name in raw.scan_iter(key(kind, "*")))
+        for kind in ("docs", "long", "text")
+    }
+    assert found.entries == used["docs"] + used["long"]
+    assert found.texts == used["text"]
+
+
 def test_a_verify_that_dies_keeps_the_texts_and_can_be_replayed(
     store: Ledger, claim: Callable[..., Lease], new_entry: Entries, raw: redis.Redis
 ) -> None:

@@ -31,7 +31,14 @@ from pathlib import Path
 from verso_core import files
 from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable, VersoError
 from verso_core.jobs import Collection
-from verso_core.manifest import MANIFEST_NAME, Artifact, load, read
+from verso_core.manifest import (
+    CODEC_FILES,
+    MANIFEST_NAME,
+    OPTIONAL_CODEC_FILES,
+    Artifact,
+    load,
+    read,
+)
 from verso_core.registry import Channel, channel_of
 from verso_core.supervise import Process
 from verso_worker.engine.operations import EngineClient
@@ -192,6 +199,15 @@ class ArtifactStore:
                 running.asked = time.monotonic()
                 return running.model
         return self._start(codec)
+
+    def codec_bytes(self, codec: str) -> int:
+        """Return the size of the files that a codec decodes with; 0 where they are not kept."""
+        try:
+            listed = read(self._find(codec)).files
+        except (ArtifactInvalid, EngineUnavailable):
+            return 0
+        names = (*CODEC_FILES, *OPTIONAL_CODEC_FILES)
+        return sum(listed[name].size_bytes for name in names if name in listed)
 
     def running(self) -> tuple[str, ...]:
         """Return the codecs whose engines run."""
@@ -358,6 +374,10 @@ class _WithCanary:
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id."""
         return self.artifacts.get(codec)
+
+    def codec_bytes(self, codec: str) -> int:
+        """Return the size of the files that a codec decodes with."""
+        return self.artifacts.codec_bytes(codec)
 
 
 def _channel(codec: str, served: _Served | None) -> str:

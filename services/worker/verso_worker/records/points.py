@@ -76,15 +76,32 @@ TERM_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Disk:
+    """What a vector store's files of a collection take on the disk, bytes; holes are not counted.
+
+    vectors: the dense vectors
+    index: the index over them
+    words: the sparse vectors and their index
+    points: ids, payloads, indexes over payloads, and everything else
+    """
+
+    vectors: int = 0
+    index: int = 0
+    words: int = 0
+    points: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Sizes:
     """Size of a collection in a vector store: points, and bytes of their vectors and terms.
 
-    The store's own data (index, log) is not included.
+    These are of the numbers alone; ``disk`` has everything, where the store says it.
     """
 
     points: int
     vectors: int
     terms: int
+    disk: Disk | None = None
 
     @classmethod
     def estimate(cls, points: int, *, vector_bytes: int, sample: Sequence[Terms]) -> Sizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,8 +18,10 @@ from verso_core.jobs.admin import (
     CollectionInfo,
     CollectionParams,
     CollectionSettings,
+    Kept,
     Statistics,
 )
+from verso_worker.records.points import Sizes
 from verso_worker.rules.ports import Documents, Models, Vectors
 
 
@@ -163,10 +165,23 @@ class Collections:
             bytes_vectors=sizes.vectors,
             bytes_terms=sizes.terms,
             points=sizes.points,
+            kept=self._kept(collection, sizes),
             codecs={
                 codec.name.lower(): CodecShare(records=share.records, bytes=share.size_bytes)
                 for codec, share in held.codecs.items()
             },
+        )
+
+    def _kept(self, collection: Collection, sizes: Sizes) -> Kept:
+        memory = self.documents.memory(collection.name)
+        disk = {} if sizes.disk is None else asdict(sizes.disk)
+        return Kept(
+            bytes_entries=memory.entries,
+            bytes_texts=memory.texts,
+            **{f"bytes_{part}": size for part, size in disk.items()},
+            bytes_memory=memory.entries + memory.texts,
+            bytes_disk=sum(disk.values()) if disk else None,
+            bytes_tables=sum(map(self.models.codec_bytes, collection.artifacts)),
         )
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 from verso_core.errors import HeadUnknown
 from verso_core.heads import Head, Task
 from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
-from verso_core.record import Holdings
+from verso_core.record import Holdings, LedgerMemory
 from verso_core.registry import Channel
 from verso_worker.records.confidence import Statistics
 from verso_worker.records.outputs import Classified, Found
@@ -171,6 +171,9 @@ class Models(Protocol):
 
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id; raises EngineUnavailable where there is none."""
+
+    def codec_bytes(self, codec: str) -> int:
+        """Return the size of the files that a codec decodes with; 0 where they are not kept."""
 
 
 class Vectors(Protocol):
@@ -342,6 +345,9 @@ class Documents(Protocol):
 
     def holdings(self, collection: str) -> Holdings:
         """Return the totals of a collection's entries."""
+
+    def memory(self, collection: str) -> LedgerMemory:
+        """Return what the ledger's server holds in memory for a collection, measured on a part."""
 
     def texts(self, collection: str, documents: Sequence[str]) -> dict[str, bytes]:
         """Return the texts that a collection with text policy ``both`` keeps."""

@@ -78,7 +78,7 @@ def take(target: Path, *, redis_url: str, vectors: VectorStore, data: Path) -> B
             freeze.check()
         for name in KEPT_NAMES:
             if (data / name).is_dir():
-                shutil.copytree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
+                files.copy_tree(data / name, draft / name, ignore=shutil.ignore_patterns(".*"))
         made = seal(draft, epoch=known.epoch, seq=known.seq, collections=counts)
         draft.rename(target)
         files.sync(target.parent)

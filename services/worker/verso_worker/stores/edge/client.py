@@ -21,6 +21,7 @@ from verso_core.supervise import Process
 from verso_worker.ipc.child import make_child
 from verso_worker.ipc.rpc import Client
 from verso_worker.records.points import (
+    Disk,
     Hit,
     Placed,
     Point,
@@ -256,7 +257,8 @@ class EdgeVectors:
     def sizes(self, name: str) -> Sizes:
         """Return what a collection has in this store."""
         header, _ = self._client.call("sizes", {"name": name})
-        return Sizes(header["points"], header["vectors"], header["terms"])
+        disk = Disk(**header["disk"])
+        return Sizes(header["points"], header["vectors"], header["terms"], disk)
 
 
 def _dumped(where: Filter | None) -> dict[str, Any] | None:

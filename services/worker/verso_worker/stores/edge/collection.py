@@ -12,11 +12,10 @@ Any number of threads may read. One thread at a time writes: the committer's.
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -34,6 +33,7 @@ from verso_worker.records.points import (
     DENSE,
     NO_TERMS,
     TERMS,
+    Disk,
     Hit,
     Placed,
     Sizes,
@@ -313,7 +313,16 @@ class EdgeCollection:
             if self.settings.terms:
                 records, _ = edge.scroll(request)
         sample = [_terms(record.vector) for record in records]
-        return Sizes.estimate(points, vector_bytes=self.space.size_bytes, sample=sample)
+        found = Sizes.estimate(points, vector_bytes=self.space.size_bytes, sample=sample)
+        return replace(found, disk=self._disk())
+
+    def _disk(self) -> Disk:
+        """Return what the files take on the disk, by the names that the engine gives them."""
+        parts = dict.fromkeys(("vectors", "index", "words", "points"), 0)
+        for folder in self._folder.glob(f"{ENGINE_NAME}/segments/*/*"):
+            parts[_part_of(folder.name)] += files.used_bytes(folder)
+        parts["points"] += self.used_bytes() - sum(parts.values())
+        return Disk(**parts)
 
     def copy(self, folder: Path) -> int:
         """Copy the files and return the number of points in them.
@@ -326,7 +335,7 @@ class EdgeCollection:
         """
         with self._using() as edge:
             try:
-                shutil.copytree(self._folder, folder)
+                files.copy_tree(self._folder, folder)
             except OSError as exc:
                 fault = type(exc).__name__
                 raise VectorsUnavailable(f"collection {self.name!r} not copied: {fault}") from exc
@@ -393,7 +402,7 @@ class EdgeCollection:
 
     def used_bytes(self) -> int:
         """Return what the files take on the disk, bytes."""
-        return sum(512 * path.lstat().st_blocks for path in self._folder.rglob("*"))
+        return files.used_bytes(self._folder)
 
     def _load(self) -> qdrant.EdgeShard:
         try:
@@ -426,6 +435,15 @@ class EdgeCollection:
             with self._gate:
                 self._users -= 1
                 self._gate.notify_all()
+
+
+def _part_of(folder: str) -> str:
+    """Return which part of :class:`Disk` a folder of a segment holds."""
+    if folder.endswith(f"-{TERMS}"):
+        return "words"
+    if folder.startswith("vector_storage"):
+        return "vectors"
+    return "index" if folder.startswith("vector_index") else "points"
 
 
 def _kind_for(test: Test) -> IndexKind:
