@@ -157,8 +157,8 @@ def test_every_kind_of_collection_gives_the_exact_text_back(
     assert platform.read_all(name, list(texts)) == texts
     stats = verso.stats(name)
     assert (stats.documents, stats.points, stats.chunks) == (20, stats.chunks, stats.points)
-    width = 2 if precision is Precision.FLOAT16 else 1
-    assert stats.bytes_vectors == stats.chunks * 384 * width
+    bits = {Precision.FLOAT16: 16, Precision.INT8: 8, Precision.INT4: 4}[precision]
+    assert stats.bytes_vectors == stats.chunks * 384 * bits // 8
     assert sum(share.records for share in stats.codecs.values()) == stats.chunks
     other = Precision.INT8 if precision is Precision.FLOAT16 else Precision.FLOAT16
     with pytest.raises(CollectionExists):

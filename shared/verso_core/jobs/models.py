@@ -43,6 +43,7 @@ class Precision(StrEnum):
 
     FLOAT16 = "float16"
     INT8 = "int8"
+    INT4 = "int4"
 
 
 class TextPolicy(StrEnum):

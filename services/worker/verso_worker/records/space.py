@@ -3,11 +3,12 @@
 Three forms of one vector:
 
 - *unit*: float32 of length 1, the encoder's output;
-- *stored*: what the collection keeps and every patch is coded against, float16 values or int8
-  codes. Records hash its bytes (:meth:`Space.raw`), and backups copy them;
+- *stored*: what the collection keeps and every patch is coded against, float16 values, int8 codes,
+  or bytes of two int4 codes each. Records hash its bytes (:meth:`Space.raw`), backups copy them;
 - *values*: the float32 numbers that a Qdrant engine receives and returns. A float16 value stays as
   it is. Qdrant's 8-bit type is unsigned, so an int8 code c becomes c + 128, under Euclidean
-  distance, which the same shift of all vectors does not change.
+  distance, which the same shift of all vectors does not change. Of int4 codes it is the unit vector
+  that they stand for (:mod:`verso_worker.records.int4`), under the cosine.
 
 Rounding is a fixed point: ``round(widen(stored)) == stored``. Without it a vector would change each
 time it is copied from store to store, and the patch coded against it would no longer read.
@@ -23,11 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from verso_core.errors import VectorInvalid
 from verso_core.jobs import Collection, Precision
+from verso_worker.records import int4
 
 CODE_MAX = 127
 """Largest int8 code; -128 is not used, so that the codes are symmetric."""
 
 _SHIFT = CODE_MAX + 1
+_DTYPES = {Precision.FLOAT16: "<f2", Precision.INT8: "i1", Precision.INT4: "u1"}
 _SHORTEST, _LONGEST = 1e-6, 1e6
 """Lengths of vectors that may be embeddings; another one is damaged, or of something else."""
 
@@ -40,9 +43,9 @@ class Space:
     """Precision, dimension and scale of a collection's vectors.
 
     Args:
-        precision: float16, or int8 with one scale for the whole space.
-        dim: numbers in a vector, > 0.
-        int8_scale: code = clip(rint(v * scale), -127, 127), > 0; unused by float16.
+        precision: float16, int8 with one scale for the whole space, or int4.
+        dim: numbers in a vector, > 0; even for int4.
+        int8_scale: code = clip(rint(v * scale), -127, 127), > 0; used by int8 alone.
     """
 
     precision: Precision
@@ -57,62 +60,80 @@ class Space:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of a stored vector's numbers, little endian."""
-        return np.dtype("<f2" if self.precision is Precision.FLOAT16 else "i1")
+        return np.dtype(_DTYPES[self.precision])
+
+    @property
+    def width(self) -> int:
+        """Numbers in a stored vector: the dimension, or half of it where a byte holds two codes."""
+        return self.dim // 2 if self.precision is Precision.INT4 else self.dim
 
     @property
     def size_bytes(self) -> int:
         """Bytes of one stored vector."""
-        return self.dim * self.dtype.itemsize
+        return self.width * self.dtype.itemsize
 
     def round(self, vectors: Vector) -> Stored:
-        """Round unit vectors to what the collection keeps. Shape: (texts, dim), in and out.
+        """Round unit vectors to what the collection keeps. Shape: (texts, dim) to (texts, width).
 
         Raises:
-            VectorInvalid: wrong dimension, or a number that is not finite.
+            VectorInvalid: wrong dimension, a number that is not finite, or for int4 a vector that
+                is none of a text.
         """
-        rows = self._rows(vectors).astype(np.float32, copy=False)
+        rows = self._rows(vectors, self.dim).astype(np.float32, copy=False)
         if not np.isfinite(rows).all():
             raise VectorInvalid("expected finite numbers in a vector, got NaN or infinity")
         if self.precision is Precision.FLOAT16:
             return rows.astype(self.dtype)
+        if self.precision is Precision.INT4:
+            return int4.packed(int4.rounded(rows))
         scaled = np.rint(rows * np.float32(self.int8_scale))
         return np.asarray(np.clip(scaled, -CODE_MAX, CODE_MAX), self.dtype)
 
     def widen(self, stored: Stored) -> Vector:
-        """Return stored vectors as float32. Shape: (texts, dim), in and out."""
+        """Return stored vectors as float32. Shape: (texts, width) to (texts, dim)."""
+        if self.precision is Precision.INT4:
+            return int4.widened(int4.unpacked(stored))
         rows = stored.astype(np.float32)
         if self.precision is Precision.FLOAT16:
             return rows
         return np.divide(rows, np.float32(self.int8_scale))
 
     def raw(self, stored: Stored) -> bytes:
-        """Return stored vectors' bytes, little endian. Shape: (dim,) or (texts, dim)."""
+        """Return stored vectors' bytes, little endian. Shape: (width,) or (texts, width)."""
         return np.ascontiguousarray(stored, self.dtype).tobytes()
 
     def check(self, stored: Stored) -> Stored:
-        """Check stored vectors before anything is done with them. Shape: (texts, dim), in and out.
+        """Check stored vectors before anything is done with them. Shape: (texts, width).
 
         Raises:
-            VectorInvalid: wrong type or dimension, a number that is not finite, or the code -128.
+            VectorInvalid: wrong type or dimension, a number that is not finite, the code -128, or
+                int4 codes that rounding never gives.
         """
         if stored.dtype != self.dtype:
             raise VectorInvalid(f"expected {self.dtype.name} numbers, got {stored.dtype.name}")
-        rows = self._rows(stored)
+        rows = self._rows(stored, self.width)
         if self.precision is Precision.FLOAT16:
             if not np.isfinite(rows).all():
                 raise VectorInvalid("expected finite numbers in a vector, got NaN or infinity")
+        elif self.precision is Precision.INT4:
+            if not int4.settled(int4.unpacked(rows)).all():
+                raise VectorInvalid("expected int4 codes that stay when they are stored again")
         elif (rows < -CODE_MAX).any():
             raise VectorInvalid(f"expected codes in -{CODE_MAX}..{CODE_MAX}, got {-_SHIFT}")
         return rows
 
     def values(self, stored: Stored) -> Vector:
-        """Return the engine's form of stored vectors. Shape: (texts, dim), in and out."""
+        """Return the engine's form of stored vectors. Shape: (texts, width) to (texts, dim)."""
+        if self.precision is Precision.INT4:
+            return self.widen(stored)
         rows = stored.astype(np.float32)
         return rows if self.precision is Precision.FLOAT16 else rows + np.float32(_SHIFT)
 
     def from_values(self, values: ArrayLike) -> Stored:
-        """Undo :meth:`values`, exactly. Shape: (texts, dim), in and out."""
+        """Undo :meth:`values`, exactly. Shape: (texts, dim) to (texts, width)."""
         rows = np.asarray(values, np.float32).reshape(-1, self.dim)
+        if self.precision is Precision.INT4:
+            return int4.packed(int4.nearest(rows))
         if self.precision is Precision.INT8:
             rows = rows - np.float32(_SHIFT)
         return rows.astype(self.dtype)
@@ -133,7 +154,7 @@ class Space:
 
     def query_values(self, unit: Vector) -> Vector:
         """Return the engine's form of a unit query. Shape: (dim,), in and out."""
-        if self.precision is Precision.FLOAT16:
+        if self.precision is not Precision.INT8:
             return unit
         return np.asarray(self.values(self.round(unit[None]))[0])
 
@@ -143,11 +164,13 @@ class Space:
         The engine ranks 8-bit codes against a query rounded to 8 bits; scoring its candidates once
         more with the query as it came costs microseconds and wins back that half of the loss.
         """
+        if self.precision is Precision.INT4:
+            return int4.cosines(unit, int4.unpacked(stored))
         return np.asarray(self.widen(stored) @ unit, np.float32)
 
-    def _rows(self, vectors: Stored) -> Stored:
-        if vectors.ndim != 2 or vectors.shape[1] != self.dim:
-            raise VectorInvalid(f"expected shape (texts, {self.dim}), got {vectors.shape}")
+    def _rows(self, vectors: Stored, width: int) -> Stored:
+        if vectors.ndim != 2 or vectors.shape[1] != width:
+            raise VectorInvalid(f"expected shape (texts, {width}), got {vectors.shape}")
         return vectors
 
 

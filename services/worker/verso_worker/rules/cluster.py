@@ -160,7 +160,7 @@ class Cluster:
         """
         members: list[_Member] = []
         points: list[UUID] = []
-        pages = [np.empty((0, space.dim), space.dtype)]
+        pages = [np.empty((0, space.width), space.dtype)]
         for page in _pages(chunks):
             wanted = [_point(collection, chunk) for chunk in page]
             stored = self.vectors.get(collection.name, wanted)

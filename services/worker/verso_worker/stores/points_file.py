@@ -75,7 +75,7 @@ def _pages(path: Path, space: Space) -> Iterator[list[Point]]:
         while head := file.read(_LENGTH.size):
             try:
                 header, [blob] = frame.unpack(file.read(*_LENGTH.unpack(head)))
-                rows = np.frombuffer(blob, space.dtype).reshape(-1, space.dim)
+                rows = np.frombuffer(blob, space.dtype).reshape(-1, space.width)
                 yield [
                     Point(UUID(hex=name), row, payload, Terms(tuple(ids), tuple(weights)))
                     for name, row, payload, (ids, weights) in zip(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,12 +15,23 @@ from verso_core.jobs import Precision
 from verso_worker.records.space import Space, Stored, Vector, read_unit
 
 DIM = 16
-SPACES = [Space(Precision.FLOAT16, DIM, 0.0), Space(Precision.INT8, DIM, 487.3)]
+SPACES = [
+    Space(Precision.FLOAT16, DIM, 0.0),
+    Space(Precision.INT8, DIM, 487.3),
+    Space(Precision.INT4, DIM, 0.0),
+]
 VECTORS = hnp.arrays(np.float32, (3, DIM), elements=st.floats(-1, 1, width=32))
+UNITS = st.integers(0, 1 << 32).map(lambda seed: units(seed, dim=384))
 CODES = hnp.arrays(np.int8, (3, DIM), elements=st.integers(-127, 127))
 HALVES = hnp.arrays(np.float16, (3, DIM), elements=st.floats(-2, 2, width=16))
 
-both = pytest.mark.parametrize("space", SPACES, ids=lambda space: space.precision.value)
+every = pytest.mark.parametrize("space", SPACES, ids=lambda space: space.precision.value)
+
+
+def units(seed: int, *, dim: int, count: int = 3) -> Vector:
+    """Return vectors of random directions. Shape: (count, dim)."""
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def same(left: Stored, right: Stored) -> bool:
@@ -26,11 +39,44 @@ def same(left: Stored, right: Stored) -> bool:
     return left.dtype == right.dtype and left.tobytes() == right.tobytes()
 
 
-@both
+@every
 @given(vectors=VECTORS)
 def test_rounding_is_a_fixed_point(space: Space, vectors: Vector) -> None:
-    stored = space.round(vectors)
+    try:
+        stored = space.round(vectors)
+    except VectorInvalid:
+        assert space.precision is Precision.INT4  # which has no place for every direction
+        return
     assert same(space.round(space.widen(stored)), stored)
+    assert same(space.check(stored), stored)
+
+
+@given(vectors=UNITS, error=st.floats(-1e-4, 1e-4))
+def test_int4_codes_outlive_the_errors_of_another_processor(vectors: Vector, error: float) -> None:
+    space = Space(Precision.INT4, 384, 0.0)
+    stored = space.round(vectors)
+    noise = error * units(1, dim=384)
+    for scale in (1.0, 0.97, 1.03):
+        read = (space.values(stored) + noise) * np.float32(scale)
+        assert same(space.from_values(read.tolist()), stored)
+        assert same(space.round(read.astype(np.float32)), stored)
+
+
+@given(vectors=UNITS)
+def test_int4_vectors_are_close_to_what_was_rounded(vectors: Vector) -> None:
+    space = Space(Precision.INT4, 384, 0.0)
+    stored = space.round(vectors)
+    assert stored.shape == (3, 192)
+    cosines = (space.widen(stored) * vectors).sum(axis=1)
+    assert cosines.min() > 0.99
+    assert np.abs(space.cosines(vectors[0], stored) - space.widen(stored) @ vectors[0]).max() < 1e-6
+
+
+def test_int4_vectors_are_the_same_numbers_everywhere() -> None:
+    space = Space(Precision.INT4, 384, 0.0)
+    wide = space.widen(space.round(units(7, dim=384, count=64)))
+    digest = hashlib.blake2b(wide.tobytes(), digest_size=8).hexdigest()
+    assert digest == "1e52db25742e8a15"
 
 
 @given(codes=CODES, scale=st.floats(1.0, 1e5))
@@ -41,7 +87,7 @@ def test_every_code_is_a_fixed_point_at_every_scale(codes: Stored, scale: float)
 
 @given(codes=CODES, halves=HALVES)
 def test_engine_values_give_the_stored_vector_back(codes: Stored, halves: Stored) -> None:
-    for space, stored in zip(SPACES, (halves, codes), strict=True):
+    for space, stored in zip(SPACES[:2], (halves, codes), strict=True):
         values = space.values(stored)
         assert values.dtype == np.float32
         assert same(space.from_values(values.tolist()), stored)
@@ -53,11 +99,12 @@ def test_int8_engine_values_are_whole_numbers_of_an_unsigned_byte(codes: Stored)
     assert np.array_equal(values, values.astype(np.uint8))
 
 
-@both
-@given(vectors=VECTORS)
-def test_raw_bytes_give_the_stored_vector_back(space: Space, vectors: Vector) -> None:
-    row = space.round(vectors)[0]
+@every
+@given(seed=st.integers(0, 1 << 32))
+def test_raw_bytes_give_the_stored_vector_back(space: Space, seed: int) -> None:
+    row = space.round(units(seed, dim=DIM))[0]
     assert len(space.raw(row)) == space.size_bytes
+    assert row.shape == (space.width,)
     assert same(np.frombuffer(space.raw(row), space.dtype), row)
 
 
@@ -73,7 +120,7 @@ def test_int8_cuts_off_beyond_its_range() -> None:
     assert SPACES[1].round(vectors).tolist() == [[-127] * DIM]
 
 
-@both
+@every
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_rounding_refuses_what_is_not_finite(space: Space, bad: float) -> None:
     vectors = np.zeros((2, DIM), np.float32)
@@ -82,16 +129,18 @@ def test_rounding_refuses_what_is_not_finite(space: Space, bad: float) -> None:
         space.round(vectors)
 
 
-@both
+@every
 def test_another_dimension_is_refused(space: Space) -> None:
     with pytest.raises(VectorInvalid, match=str(DIM)):
         space.round(np.zeros((2, DIM + 1), np.float32))
-    with pytest.raises(VectorInvalid, match=str(DIM)):
-        space.check(np.zeros((2, DIM - 1), space.dtype))
+    with pytest.raises(VectorInvalid, match=str(space.width)):
+        space.check(np.zeros((2, DIM + 1), space.dtype))
 
 
 def test_stored_vectors_of_the_other_precision_are_refused() -> None:
-    half, code = SPACES
+    half, code, short = SPACES
+    with pytest.raises(VectorInvalid, match="float16"):
+        short.check(np.zeros((1, DIM // 2), np.float16))
     with pytest.raises(VectorInvalid, match="float16"):
         half.check(np.zeros((1, DIM), np.int8))
     with pytest.raises(VectorInvalid, match="int8"):
@@ -99,14 +148,16 @@ def test_stored_vectors_of_the_other_precision_are_refused() -> None:
 
 
 def test_stored_vectors_that_rounding_never_gives_are_refused() -> None:
-    half, code = SPACES
+    half, code, short = SPACES
     with pytest.raises(VectorInvalid):
         half.check(np.full((1, DIM), np.nan, np.float16))
+    with pytest.raises(VectorInvalid, match="int4"):
+        short.check(np.full((1, DIM // 2), 0x77, np.uint8))
     with pytest.raises(VectorInvalid, match="-128"):
         code.check(np.full((1, DIM), -128, np.int8))
 
 
-@both
+@every
 def test_a_query_becomes_a_unit_vector_whatever_its_length(space: Space) -> None:
     query = np.arange(DIM, dtype=np.float32)
     for factor in (1e-30, 1.0, 1e30):
@@ -114,7 +165,7 @@ def test_a_query_becomes_a_unit_vector_whatever_its_length(space: Space) -> None
         assert abs(float(np.linalg.norm(unit)) - 1) < 1e-6
 
 
-@both
+@every
 @pytest.mark.parametrize("query", [[0.0] * DIM, [np.nan] * DIM, [np.inf] * DIM, [1.0] * (DIM + 1)])
 def test_a_query_without_direction_is_refused(space: Space, query: list[float]) -> None:
     with pytest.raises(VectorInvalid):

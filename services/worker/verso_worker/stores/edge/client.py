@@ -128,7 +128,7 @@ class EdgeVectors:
         header, blobs = self._client.call("get", _named(name, ids))
         # The scale plays no part in reading raw bytes.
         space = Space(Precision(header["precision"]), header["dim"], 1.0)
-        rows = np.frombuffer(blobs[0], space.dtype).reshape(-1, space.dim)
+        rows = np.frombuffer(blobs[0], space.dtype).reshape(-1, space.width)
         return {UUID(hex=point): row for point, row in zip(header["ids"], rows, strict=True)}
 
     def payloads(self, name: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, Any]]:

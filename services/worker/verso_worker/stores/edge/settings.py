@@ -31,6 +31,17 @@ SCHEMAS = {
 }
 """The engine's kinds of an index."""
 
+# float16 as unit vectors under dot product: under the cosine the engine would normalise them again
+# and not return the same bytes.
+_DENSE_KINDS = {
+    Precision.FLOAT16: (qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16),
+    Precision.INT8: (qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8),
+    Precision.INT4: (
+        qdrant.Distance.Cosine,
+        qdrant.VectorStorageDatatype.Turbo4,  # type: ignore[attr-defined]  # not in the stub
+    ),
+}
+
 _FORMAT = 1
 _FORMAT_TERMS = 2
 
@@ -54,11 +65,7 @@ def engine_config(settings: Settings, *, index_above: int | None = None) -> qdra
         index_above: index segments of more points than this; None keeps the folder's setting.
     """
     space = settings.space
-    # Unit vectors under dot product, not cosine: a cosine collection normalises its vectors again
-    # and would not return the same bytes.
-    distance, datatype = qdrant.Distance.Dot, qdrant.VectorStorageDatatype.Float16
-    if space.precision is Precision.INT8:
-        distance, datatype = qdrant.Distance.Euclid, qdrant.VectorStorageDatatype.Uint8
+    distance, datatype = _DENSE_KINDS[space.precision]
     optimizers = None
     if index_above is not None:
         kib = max(1, index_above * space.size_bytes // 1024)

@@ -206,6 +206,7 @@ SCHEMAS = {
 _DENSE_KINDS = {
     Precision.FLOAT16: (models.Distance.DOT, models.Datatype.FLOAT16),
     Precision.INT8: (models.Distance.EUCLID, models.Datatype.UINT8),
+    Precision.INT4: (models.Distance.COSINE, models.Datatype.TURBO4),
 }
 
 

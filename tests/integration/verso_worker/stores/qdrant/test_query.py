@@ -50,7 +50,8 @@ def test_search_finds_the_ten_nearest(store: Store, name: str, precision: Precis
         assert hits[0].score == pytest.approx(float((kept @ unit).max()), abs=1e-5)
         assert hits[0].payload == {**points_payload(points, hits[0].id), "m": {}}
     assert of_kept >= 999  # of 1,000: what the engine's search costs
-    assert of_texts >= 975  # and what rounding costs, on numbers denser than those of texts
+    least = 950 if precision is Precision.INT4 else 975
+    assert of_texts >= least  # and what rounding costs, on numbers denser than those of texts
 
 
 @PRECISIONS
