@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx2
+import psutil
 import pytest
 
 from verso_client import Client, Document
@@ -156,6 +157,37 @@ def test_an_answer_is_a_slice_of_the_given_context(http: httpx2.Client) -> None:
     evidence = best["evidence"]
     assert best["text"] in text[evidence["start"] : evidence["end"]]
     assert best["score"] > best["null_score"]
+
+
+def test_a_cancelled_answer_frees_the_engine(headed: Platform, http: httpx2.Client) -> None:
+    """Of two that are cancelled while they are read, the engine reads less than one whole."""
+    engine = psutil.Process(headed.pid("engine"))
+    body = {"question": QUESTION, "context": "a b c d e f " * 20_000}
+
+    def spent_s() -> float:
+        times = engine.cpu_times()
+        return float(times.user + times.system)
+
+    def at_rest() -> float:
+        """Wait until the engine does nothing, and return what it has spent."""
+        before, deadline = -1.0, time.monotonic() + 120
+        while (now := spent_s()) - before > 0.1:
+            assert time.monotonic() < deadline
+            before = now
+            time.sleep(1.0)
+        return now
+
+    start = at_rest()
+    ask(http, "/v1/answer", **body)
+    whole_s = at_rest() - start
+    start = at_rest()
+    later = {"Prefer": "respond-async"}
+    jobs = [http.post("/v1/answer", json=body, headers=later).json()["id"] for _ in range(2)]
+    while spent_s() - start < whole_s / 8:
+        time.sleep(0.01)
+    for job in jobs:
+        assert http.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+    assert at_rest() - start < whole_s
 
 
 def test_no_answer_is_an_answer(http: httpx2.Client) -> None:
