@@ -37,9 +37,11 @@ from verso_codecs.ngram_model import BIAS_INPUT, LOGIT_LIMIT, STRETCH_ONE, WEIGH
 RATES = (0.0004, 0.0008)
 """Learning rates that are tried."""
 
+FIRST_WEIGHT = 0.15
+"""Weight of each input in the first of the mixed sums, before anything is learnt."""
+
 _EPOCHS = (1.0, 0.8, 0.6, 0.35, 0.15)  # shares of the rate
 _STRETCH_RATE = 0.5  # share of the rate; from the second epoch on
-_FIRST_WEIGHT = 0.15
 _FIRST_STRETCH = 6.0
 _UNTRACED = 0.1  # share of the texts that only fill the history
 _LINES_A_BYTE = 8
@@ -206,7 +208,7 @@ def mix(general: Model, seen: Trace, *, rate: float, seed: int = 0) -> Mixing:
         stretches[index] = _log_odds(seen.rows[:, index], seen.bits, stretches[index])
     stretches[:, 0] = 0.0  # unknown says nothing
     weights = np.zeros((SELECTOR_COUNT, 256, INPUT_COUNT + 1))
-    weights[0, :, :INPUT_COUNT] = _FIRST_WEIGHT
+    weights[0, :, :INPUT_COUNT] = FIRST_WEIGHT
     rng = np.random.default_rng(seed)
     for epoch, share in enumerate(_EPOCHS):
         order = rng.permutation(seen.bounds.size - 1)

@@ -40,7 +40,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any
 from uuid import UUID
@@ -380,3 +380,5 @@ class Holdings:
     bytes_text: int
     bytes_entries: int
     codecs: Mapping[Codec, Share]
+    slots: Mapping[int, int] = field(default_factory=dict)
+    """Records by artifact slot, of what was written since slots are counted."""

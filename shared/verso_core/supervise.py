@@ -241,11 +241,10 @@ class Process:
         return failure
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        tether = [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid())]
         log = None if self.log_path is None else self.log_path.open("ab")
         try:
             self._process = subprocess.Popen(
-                [*tether, *self._argv],
+                tethered(self._argv),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=None if log is None else subprocess.STDOUT,
@@ -267,6 +266,11 @@ class Process:
                 log.write(line)
                 return
         _log.error("%s", message)
+
+
+def tethered(argv: Sequence[str]) -> list[str]:
+    """Return the command line of a program that ends with the thread that starts it."""
+    return [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()), *argv]
 
 
 def status(process: subprocess.Popen[bytes] | None) -> str:

@@ -22,7 +22,8 @@ from verso_core.errors import (
     WebhookUnknown,
 )
 from verso_core.jobs import URGENCY, Collection, Kind, Queue, Status
-from verso_core.record import Codec, Entry, Holdings, Share, bucket_of
+from verso_core.jobs.fitting import Fitting
+from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
 from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
@@ -397,6 +398,11 @@ def holdings(row: Mapping[bytes, bytes]) -> Holdings | None:
         bytes_text=counts.get("bytes_text", 0),
         bytes_entries=counts.get("bytes_entries", 0),
         codecs={codec: share for codec, share in shares.items() if share.records},
+        slots={
+            slot: records
+            for slot in range(MAX_SLOT + 1)
+            if (records := counts.get(f"slot:{slot}", 0))
+        },
     )
 
 
@@ -417,8 +423,12 @@ def server_seconds(reply: Sequence[Any]) -> float:
 
 
 def dump(collection: Collection) -> str:
-    """Write a collection as it is stored: without an owner as one written before there were any."""
-    without = {"owner"} if collection.owner is None else None
+    """Write a collection as it is stored.
+
+    An owner and fitted tables are left out where there are none, as before there were any.
+    """
+    without = {"owner"} if collection.owner is None else set()
+    without |= {"fitting"} if collection.fitting == Fitting() else set()
     fields = collection.model_dump(mode="json", exclude=without)
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 

@@ -45,6 +45,9 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     long        {uid}:{document}     string: an entry too long for a bucket
     text        {uid}:{document}     string: the text itself, where the collection keeps both
     counts      {uid}                hash: what the collection holds, see documents.py and count.lua
+    generations {uid}                hash: fitted tables that the collection has -> how many records
+                                     that name them are verified
+    tables      {generation}         string: tables fitted to a collection, packed
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry; of no document: all of an
                                      own name's vectors
@@ -80,7 +83,7 @@ PREFIX: Final = "verso:"
 _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
-    "counts", "webhooks", "hookitem", "razed", "session", "reads",
+    "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

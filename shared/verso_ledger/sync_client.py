@@ -12,6 +12,7 @@ from verso_ledger import codec
 from verso_ledger.connection import connect, translated
 from verso_ledger.documents import Documents, Locations
 from verso_ledger.epoch import Epoch
+from verso_ledger.generations import Generations
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
 from verso_ledger.maintenance import Liveness, Maintenance
@@ -99,6 +100,7 @@ class Ledger:
         jobs: accept, look up, cancel and replay jobs.
         leases: claim slices, renew their leases, commit their results.
         documents: collections and the entries of their documents.
+        generations: tables that collections have fitted to their texts.
         migrations: moves of a collection to another artifact.
         scrub: the cursor and the findings of the scrub.
         webhooks: the outbox of webhook messages.
@@ -114,6 +116,7 @@ class Ledger:
         self.jobs = Jobs(scripts)
         self.leases = Leases(scripts, locations)
         self.documents = Documents(scripts, locations)
+        self.generations = Generations(scripts, self.documents)
         self.migrations = Migrations(scripts, locations)
         self.scrub = ScrubCursor(scripts)
         self.webhooks = WebhookMessages(scripts)

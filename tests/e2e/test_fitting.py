@@ -18,10 +18,11 @@ from tests.e2e.test_migrate import Searches
 from tests.support import tiny_artifact
 from typer.testing import CliRunner
 
-from verso_client import Document
+from verso_client import Client, Document
 from verso_client.cli.terminal import Target
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy
+from verso_core.jobs.admin import Statistics
 from verso_standalone.fitting import train_decoder
 from verso_standalone.models import add_model
 from verso_training.artifact import collection
@@ -155,3 +156,46 @@ def test_a_collection_goes_to_a_decoder_that_learnt_it_and_back_while_it_is_sear
             with searched(serving, documents, name="learnt"):
                 assert migrate(serving, "learnt", codec)
                 assert holds(serving, "learnt", texts)["neural"]
+
+
+def test_a_collection_fits_its_codec_by_itself(
+    new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]]
+) -> None:
+    """No command: chunks come in, tables are fitted, tried and serve; a kill costs nothing."""
+    platform = new_platform(
+        VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0", VERSO_FIT_AFTER_CHUNKS="300"
+    )
+    platform.start()
+    documents = lines(3000)
+    with platform.client() as verso:
+        verso.create_collection("logs")
+        assert not verso.ingest(documents[:300], collection="logs").failed
+        unfitted = verso.stats("logs")
+        platform.kill("worker")  # maybe in the middle of the fit
+        canary = stage_of(verso, "logs", "canary")
+        assert canary.kept is not None
+        assert canary.kept.bytes_fitted > 0
+        at = 300
+        while verso.stats("logs").generations[0].stage != "serving":
+            assert at < len(documents) - 300, verso.stats("logs")
+            assert not verso.ingest(documents[at : at + 64], collection="logs").failed
+            at += 64
+            time.sleep(0.5)
+        before = verso.stats("logs")
+        assert not verso.ingest(documents[at : at + 192], collection="logs").failed
+        after = verso.stats("logs")
+    fitted = (after.bytes_patches - before.bytes_patches) / 192
+    assert fitted < 0.5 * unfitted.bytes_patches / unfitted.chunks
+    assert "mixture" in holds(platform, "logs", documents[: at + 192])
+    platform.stop()
+
+
+def stage_of(verso: Client, name: str, stage: str) -> Statistics:
+    """Wait until a generation of a collection has reached a stage."""
+    until = time.monotonic() + 240
+    while True:
+        found = verso.stats(name)
+        if any(one.stage == stage for one in found.generations):
+            return found
+        assert time.monotonic() < until, found
+        time.sleep(0.2)

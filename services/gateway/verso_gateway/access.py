@@ -53,7 +53,7 @@ _KINDS: dict[Kind, Scope] = {
     **dict.fromkeys(
         (
             *(Kind.COLLECTION_CHANGE, Kind.COLLECTION_DELETE, Kind.DELETE_MATCHING, Kind.MIGRATE),
-            *(Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS),
+            *(Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS, Kind.FIT),
         ),
         Scope.ADMIN,
     ),

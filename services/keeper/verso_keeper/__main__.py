@@ -1,4 +1,4 @@
-"""``python -m verso_keeper``: eleven duties, each on a thread of its own, until SIGTERM.
+"""``python -m verso_keeper``: twelve duties, each on a thread of its own, until SIGTERM.
 
 reap      every second   take back slices whose lease ran out, expire jobs, tidy
 wake      every second   send a wake-up for every queue with due work
@@ -10,6 +10,7 @@ scrub     every second   submit jobs that read stored records again, a few bucke
 migrate   every second   submit the next jobs of migrations
 count     every second   recount what collections hold, after each pass of the scrub
 rewrite   every minute   have the ledger's file rewritten where that was not done lately
+fit       5 s apart      have codecs fitted to the texts of their collections
 retain    every second   have documents deleted that their collection keeps no longer
 """
 
@@ -30,6 +31,7 @@ from verso_core.errors import DurabilityMissing
 from verso_core.result_files import ResultFiles
 from verso_core.webhooks import networks
 from verso_keeper.collector import LedgerCollector
+from verso_keeper.fitter import Fitter
 from verso_keeper.migrator import Migrator
 from verso_keeper.periodic import Periodic, Prober, ResultSweeper
 from verso_keeper.retention import Retention
@@ -42,6 +44,7 @@ from verso_ledger.connection import connect
 from verso_ledger.durability import ask_server
 
 _EVERY_S = 1.0
+_FIT_EVERY_S = 5.0
 _WEBHOOKS_EVERY_S = 0.2  # a round takes at most two messages of each webhook
 _REWRITE_CHECK_S = 60.0
 _STOP_S = 5.0
@@ -92,6 +95,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
         )
         migrator = Migrator(ledger, clock=time.time)
         recounter = Recounter(ledger)
+        fitter = Fitter(ledger, after_chunks=settings.fit_after_chunks, growth=settings.fit_growth)
         retention = Retention(ledger, every_s=settings.retention_every_s)
         sweeper = ResultSweeper(ResultFiles(settings.results), ledger.jobs.known)
         webhooks = WebhookSender(ledger.webhooks, allowed=networks(settings.webhook_allow))
@@ -116,6 +120,7 @@ def keeping(settings: KeeperSettings) -> Iterator[None]:
                 lambda: ledger.maintenance.rewrite_file(every_s=settings.rewrite_every_s),
                 every_s=_REWRITE_CHECK_S,
             ),
+            Periodic("fit", fitter.step, every_s=_FIT_EVERY_S),
             Periodic("retain", retention.step, every_s=_EVERY_S),
         ):
             duty.start()

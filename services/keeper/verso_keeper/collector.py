@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
@@ -10,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from verso_core.errors import LedgerUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
+from verso_core.jobs.fitting import GenerationStage
 from verso_ledger import Backlog, Depth, Health, Ledger, Scrub, Server
 
 _COUNTERS = (
@@ -60,6 +62,7 @@ class LedgerCollector(Collector):
         yield GaugeMetricFamily("verso_ledger_up", "Whether the ledger answers", value=1)
         yield from _queues(depths)
         yield from _totals(backlog.totals)
+        yield from _tables(collections)
         gauges = (_backlog(backlog), _health(health), _scrub(scrub, collections), _store(server))
         for name, meaning, value in chain.from_iterable(gauges):
             if value is not None:
@@ -109,6 +112,19 @@ def _totals(totals: dict[str, int]) -> Iterator[Metric]:
     for state in ("sound", "repaired", "damaged"):
         documents.add_metric([state], totals.get(f"scrub:{state}", 0))
     yield documents
+
+
+def _tables(collections: Mapping[str, Collection]) -> Iterator[Metric]:
+    tables = GaugeMetricFamily(
+        "verso_fitted_tables", "Tables fitted to collections, by their stage", labels=["status"]
+    )
+    found = [one for own in collections.values() for one in own.fitting.generations]
+    stages = Counter(one.stage for one in found)
+    for stage in GenerationStage:
+        tables.add_metric([stage], stages[stage])
+    yield tables
+    size = sum(one.bytes for one in found)
+    yield GaugeMetricFamily("verso_fitted_tables_bytes", "Bytes of those in the ledger", value=size)
 
 
 def _backlog(backlog: Backlog) -> list[Gauge]:

@@ -38,6 +38,16 @@ class KeeperSettings(BrokerSettings, BaseSettings):
         gt=0,
         description="a pass behind this pace does not wait for quiet, seconds",
     )
+    fit_after_chunks: int = Field(
+        default=1000,
+        ge=0,
+        description="a collection's codec is fitted to its texts once it has so many; 0: never",
+    )
+    fit_growth: float = Field(
+        default=0.1,
+        gt=0,
+        description="and again when new patches are larger than the fitted ones by this share",
+    )
     rewrite_every_s: float = Field(
         default=43200.0,
         gt=0,

@@ -44,8 +44,10 @@ from verso_worker.metrics import Metrics, ResourceMetrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.models.file_scrub import FileScrub
+from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
 from verso_worker.models.rollout import RegistryWatcher
+from verso_worker.models.tables import TableCache
 from verso_worker.records.cache import Cache
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import DEFAULT_COLLECTION, Pipeline
@@ -68,7 +70,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         run = _run_folder(settings, stack)
         client = connect(settings.redis_url)
         ledger = _ledger(settings, client, stack)
-        artifacts = _artifacts(settings, run, stack)
+        artifacts = _artifacts(settings, run, stack, ledger)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
         heads = HeadStore(settings.models, artifacts, on_compared=metrics.compared)
@@ -91,6 +93,8 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             lexicon=Bm25(),
             registry=ModelOperations(settings.models),
             heads=heads,
+            tables=ledger.generations,
+            fitter=FitProcess(artifacts.folder),
             cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
             coded=Cache(settings.encode_cache_mib << 20, on_lookup=metrics.encode_cache),
         )
@@ -156,13 +160,16 @@ def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
     return run
 
 
-def _artifacts(settings: WorkerSettings, run: Path, stack: ExitStack) -> ArtifactStore:
+def _artifacts(
+    settings: WorkerSettings, run: Path, stack: ExitStack, ledger: Ledger
+) -> ArtifactStore:
     artifacts = ArtifactStore(
         settings.data / "artifacts",
         run,
         threads=settings.threads,
         device=settings.device,
         precision=settings.encoder_precision,
+        tables=TableCache(ledger.generations.tables, limit_bytes=settings.fitted_tables_mib << 20),
     )
     stack.callback(artifacts.close)
     return artifacts

@@ -75,6 +75,11 @@ class WorkerSettings(BrokerSettings, BaseSettings):
         ge=0,
         description="vectors and records of chunks that were ingested lately, kept in memory, MiB",
     )
+    fitted_tables_mib: int = Field(
+        default=256,
+        ge=0,
+        description="memory for tables fitted to collections; the least used ones are let go, MiB",
+    )
     files_every_s: float = Field(
         default=86400.0,
         ge=0,

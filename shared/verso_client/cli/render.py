@@ -93,6 +93,9 @@ def statistics(console: Console, found: Statistics) -> None:
         _kept(table, found.kept, text=found.bytes_text)
     for codec, share in sorted(found.codecs.items()):
         table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
+    for one in found.generations:
+        about = f"{one.stage}, {one.records:,} records, {one.bytes:,} bytes"
+        table.add_row(f"tables {one.id.rpartition('.')[2]}", about)
     for name in ("precision", "search", "codec_policy", "space"):
         if (value := getattr(found, name)) is not None:
             table.add_row(name, str(value))
@@ -102,7 +105,8 @@ def statistics(console: Console, found: Statistics) -> None:
 def _kept(table: Table, kept: Kept, *, text: int) -> None:
     """Add all bytes that a collection takes, and their share of its texts."""
     for name, where in (
-        ("bytes_entries", "memory"), ("bytes_texts", "memory"), ("bytes_vectors", "disk"),
+        ("bytes_entries", "memory"), ("bytes_texts", "memory"), ("bytes_fitted", "memory"),
+        ("bytes_vectors", "disk"),
         ("bytes_index", "disk"), ("bytes_words", "disk"), ("bytes_points", "disk"),
     ):  # fmt: skip
         if (size := getattr(kept, name)) is not None:

@@ -2,11 +2,11 @@
 
 One module a family holds its request, params, item, item result and response: ``ingest`` (ingest,
 embed, delete), ``documents`` (by their metadata), ``search``, ``reconstruct``, ``heads`` (classify,
-answer, score, rerank), ``cluster``, ``train`` and ``admin`` (collections, scrub, migrate, models,
-rows). ``filters`` says which documents are meant, ``job`` describes jobs themselves, ``models`` has
-the base classes and what several families share, ``slices`` the
-table of contracts and the form on the wire. The table in ``docs/reference/ledger.md`` is generated
-from these classes.
+answer, score, rerank), ``cluster``, ``train``, ``fitting`` (codecs fitted to collections) and
+``admin`` (collections, scrub, migrate, models, rows). ``filters`` says which documents are meant,
+``job`` describes jobs themselves, ``models`` has the base classes and what several families share,
+``slices`` the table of contracts and the form on the wire. The table in
+``docs/reference/ledger.md`` is generated from these classes.
 """
 
 from verso_core.jobs.admin import Collection, CollectionRequest, MigrateRequest

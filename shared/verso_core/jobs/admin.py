@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.heads import Portion
+from verso_core.jobs.fitting import Fitting, GenerationState
 from verso_core.jobs.models import (
     CodecPolicy,
     IndexKind,
@@ -56,7 +57,8 @@ RetentionDays = Annotated[
 class Collection(StrictModel):
     """A named set of documents whose vectors lie in one space.
 
-    ``artifacts`` is append-only: a record names its codec by its index in this list.
+    A record names its codec by its index in ``artifacts``. An entry stays as long as a record may
+    name it: that of a deleted generation of fitted tables is empty, and is used again.
     """
 
     name: Name
@@ -74,6 +76,7 @@ class Collection(StrictModel):
     codec_policy: CodecPolicy = CodecPolicy.SMALLEST  # as it was before there was a choice
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
+    fitting: Fitting = Field(default_factory=Fitting)
 
 
 class CollectionSettings(Params):
@@ -190,6 +193,9 @@ class Kept(OpenModel):
     bytes_points: int | None = Field(
         default=None, description="ids, payloads and indexes over them, on disk"
     )
+    bytes_fitted: int = Field(
+        default=0, description="memory of the ledger for tables fitted to the collection's texts"
+    )
     bytes_memory: int = Field(description="all in memory")
     bytes_disk: int | None = Field(
         default=None, description="all of the vector store on disk; null where it does not say"
@@ -216,6 +222,10 @@ class Statistics(ItemResult):
     bytes_patches: int = 0
     bytes_entries: int = 0
     kept: Kept | None = None
+    fits: int = Field(default=0, description="fits so far, also those that gained nothing")
+    generations: tuple[GenerationState, ...] = Field(
+        default=(), description="of fitted tables that records may name, oldest first"
+    )
     codecs: dict[str, CodecShare] = Field(default_factory=dict)
     precision: Precision | None = None
     text_policy: TextPolicy | None = None

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     SCRUB = "scrub"
     CLUSTER = "cluster"
     MIGRATE = "migrate"
+    FIT = "fit"
     MODELS = "models"
     ROWS = "rows"
     TRAIN = "train"

@@ -18,7 +18,17 @@ from typing import Any, Generic, TypeVar, cast
 
 from verso_core import frame
 from verso_core.errors import FrameInvalid
-from verso_core.jobs import admin, cluster, documents, heads, ingest, reconstruct, search, train
+from verso_core.jobs import (
+    admin,
+    cluster,
+    documents,
+    fitting,
+    heads,
+    ingest,
+    reconstruct,
+    search,
+    train,
+)
 from verso_core.jobs.job import Kind
 from verso_core.jobs.models import (
     ITEM_COST,
@@ -79,6 +89,7 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.STATS: Contract(admin.CollectionName, NoItem, admin.Statistics),
     Kind.SCRUB: Contract(admin.ScrubParams, BucketRange, admin.Scrubbed),
     Kind.MIGRATE: Contract(admin.MigrateParams, admin.MigrateItem, admin.MigrationResult),
+    Kind.FIT: Contract(fitting.FitParams, fitting.FitItem, fitting.Fitted),
     Kind.MODELS: Contract(admin.ModelsParams, NoItem, admin.RegistryResult),
     Kind.ROWS: Contract(admin.RowsParams, admin.RowsItem, admin.Rows),
     Kind.TRAIN: Contract(train.TrainParams, train.TrainItem, train.Trained),

@@ -39,7 +39,8 @@ for field, n in pairs(found) do
 end
 for _, side in ipairs({ found, kept }) do
   for field in pairs(side) do
-    local counted = field ~= 'full' and field ~= 'pass' and field ~= 'at'
+    -- Slots are counted since a later version than the rest.
+    local counted = field ~= 'full' and field ~= 'pass' and field ~= 'at' and not string.match(field, '^slot:')
     wrong = wrong or counted and tonumber(found[field] or 0) ~= tonumber(kept[field] or 0)
   end
 end

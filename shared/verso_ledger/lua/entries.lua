@@ -56,6 +56,10 @@ local function raze(own, buckets)
     redis.call('HDEL', K.uids, own)
     redis.call('HDEL', K.collections, own)
     redis.call('UNLINK', K.tombs .. uid, K.counts .. uid)
+    for _, generation in ipairs(redis.call('HKEYS', K.generations .. uid)) do
+      redis.call('UNLINK', K.tables .. generation)
+    end
+    redis.call('UNLINK', K.generations .. uid)
     redis.call('SREM', K.sealed, uid)
     redis.call('RPUSH', K.dropped, uid .. ' ' .. buckets .. ' 0')
   end
@@ -126,8 +130,10 @@ local function measured(entry)
   for _ = 1, records do
     local length, start = varint(entry, at)
     if not start or length < 13 or start + length - 1 > last then return unreadable end
-    local codec = bit.band(string.byte(entry, start), 7)
+    local first_byte = string.byte(entry, start)
+    local codec, slot = bit.band(first_byte, 7), 'slot:' .. bit.rshift(first_byte, 3)
     if codec >= CODECS then return unreadable end
+    sums[slot] = (sums[slot] or 0) + 1
     sums['records:' .. codec] = (sums['records:' .. codec] or 0) + 1
     sums['bytes:' .. codec] = (sums['bytes:' .. codec] or 0) + length - 12 -- payload and a byte of codec
     at = start + length

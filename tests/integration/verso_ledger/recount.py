@@ -14,6 +14,7 @@ def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
     counts: Counter[str] = Counter()
     records: Counter[Codec] = Counter()
     sizes: Counter[Codec] = Counter()
+    slots: Counter[int] = Counter()
     for _, data in entries:
         try:
             entry = Entry.unpack(data)
@@ -28,6 +29,7 @@ def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
         for record in entry.records:
             records[record.codec] += 1
             sizes[record.codec] += 1 + len(record.payload)
+            slots[record.slot] += 1
     return Holdings(
         documents=counts["documents"],
         chunks=counts["chunks"],
@@ -36,4 +38,5 @@ def recounted(entries: Iterable[tuple[str, bytes]]) -> Holdings:
         bytes_text=counts["bytes_text"],
         bytes_entries=counts["bytes_entries"],
         codecs={codec: Share(records[codec], sizes[codec]) for codec in records},
+        slots=dict(slots),
     )

@@ -20,6 +20,7 @@ from verso_worker.jobs.executor import Executor
 from verso_worker.jobs.leases import LeaseRenewer
 from verso_worker.metrics import Metrics
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
 from verso_worker.rules.models import ModelOperations
 from verso_worker.rules.pipeline import Pipeline
@@ -51,6 +52,8 @@ def make_pipeline(
         lexicon=Bm25(),
         registry=ModelOperations(models),
         heads=HeadStore(models, artifacts),
+        tables=ledger.generations,
+        fitter=FitProcess(artifacts.folder),
         **others,
     )
 

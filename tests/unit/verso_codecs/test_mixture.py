@@ -197,3 +197,49 @@ def test_the_history_is_the_last_texts_and_a_sample_of_the_others() -> None:
 def test_the_clock_is_found_by_the_dates_that_follow() -> None:
     assert mixture_fit.clock_shift(lines(3, count=50)) == -7 * 3600
     assert mixture_fit.clock_shift([b"no time at all", b"1117838570 alone"]) == 0
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    texts=st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=30),
+    probe=st.binary(max_size=80),
+)
+def test_packed_tables_come_back_and_code_the_same(
+    general: NgramTables, texts: list[bytes], probe: bytes
+) -> None:
+    fitted = MixtureTables.fit(texts, general)
+    again = MixtureTables.unpack(fitted.pack(), general)
+    assert again.texts == fitted.texts
+    for name in fitted.tables.mixing._fields:
+        mine, its = getattr(fitted.tables.mixing, name), getattr(again.tables.mixing, name)
+        assert mine.dtype == its.dtype
+        assert np.array_equal(mine, its)
+    for text in (*texts, probe):
+        assert mixture.encode(text, again) == mixture.encode(text, fitted)
+    assert again.pack() == fitted.pack()
+
+
+def test_packed_tables_are_smaller_than_saved_ones(tables: MixtureTables, tmp_path: Path) -> None:
+    tables.save(tmp_path / "mixture.npz")
+    assert len(tables.pack()) < (tmp_path / "mixture.npz").stat().st_size
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_packed_tables_that_are_cut_short_are_refused(
+    general: NgramTables, tables: MixtureTables, data: st.DataObject
+) -> None:
+    packed = tables.pack()
+    end = data.draw(st.integers(0, len(packed) - 1))
+    with pytest.raises(ArtifactInvalid):
+        MixtureTables.unpack(packed[:end], general)
+
+
+def test_a_fit_says_what_its_last_texts_take(general: NgramTables) -> None:
+    """The sizes are those of tables that were fitted to the texts before."""
+    texts = lines(3, count=200)
+    tried = MixtureTables.fit_tried(texts, general)
+    before = MixtureTables.fit_tried(texts[:-30], general)
+    assert len(tried.sizes) == 30
+    coded = sum(len(mixture.encode(text, before.tables)) for text in texts[-30:])
+    assert abs(sum(tried.sizes) - coded) < 0.25 * coded

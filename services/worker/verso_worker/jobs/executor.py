@@ -39,7 +39,7 @@ _RETRY_S = 1.0
 _NOTE_S = 1.0
 _GC_BATCH = 64
 # Jobs of the platform's own parts, which read results from the ledger alone.
-_INTERNAL = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE})
+_INTERNAL = frozenset({Kind.ROWS, Kind.SCRUB, Kind.MIGRATE, Kind.FIT})
 _log = logging.getLogger(__name__)
 
 

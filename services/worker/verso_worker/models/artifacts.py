@@ -25,12 +25,14 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from verso_codecs.ngram import NgramTables
 from verso_core import files
 from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable, VersoError
 from verso_core.jobs import Collection
+from verso_core.jobs.fitting import artifact_of
 from verso_core.manifest import (
     CODEC_FILES,
     MANIFEST_NAME,
@@ -39,12 +41,15 @@ from verso_core.manifest import (
     load,
     read,
 )
+from verso_core.record import Codec
 from verso_core.registry import Channel, channel_of
 from verso_core.supervise import Process
 from verso_worker.engine.operations import EngineClient
 from verso_worker.ipc.child import make_child
 from verso_worker.metrics import KEPT, Running
-from verso_worker.records.artifact import byte_codecs, cutter
+from verso_worker.models.tables import TableCache
+from verso_worker.records import generation
+from verso_worker.records.artifact import MixtureCodec, NgramCodec, byte_codecs, cutter
 from verso_worker.records.recorder import Recorder
 from verso_worker.rules.ports import Model, Models
 
@@ -96,6 +101,7 @@ class ArtifactStore:
         device: ``cpu`` or ``cuda``.
         precision: of the encoder, ``float32`` or ``float16``.
         idle_s: seconds until an idle engine that is not served is stopped.
+        tables: fitted tables of collections; None where there are none.
     """
 
     def __init__(
@@ -107,6 +113,7 @@ class ArtifactStore:
         device: str,
         precision: str = "float32",
         idle_s: float = IDLE_S,
+        tables: TableCache | None = None,
     ) -> None:
         self._keep = keep
         self._run = run
@@ -114,6 +121,7 @@ class ArtifactStore:
         self._device = device
         self._precision = precision
         self._idle_s = idle_s
+        self._tables = tables
         self._lock = threading.Lock()
         self._starts: dict[str, threading.Lock] = {}
         self._numbers = itertools.count()
@@ -185,14 +193,22 @@ class ArtifactStore:
         It is the current one if the collection is of its space, otherwise the one that wrote last.
         """
         model = self.current()
-        return model if model.space == collection.space else self.get(collection.artifacts[-1])
+        if model.space == collection.space:
+            return model
+        last = next(name for name in reversed(collection.artifacts) if name)
+        return self.get(artifact_of(last))
 
     def get(self, codec: str) -> Model:
-        """Return the artifact with a codec id; start its engine if it does not run.
+        """Return the artifact with a codec id, or one with fitted tables by its generation's id.
+
+        Start its engine if it does not run.
 
         Raises:
             EngineUnavailable: no artifact with this codec is kept here.
+            ArtifactInvalid: the fitted tables are damaged, or decode to other texts here.
         """
+        if codec != artifact_of(codec):
+            return self._fitted(self.get(artifact_of(codec)), codec)
         with self._lock:
             running = self._running.get(codec)
             if running is not None:
@@ -208,6 +224,14 @@ class ArtifactStore:
             return 0
         names = (*CODEC_FILES, *OPTIONAL_CODEC_FILES)
         return sum(listed[name].size_bytes for name in names if name in listed)
+
+    def folder(self, codec: str) -> Path:
+        """Return the folder of the artifact with a codec id.
+
+        Raises:
+            EngineUnavailable: no artifact with this codec is kept here.
+        """
+        return self._find(codec)
 
     def running(self) -> tuple[str, ...]:
         """Return the codecs whose engines run."""
@@ -260,6 +284,22 @@ class ArtifactStore:
             self._served = None
         for running in ended:
             running.end()
+
+    def check_tables(self, codec: str, packed: bytes) -> None:
+        """Read fitted tables as a load does, and decode their golden samples.
+
+        Raises:
+            ArtifactInvalid: one decodes to another text in this process.
+        """
+        generation.unpack(packed, _general(self.get(codec)))
+
+    def _fitted(self, model: Model, name: str) -> Model:
+        """Return a model that codes with the fitted tables of a generation as well."""
+        if self._tables is None:
+            raise EngineUnavailable(f"no tables are held of generation {name}")
+        codec = MixtureCodec(self._tables.get(name, _general(model)))
+        codecs = {**model.recorder.codecs, Codec.MIXTURE: codec}
+        return replace(model, codec=name, recorder=replace(model.recorder, codecs=codecs))
 
     def _now(self) -> _Served:
         if self._served is None:
@@ -378,6 +418,17 @@ class _WithCanary:
     def codec_bytes(self, codec: str) -> int:
         """Return the size of the files that a codec decodes with."""
         return self.artifacts.codec_bytes(codec)
+
+    def check_tables(self, codec: str, packed: bytes) -> None:
+        """Read fitted tables as a load does, and decode their golden samples."""
+        self.artifacts.check_tables(codec, packed)
+
+
+def _general(model: Model) -> NgramTables:
+    """Return the n-gram tables of an artifact."""
+    codec = model.recorder.codecs[Codec.NGRAM]
+    assert isinstance(codec, NgramCodec)
+    return codec.tables
 
 
 def _channel(codec: str, served: _Served | None) -> str:

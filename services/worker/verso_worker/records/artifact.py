@@ -114,8 +114,7 @@ def byte_codecs(artifact: Artifact) -> dict[Codec, ByteCodec]:
     Raises:
         ArtifactInvalid: a table file does not hold what its name says.
     """
-    with _file(artifact.data["ngram.npz"]) as path:
-        tables = NgramTables.load(path)
+    tables = ngram_tables(artifact)
     codecs: dict[Codec, ByteCodec] = {
         Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
         Codec.NGRAM: NgramCodec(tables),
@@ -124,6 +123,16 @@ def byte_codecs(artifact: Artifact) -> dict[Codec, ByteCodec]:
         with _file(artifact.data["mixture.npz"]) as path:
             codecs[Codec.MIXTURE] = MixtureCodec(MixtureTables.load(path, tables))
     return codecs
+
+
+def ngram_tables(artifact: Artifact) -> NgramTables:
+    """Make the tables of the n-gram codec.
+
+    Raises:
+        ArtifactInvalid: the file does not hold what its name says.
+    """
+    with _file(artifact.data["ngram.npz"]) as path:
+        return NgramTables.load(path)
 
 
 def rank_tables(artifact: Artifact) -> RankTables:

@@ -1,9 +1,9 @@
-"""What the engine returns for heads, and the time that work took."""
+"""What the engine returns for heads and fits are given and find; the time that work took."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core import tracing
+from verso_core.jobs import CodecPolicy
+from verso_core.record import Codec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,3 +55,36 @@ class Timings:
                 yield
             finally:
                 self.spent[name] = self.spent.get(name, 0.0) + 1e3 * (time.perf_counter() - start)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is fitted to.
+
+    texts: chunks in the order in which they were written
+    stored: for each the codec of its record and the size of its payload, bytes
+    chunks: how many the collection has
+    serving: packed tables that the collection writes with now
+    force: keep the tables whatever they gain
+    """
+
+    texts: Sequence[bytes]
+    stored: Sequence[tuple[Codec, int]]
+    chunks: int
+    policy: CodecPolicy
+    serving: bytes | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a fit found; ``packed`` is None if the tables do not pay.
+
+    ``before`` and ``after`` are patch bytes of a held-out chunk, as they are now and fitted.
+    """
+
+    held_out: int
+    before: float
+    after: float
+    size_bytes: int
+    packed: bytes | None

@@ -55,9 +55,14 @@ def allowed(codec: Codec, policy: CodecPolicy) -> bool:
 def price(offer: Offer, policy: CodecPolicy, *, size_bytes: int) -> float:
     """Return what a payload costs, bytes; ``size_bytes`` is the size of its chunk."""
     codec, payload = offer
+    return price_of(codec, len(payload), policy, size_bytes=size_bytes)
+
+
+def price_of(codec: Codec, payload_bytes: int, policy: CodecPolicy, *, size_bytes: int) -> float:
+    """Return what a payload of so many bytes costs, bytes."""
     if policy is CodecPolicy.SMALLEST:
-        return len(payload)
-    return len(payload) + _reading(codec, size_bytes)
+        return payload_bytes
+    return payload_bytes + _reading(codec, size_bytes)
 
 
 def ordered(offers: Sequence[Offer], policy: CodecPolicy, *, size_bytes: int) -> list[Offer]:

@@ -21,6 +21,7 @@ from verso_core.jobs.admin import (
     Kept,
     Statistics,
 )
+from verso_core.jobs.fitting import GenerationState, artifact_of
 from verso_worker.records.points import Sizes
 from verso_worker.rules.ports import Documents, Models, Vectors
 
@@ -164,6 +165,13 @@ class Collections:
             bytes_patches=sum(share.size_bytes for share in held.codecs.values()),
             bytes_vectors=sizes.vectors,
             bytes_terms=sizes.terms,
+            fits=collection.fitting.number,
+            generations=tuple(
+                GenerationState.of(
+                    one, records=held.slots.get(collection.artifacts.index(one.id), 0)
+                )
+                for one in collection.fitting.generations
+            ),
             points=sizes.points,
             kept=self._kept(collection, sizes),
             codecs={
@@ -174,14 +182,20 @@ class Collections:
 
     def _kept(self, collection: Collection, sizes: Sizes) -> Kept:
         memory = self.documents.memory(collection.name)
+        fitted = sum(one.bytes for one in collection.fitting.generations)
         disk = {} if sizes.disk is None else asdict(sizes.disk)
         return Kept(
             bytes_entries=memory.entries,
             bytes_texts=memory.texts,
             **{f"bytes_{part}": size for part, size in disk.items()},
-            bytes_memory=memory.entries + memory.texts,
+            bytes_fitted=fitted,
+            bytes_memory=memory.entries + memory.texts + fitted,
             bytes_disk=sum(disk.values()) if disk else None,
-            bytes_tables=sum(map(self.models.codec_bytes, collection.artifacts)),
+            bytes_tables=sum(
+                self.models.codec_bytes(name)
+                for name in collection.artifacts
+                if name == artifact_of(name) != ""
+            ),
         )
 
 

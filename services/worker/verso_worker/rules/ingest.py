@@ -51,6 +51,7 @@ from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space, Stored
+from verso_worker.rules.generations import Generations
 from verso_worker.rules.ports import (
     Documents,
     Lexicon,
@@ -123,6 +124,7 @@ class Ingest:
     """Writes documents into collections and verifies them.
 
     cache: chunks that were coded lately; a verify, a scrub and a rewrite do not use it.
+    generations: the tables fitted to collections.
     """
 
     models: Models
@@ -131,6 +133,7 @@ class Ingest:
     reader: Reader
     lexicon: Lexicon
     cache: Cache[Coded]
+    generations: Generations
 
     def run(
         self,
@@ -145,7 +148,7 @@ class Ingest:
         Raises:
             VectorsUnavailable: the store returned other vectors than were put.
         """
-        model = self.models.writing(collection)
+        model = self.generations.writing(collection, seq=seq)
         slot = self.documents.collection_artifact(collection.name, model.codec)
         with timings.phase("tokenize"):
             drafts = [
@@ -264,16 +267,23 @@ class Ingest:
         texts = self.reader.texts(collection, list(given), use_kept=False)
         live = self.reader.live(collection, given)
         sound, broken = [], []
+        read: list[Entry] = []
+        unread: list[Entry] = []
         for document, item in given.items():
             entry = live.get(document)
             if entry is None or (isinstance(entry, Entry) and _newer(entry, seq)):
                 continue
             found = texts[document]
             whole = isinstance(entry, Entry) and not entry.damaged and entry.seq == seq
+            sink = unread
             if whole and isinstance(found, tuple) and found[1] == item.text:
                 sound.append(document)
+                sink = read
             else:
                 broken.append(Source.of(item))
+            if isinstance(entry, Entry) and whole:
+                sink.append(entry)
+        self.generations.verified(collection, read, unread)
         own = self._own(broken, collection, seq=seq)
         rewritten = []
         for source in broken:

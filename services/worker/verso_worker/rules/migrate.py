@@ -1,7 +1,8 @@
 """Move a collection to another artifact, document by document, while it is searched and written to.
 
-In the **same space** only the codec changes: each document is coded again by the new one, read back
-from the stores, and swapped in under its sequence number, unless it was written again meanwhile.
+In the **same space** only the codec changes: each document is coded again by the new one, with the
+tables that the collection has fitted to it, read back from the stores, and swapped in under its
+sequence number, unless it was written again meanwhile.
 
 Into **another space**, or with other settings, a second collection is filled. A step compares a
 range of buckets of both. A document that differs is read by the artifact that wrote it, encoded and
@@ -33,6 +34,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import Collection, SearchMode
 from verso_core.jobs.admin import FAILED_LISTED, Migration, MigrationResult, Stage
+from verso_core.jobs.fitting import Fitting
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
@@ -240,6 +242,7 @@ class Migrate:
                 "int8_scale": model.int8_scale,
                 "artifacts": (model.codec,),
                 "checksum_key": secrets.token_hex(16),
+                "fitting": Fitting(),
                 "created": datetime.now(UTC),
             }
         )
@@ -292,6 +295,7 @@ class Migrate:
         done: Counter[str],
         unread: list[str],
     ) -> None:
+        model = self.ingest.generations.coding(source, model)
         slot = self.documents.collection_artifact(source.name, model.codec)
         source = self.documents.collection(source.name)
         here = dict(self.documents.entries(source.name, first=part.start, count=len(part)))

@@ -53,6 +53,7 @@ from verso_core.jobs.documents import (
     UpdateItem,
     UpdateParams,
 )
+from verso_core.jobs.fitting import FitItem, FitParams
 from verso_core.jobs.heads import (
     AnswerItem,
     AnswerParams,
@@ -76,6 +77,8 @@ from verso_worker.rules.classify import Classify
 from verso_worker.rules.cluster import Cluster
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
+from verso_worker.rules.fit import Fit
+from verso_worker.rules.generations import Generations
 from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
@@ -84,11 +87,13 @@ from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
     Delete,
     Documents,
+    Fitter,
     Heads,
     Lexicon,
     Models,
     OnProgress,
     SliceOutcome,
+    Tables,
     Vectors,
     Verdict,
     no_progress,
@@ -131,6 +136,8 @@ class Pipeline:
         lexicon: finds words, for collections that are searched by them as well.
         registry: shows and changes which models are served.
         heads: the served heads.
+        tables: tables fitted to collections.
+        fitter: fits them.
         buckets: number of buckets of a new collection.
         cache: texts that were read lately; without it every read goes to the stores.
         coded: chunks that were ingested lately; without it every slice is encoded and coded.
@@ -146,6 +153,8 @@ class Pipeline:
         lexicon: Lexicon,
         registry: ModelOperations,
         heads: Heads,
+        tables: Tables,
+        fitter: Fitter,
         buckets: int = 4096,
         cache: Cache[bytes] | None = None,
         coded: Cache[Coded] | None = None,
@@ -167,8 +176,15 @@ class Pipeline:
         self._answer = Answer(cached, self._search, heads)
         self._reconstruct = Reconstruct(models, vectors, cached)
         self._ingest = Ingest(
-            models, vectors, documents, self._reader, lexicon, Cache(0) if coded is None else coded
+            models,
+            vectors,
+            documents,
+            self._reader,
+            lexicon,
+            Cache(0) if coded is None else coded,
+            Generations(models, tables),
         )
+        self._fit = Fit(models, documents, self._reader, tables, fitter)
         self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
         orphans = OrphanCollector(vectors, documents, self._reader)
         self._scrub = Scrub(
@@ -197,6 +213,7 @@ class Pipeline:
             Kind.STATS: self._run_stats,
             Kind.SCRUB: self._run_scrub,
             Kind.MIGRATE: self._run_migrate,
+            Kind.FIT: self._run_fit,
             Kind.MODELS: self._run_models,
         }
 
@@ -428,6 +445,10 @@ class Pipeline:
                     name, first=item.first, count=item.count, spend_s=item.spend_s
                 )
         return SliceOutcome(Result([found]))
+
+    def _run_fit(self, work: Slice[FitParams, FitItem], call: Call) -> SliceOutcome:
+        name = work.params.collection
+        return self._fit.run(work, self._collection(name), name=name, on_progress=call.on_progress)
 
     def _run_scrub(self, work: Slice[ScrubParams, BucketRange], _: Call) -> SliceOutcome:
         """Scrub a range of buckets; a deleted collection has none."""

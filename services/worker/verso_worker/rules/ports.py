@@ -15,10 +15,11 @@ from uuid import UUID
 from verso_core.errors import HeadUnknown
 from verso_core.heads import Head, Task
 from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
+from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import Holdings, LedgerMemory
 from verso_core.registry import Channel
 from verso_worker.records.confidence import Statistics
-from verso_worker.records.outputs import Classified, Found
+from verso_worker.records.outputs import Classified, Found, Trial, Wanted
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder
 from verso_worker.records.space import Stored, Vector
@@ -170,10 +171,62 @@ class Models(Protocol):
         """Return the artifact that writes into a collection: the newest one of its space."""
 
     def get(self, codec: str) -> Model:
-        """Return the artifact with this codec id; raises EngineUnavailable where there is none."""
+        """Return the artifact with this codec id, or with the fitted tables of this generation.
+
+        Raises:
+            EngineUnavailable: there is none.
+            ArtifactInvalid: the fitted tables are damaged, or decode to other texts here.
+        """
 
     def codec_bytes(self, codec: str) -> int:
         """Return the size of the files that a codec decodes with; 0 where they are not kept."""
+        ...
+
+    def check_tables(self, codec: str, packed: bytes) -> None:
+        """Read fitted tables as a load does, and decode their golden samples.
+
+        Raises:
+            ArtifactInvalid: one decodes to another text in this process.
+        """
+
+
+class Fitter(Protocol):
+    """Fits tables, elsewhere."""
+
+    def fit(self, codec: str, wanted: Wanted, on_progress: OnProgress) -> tuple[Trial, float]:
+        """Fit tables on top of the artifact with a codec id.
+
+        Returns:
+            What came out, and the seconds of the processor that it took.
+
+        Raises:
+            EngineUnavailable: the fit ended early, or took too long.
+        """
+        ...
+
+
+class Tables(Protocol):
+    """The ledger's fitted tables of collections, which are named by their own names."""
+
+    def tables(self, generation: str) -> bytes | None:
+        """Return packed tables; None where the generation is deleted."""
+
+    def add(
+        self, name: str, generation: Generation, tables: bytes, *, number: int, chunks: int
+    ) -> bool:
+        """Store new tables as the collection's canary; False if fit ``number`` has ended."""
+        ...
+
+    def tried(self, name: str, *, number: int, chunks: int) -> None:
+        """Record that fit ``number`` made no generation."""
+
+    def verified(self, name: str, generation: str, records: int) -> int:
+        """Count records of a generation that read back; return how many have so far."""
+        ...
+
+    def stage(self, name: str, generation: str, stage: GenerationStage) -> Fitting:
+        """Put a generation in another stage."""
+        ...
 
 
 class Vectors(Protocol):

@@ -6,7 +6,13 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from verso_core.errors import DocumentUnknown, PatchCorrupt, RecordCorrupt, VersoError
+from verso_core.errors import (
+    ArtifactInvalid,
+    DocumentUnknown,
+    PatchCorrupt,
+    RecordCorrupt,
+    VersoError,
+)
 from verso_core.jobs import Collection, TextPolicy
 from verso_core.record import Codec, Entry, Flag, Record, point_ids
 from verso_worker.records.cache import Cache
@@ -125,9 +131,13 @@ class Reader:
         self, collection: Collection, slot: int, wanted: Sequence[Chunk]
     ) -> list[bytes | VersoError]:
         """Read chunks that the artifact in one slot of the collection wrote."""
-        if slot >= len(collection.artifacts):
-            fault = f"expected an artifact slot < {len(collection.artifacts)}, got {slot}"
+        if slot >= len(collection.artifacts) or not collection.artifacts[slot]:
+            fault = f"expected an artifact slot < {len(collection.artifacts)} in use, got {slot}"
             return [RecordCorrupt(fault)] * len(wanted)
+        try:
+            model = self.models.get(collection.artifacts[slot])
+        except ArtifactInvalid as error:
+            return [RecordCorrupt(error.detail)] * len(wanted)
         records = [chunk.entry.records[chunk.index] for chunk in wanted]
         points = [
             point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
@@ -137,7 +147,7 @@ class Reader:
         ]
         named = [point for point in points if point is not None]
         vectors = self.vectors.get(collection.name, named) if named else {}
-        return self.models.get(collection.artifacts[slot]).recorder.read(
+        return model.recorder.read(
             records,
             [None if point is None else vectors.get(point) for point in points],
             precision=Space.of(collection),

@@ -40,6 +40,7 @@ import numpy as np
 from verso_core.errors import PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, BucketRange, Collection, TextPolicy
 from verso_core.jobs.admin import Scrubbed
+from verso_core.jobs.fitting import artifact_of
 from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space
@@ -272,9 +273,9 @@ class Scrub:
         if kept is None or len(kept) != entry.size_bytes or not slots:
             return None
         [(slot, _)] = slots.most_common(1)
-        if slot >= len(collection.artifacts):
+        if slot >= len(collection.artifacts) or not collection.artifacts[slot]:
             return None
-        chunks = self.models.get(collection.artifacts[slot]).cutter.cut(kept)
+        chunks = self.models.get(artifact_of(collection.artifacts[slot])).cutter.cut(kept)
         key = bytes.fromhex(collection.checksum_key)
         sums = [checksum(chunk, key=key) for chunk in chunks]
         return kept if sums == [record.checksum for record in entry.records] else None

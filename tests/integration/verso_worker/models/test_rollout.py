@@ -225,7 +225,9 @@ def test_a_damaged_copy_of_an_artifact_is_made_anew_from_a_sound_one(place: Plac
 def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
         nothing: Any = None  # no slice is run
-        others = dict.fromkeys(("migrations", "lexicon", "registry", "heads"), nothing)
+        others = dict.fromkeys(
+            ("migrations", "lexicon", "registry", "heads", "tables", "fitter"), nothing
+        )
         return Pipeline(models, nothing, nothing, **others)
 
     return ArtifactCanary(place.shelf, place.metrics, make=make, withdraw=place.follower.withdraw)

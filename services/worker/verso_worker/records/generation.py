@@ -1,0 +1,165 @@
+"""Tables fitted to a collection's texts: how they are fitted, packed, and checked when read.
+
+A fit takes the collection's newest chunks, in the order in which they were written:
+
+1. Fit a mixture (:mod:`verso_codecs.mixture`) to the first 85 %, and measure what the others take.
+   The sizes are compared under the collection's codec policy with what the chunks take now, by the
+   tables that write now and by the artifact.
+2. If the chunks that the collection has would have saved more than the tables take, and
+   ``LEAST_GAIN``, fit to all chunks.
+3. Code golden samples, decode them, and pack tables and samples.
+
+A worker that loads tables decodes the golden samples first: a machine that computes other bits is
+found before a record depends on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+
+from verso_codecs import mixture
+from verso_codecs.mixture import MixtureTables
+from verso_codecs.ngram import NgramTables
+from verso_core import frame
+from verso_core.errors import ArtifactInvalid, FrameInvalid, PatchCorrupt
+from verso_core.jobs import CodecPolicy
+from verso_core.record import Codec
+from verso_worker.records import policy as policies
+from verso_worker.records.outputs import Trial, Wanted
+
+LEAST_GAIN = 0.05
+"""Share of the patch bytes that new tables must save."""
+
+FEWEST_TEXTS = 200
+"""With fewer chunks no choice carries over to the next ones."""
+
+WEIGHT_STEP = 256
+"""Weights are rounded to 1/256: tables of 1,000 log lines take 22 to 38 kB instead of 50 to 68, and
+code the next lines in as many bytes."""
+
+GOLDEN = 16
+"""Texts that golden samples are made of; each gives two."""
+
+_FORMAT = 1
+_DIGEST_BYTES = 8
+_NEXT_DIGIT = bytes.maketrans(b"0123456789", b"1234567890")
+
+
+def fit(wanted: Wanted, general: NgramTables) -> Trial:
+    """Fit tables to chunks, and keep them if they pay.
+
+    Args:
+        wanted: the chunks.
+        general: the n-gram tables of the artifact that writes into the collection.
+
+    Raises:
+        ArtifactInvalid: a golden sample does not decode to its text.
+    """
+    texts = [text for text in wanted.texts if text]
+    if len(texts) < FEWEST_TEXTS:
+        return Trial(0, 0.0, 0.0, 0, None)
+    tried = MixtureTables.fit_tried(texts, general)
+    held = len(tried.sizes)
+    before, after = _compared(wanted, texts[-held:], tried.sizes, general)
+    packed = pack(tried.tables.rounded(WEIGHT_STEP), samples(texts))
+    saved = (before - after) * wanted.chunks
+    pays = saved >= len(packed) and before - after >= LEAST_GAIN * before
+    return Trial(held, before, after, len(packed), packed if pays or wanted.force else None)
+
+
+def _compared(
+    wanted: Wanted, texts: Sequence[bytes], sizes: Sequence[float], general: NgramTables
+) -> tuple[float, float]:
+    """Return the mean patch bytes of held-out chunks, as they are coded now and as fitted."""
+    serving = None if wanted.serving is None else unpack(wanted.serving, general)
+    stored = [kept for text, kept in zip(wanted.texts, wanted.stored, strict=True) if text]
+    now = then = 0
+    for text, kept, size in zip(texts, stored[-len(texts) :], sizes, strict=True):
+        offers = [(Codec.RAW, len(text))]
+        if kept[0] is not Codec.MIXTURE:
+            offers.append(kept)
+        if serving is not None:
+            offers.append((Codec.MIXTURE, len(mixture.encode(text, serving))))
+        elif kept[0] is Codec.MIXTURE:  # by the artifact's own tables, which it goes on using
+            offers.append(kept)
+        now += 1 + _cheapest(offers, wanted.policy, text)
+        then += 1 + _cheapest([*offers, (Codec.MIXTURE, round(size + 0.5))], wanted.policy, text)
+    return now / len(texts), then / len(texts)
+
+
+def _cheapest(offers: Sequence[tuple[Codec, int]], policy: CodecPolicy, text: bytes) -> int:
+    """Return the size of the payload that a policy chooses."""
+    priced = [(policies.price_of(c, n, policy, size_bytes=len(text)), n) for c, n in offers]
+    return min(priced)[1]
+
+
+def samples(texts: Sequence[bytes]) -> list[bytes]:
+    """Return texts for golden samples: some as they are, and with every digit changed.
+
+    The former are matched as a whole, the latter are coded by the model as well.
+    """
+    step = max(1, len(texts) // GOLDEN)
+    chosen = list(texts[::step][:GOLDEN])
+    return chosen + [text.translate(_NEXT_DIGIT) for text in chosen]
+
+
+def pack(tables: MixtureTables, golden: Sequence[bytes]) -> bytes:
+    """Code golden samples, check that they decode, and pack them with the tables.
+
+    Raises:
+        ArtifactInvalid: one does not decode to its text.
+    """
+    payloads = [mixture.encode(text, tables) for text in golden]
+    _check(tables, golden, payloads)
+    digests = [_digest(text) for text in golden]
+    header = {"format": _FORMAT, "salt": secrets.token_hex(8)}
+    blobs = [tables.pack(), b"".join(digests), *payloads]
+    return frame.pack(header, blobs)
+
+
+def unpack(packed: bytes, general: NgramTables) -> MixtureTables:
+    """Read packed tables, and decode their golden samples.
+
+    Args:
+        packed: what :func:`pack` returned.
+        general: the n-gram tables that they were fitted with.
+
+    Raises:
+        ArtifactInvalid: they are damaged, or this machine decodes a sample to another text.
+    """
+    try:
+        header, [data, digests, *payloads] = frame.unpack(packed)
+    except (FrameInvalid, ValueError) as exc:
+        raise ArtifactInvalid(f"fitted tables: {exc}") from exc
+    if header.get("format") != _FORMAT:
+        raise ArtifactInvalid(
+            f"fitted tables: expected format {_FORMAT}, got {header.get('format')!a}"
+        )
+    tables = MixtureTables.unpack(data, general)
+    found = [digests[at : at + _DIGEST_BYTES] for at in range(0, len(digests), _DIGEST_BYTES)]
+    if [_digest(_decoded(tables, payload)) for payload in payloads] != found:
+        raise ArtifactInvalid("fitted tables: a golden sample decodes to another text here")
+    return tables
+
+
+def name_of(codec: str, packed: bytes) -> str:
+    """Return the id of a generation: the artifact's codec id, and a hash of the packed tables."""
+    return f"{codec}.{hashlib.blake2b(packed, digest_size=8).hexdigest()}"
+
+
+def _check(tables: MixtureTables, texts: Sequence[bytes], payloads: Sequence[bytes]) -> None:
+    if any(_decoded(tables, one) != text for one, text in zip(payloads, texts, strict=True)):
+        raise ArtifactInvalid("fitted tables: a golden sample does not decode to its text")
+
+
+def _decoded(tables: MixtureTables, payload: bytes) -> bytes:
+    try:
+        return mixture.decode(payload, tables)
+    except PatchCorrupt as exc:
+        raise ArtifactInvalid(f"fitted tables: a golden sample: {exc}") from exc
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()
