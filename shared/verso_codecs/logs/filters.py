@@ -9,6 +9,8 @@ another (Kirsch & Mitzenmacher 2006): 1 % of other tokens are in it too. Stored 
 version, the bits, and a CRC of two bytes.
 """
 
+# Compiled with what it imports: 79c48064becf779a
+
 import binascii
 from collections.abc import Sequence
 

@@ -12,6 +12,8 @@ number is part of it where no letter or digit is before. All other bytes are the
 so that `parse` can be undone for every byte string.
 """
 
+# Compiled with what it imports: 9d2080f473d844c9
+
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple

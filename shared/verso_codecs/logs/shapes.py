@@ -8,6 +8,8 @@ The table is append-only, and a shape's number is its position, so a block refer
 the count that was known when it was coded.
 """
 
+# Compiled with what it imports: fcba6dcf59a45ab6
+
 import re
 import threading
 from collections.abc import Sequence

@@ -27,7 +27,11 @@ FORMAT = 1
 """Version of the model: blocks and tables of one are noise to another."""
 
 LIMIT_BYTES = 8192
-"""Bytes of packed tables unless the caller says otherwise."""
+"""Most bytes of packed tables unless the caller says otherwise."""
+
+LEARNT_SHARE = 1 / 32
+"""Most bytes of packed tables for each byte of lines that they could learn from: tables of a small
+collection are small, and are fitted again when it has grown."""
 
 MAX_LINES = 4096
 """Most lines that are learnt from; each takes 10 to 50 us when tables are unpacked."""
@@ -143,16 +147,19 @@ class Tables:
         shapes: Shapes,
         *,
         generation: int,
-        limit_bytes: int = LIMIT_BYTES,
+        limit_bytes: int | None = None,
     ) -> "Tables":
         """Learn from lines: the last ones, and runs of those before.
 
         parsed: numbered, in the order in which the lines were written
         generation: above 0
-        limit_bytes: most bytes of the packed tables
+        limit_bytes: most bytes of the packed tables, by default by LIMIT_BYTES and LEARNT_SHARE
         """
         if not 0 < generation < 1 << 32:
             raise ValueError(f"expected a generation from 1, got {generation}")
+        if limit_bytes is None:
+            learnt = sum(int((part.lines.ends - part.lines.begins).sum()) for part in parsed)
+            limit_bytes = min(LIMIT_BYTES, int(LEARNT_SHARE * learnt))
         wanted = MAX_LINES
         for _ in range(_TRIES):
             sample = _parsed_sample(parsed, shapes, wanted)

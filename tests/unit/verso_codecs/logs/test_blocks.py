@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from verso_codecs.logs import blocks
 from verso_codecs.logs.parsing import Lines, Parsed, parse, split
 from verso_codecs.logs.shapes import Shapes
-from verso_codecs.logs.tables import Tables
+from verso_codecs.logs.tables import LEARNT_SHARE, Tables
 from verso_codecs.logs.times import MISSING
 from verso_core.errors import ArtifactInvalid, RecordCorrupt
 
@@ -150,6 +150,13 @@ def test_packed_tables_are_the_same_tables(fitted: tuple[Tables, Shapes]) -> Non
     block = blocks.encode(parsed, shapes, tables, first=0, count=128)
     assert blocks.encode(parsed, shapes, restored, first=0, count=128) == block
     assert texts_of(blocks.decode(block, shapes, restored)) == server_lines(128, seed=5)
+
+
+def test_tables_of_few_lines_are_small() -> None:
+    texts = server_lines(300)
+    parsed, shapes = learnt(texts)
+    tables = Tables.fit([parsed], shapes, generation=1)
+    assert len(tables.pack()) <= sum(map(len, texts)) * LEARNT_SHARE
 
 
 def test_packed_tables_keep_to_their_limit() -> None:
