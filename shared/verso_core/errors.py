@@ -6,7 +6,7 @@
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
     │   ├── SpaceMismatch              ├── QuestionTooLong     ├── TrainingDataInvalid
-    │   ├── DocumentsRefused           └── EncodingUnsupported
+    │   ├── DocumentsRefused           ├── EncodingUnsupported └── KindUnsupported
     ├── MethodNotAllowed
     ├── Forbidden                      a known caller may not do this
     ├── NotFound
@@ -128,6 +128,10 @@ class DocumentsRefused(RequestInvalid):
 
 class EncodingUnsupported(RequestInvalid):
     """Raised when a request body has a content coding other than gzip, deflate and zstd."""
+
+
+class KindUnsupported(RequestInvalid):
+    """Raised when a collection is asked for what its kind cannot do."""
 
 
 class NotFound(VersoError):

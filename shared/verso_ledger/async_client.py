@@ -11,10 +11,12 @@ from redis.asyncio import Redis
 
 from verso_core.jobs import Collection, Kind, Status
 from verso_core.jobs.admin import Migration
+from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
 from verso_ledger.connection import connect_async, translated
 from verso_ledger.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
+from verso_ledger.logs import reserve_args, reserved
 from verso_ledger.models import (
     Accepted,
     DeadLetter,
@@ -234,6 +236,14 @@ class AsyncLedger:
     ) -> Page[DocumentRow]:
         """Return a collection's documents; see :func:`verso_ledger.pages.documents`."""
         return await pages.documents(self._redis, collection, after=after, limit=limit)
+
+    async def reserve(self, collection: str, labels: Mapping[str, str], lines: int) -> Reserved:
+        """Reserve numbers for lines of a stream, which is made if it is new.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
+        return reserved(await self._scripts.run("reserve", reserve_args(collection, labels, lines)))
 
     async def document_count(self, collection: str) -> int:
         """Return how many documents a collection holds, as counted last; 0 before the first count.

@@ -21,7 +21,7 @@ from verso_core.errors import (
     VersoError,
     WebhookUnknown,
 )
-from verso_core.jobs import URGENCY, Collection, Kind, Queue, Status
+from verso_core.jobs import URGENCY, Collection, CollectionKind, Kind, Queue, Status
 from verso_core.jobs.fitting import Fitting
 from verso_core.record import MAX_SLOT, Codec, Entry, Holdings, Share, bucket_of
 from verso_ledger.keys import key
@@ -425,10 +425,11 @@ def server_seconds(reply: Sequence[Any]) -> float:
 def dump(collection: Collection) -> str:
     """Write a collection as it is stored.
 
-    An owner and fitted tables are left out where there are none, as before there were any.
+    An owner, fitted tables and the kind of documents are left out, as before there were any.
     """
     without = {"owner"} if collection.owner is None else set()
     without |= {"fitting"} if collection.fitting == Fitting() else set()
+    without |= {"kind"} if collection.kind is CollectionKind.DOCUMENTS else set()
     fields = collection.model_dump(mode="json", exclude=without)
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 

@@ -48,6 +48,15 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     generations {uid}                hash: fitted tables that the collection has -> how many records
                                      that name them are verified
     tables      {generation}         string: tables fitted to a collection, packed
+    log         {uid}                hash: what a log collection holds of lines: see logs.py
+    streams     {uid}                hash: labels as JSON -> numbers of stream and next line
+    shapes      {uid}                list: packed shapes of lines, in the order of their numbers
+    fitted      {uid}                hash: generation -> fitted tables of the codec of lines
+    statements  {uid}                list: hashes and vectors of templates, in the order they came
+    segment     {uid}:{stream}:{n}   string: lines of a stream from number n on
+    segments    {uid}                sorted set: every segment's place, lines and times, by when it
+                                     was written
+    gone        {uid}:{stream}:{n}   string: bitmap of the deleted lines of a segment
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry; of no document: all of an
                                      own name's vectors
@@ -84,6 +93,7 @@ _ONE_FOR_EACH: Final = (
     "job", "slice", "payload", "result", "events", "idem", "claim", "ready", "leased", "tombs",
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
+    "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

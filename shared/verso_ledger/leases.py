@@ -14,10 +14,12 @@ from redis.exceptions import RedisError
 from verso_core.errors import ErrorBody, error_body
 from verso_core.jobs import Kind, Queue
 from verso_core.record import bucket_of
+from verso_core.segments import LinesWrite
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.documents import Locations, Write
 from verso_ledger.keys import key
+from verso_ledger.logs import write_args as lines_args
 from verso_ledger.models import Commit, DocumentWrite, Finished, Lease
 from verso_ledger.scripts import Scripts
 
@@ -77,19 +79,22 @@ class Leases:
         documents: Sequence[Write] = (),
         verify_delay_s: float = 1.0,
         notified: bool = False,
+        lines: LinesWrite | None = None,
     ) -> Commit:
         """End a slice's work: result, documents, counters and state in one step.
 
         A write or delete older than the stored entry changes nothing; a replaced entry goes to the
         garbage list. A slice that wrote documents is due on the scrub queue in phase verify after
-        ``verify_delay_s``; its payload, the raw texts, is kept until then. ``notified``: the
-        waiting caller has the result already.
+        ``verify_delay_s``; its payload, the raw texts, is kept until then. So is that of
+        one with ``lines``. ``notified``: the waiting caller has the result already.
         """
         finished = Finished(lease, result, ok=ok, errors=errors, notified=notified)
 
         def arguments() -> list[codec.Arg]:
             writes = self._locations.write_args(documents)
-            return [*codec.finished_args(finished, verify_delay_s), len(documents), *writes]
+            segments = [] if lines is None else lines_args(lines)
+            start = codec.finished_args(finished, verify_delay_s)
+            return [*start, len(documents), *writes, *segments]
 
         return self._locations.run("commit", arguments)
 
@@ -149,6 +154,7 @@ class Leases:
         rewritten: Sequence[DocumentWrite] = (),
         raw_text_retention_s: float = 900.0,
         verify_delay_s: float = 1.0,
+        lines: tuple[str, str, int] | None = None,
     ) -> Commit:
         """End a slice's verify phase.
 
@@ -159,6 +165,7 @@ class Leases:
             rewritten: entries for the other documents. They are written, and the slice is verified
                 again after ``verify_delay_s``, which grows each time; the eighth time makes it a
                 dead letter.
+            lines: own name and uid of a log collection, and its lines that were read back.
             raw_text_retention_s: how long the raw texts stay once all entries are verified.
         """
         right = [(name, document) for name, document, seq in documents if seq == lease.seq]
@@ -172,7 +179,7 @@ class Leases:
                 lease.slice_id, lease.fence,
                 round(raw_text_retention_s * 1000), round(verify_delay_s * 1000),
                 len(right), len(rewritten), *entries, *self._locations.write_args(rewritten),
-                *(write.over for write in rewritten),
+                *(write.over for write in rewritten), *(lines or ()),
             ]  # fmt: skip
 
         return self._locations.run("verified", arguments)

@@ -17,10 +17,10 @@ from verso_ledger.connection import translated
 from verso_ledger.keys import lua_table
 from verso_ledger.models import Policy
 
-_MAY_GROW = frozenset({"accept", "collection_put", "generation_add", "stage"})
+_MAY_GROW = frozenset({"accept", "collection_put", "generation_add", "reserve", "stage"})
 """Steps that are refused once the server's memory is full; all others only let work finish."""
 
-SHARED = ("prelude", "entries")
+SHARED = ("prelude", "entries", "segments")
 """Files that stand before every step."""
 
 

@@ -15,6 +15,7 @@ from verso_ledger.epoch import Epoch
 from verso_ledger.generations import Generations
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
+from verso_ledger.logs import Logs
 from verso_ledger.maintenance import Liveness, Maintenance
 from verso_ledger.migrations import Migrations
 from verso_ledger.models import Accepted, JobRecord, NewJob, Policy
@@ -101,6 +102,7 @@ class Ledger:
         leases: claim slices, renew their leases, commit their results.
         documents: collections and the entries of their documents.
         generations: tables that collections have fitted to their texts.
+        logs: lines of log collections.
         migrations: moves of a collection to another artifact.
         scrub: the cursor and the findings of the scrub.
         webhooks: the outbox of webhook messages.
@@ -117,6 +119,7 @@ class Ledger:
         self.leases = Leases(scripts, locations)
         self.documents = Documents(scripts, locations)
         self.generations = Generations(scripts, self.documents)
+        self.logs = Logs(scripts, locations)
         self.migrations = Migrations(scripts, locations)
         self.scrub = ScrubCursor(scripts)
         self.webhooks = WebhookMessages(scripts)

@@ -32,6 +32,7 @@ STATUSES: dict[str, int] = {
     "duplicate_id": 422,
     "id_invalid": 422,
     "vector_invalid": 422,
+    "kind_unsupported": 422,
     "metadata_invalid": 422,
     "body_too_large": 413,
     "idempotency_conflict": 422,

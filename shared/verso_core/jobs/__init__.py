@@ -16,6 +16,7 @@ from verso_core.jobs.job import TASK_WORK, URGENCY, Kind, Queue, Status
 from verso_core.jobs.models import (
     BucketRange,
     CodecPolicy,
+    CollectionKind,
     Failed,
     IndexKind,
     Item,

@@ -15,6 +15,7 @@ from verso_core.heads import Portion
 from verso_core.jobs.fitting import Fitting, GenerationState
 from verso_core.jobs.models import (
     CodecPolicy,
+    CollectionKind,
     IndexKind,
     Item,
     ItemResult,
@@ -77,12 +78,17 @@ class Collection(StrictModel):
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
     fitting: Fitting = Field(default_factory=Fitting)
+    kind: CollectionKind = CollectionKind.DOCUMENTS
 
 
 class CollectionSettings(Params):
     """What is chosen when a collection is made."""
 
     name: Name
+    kind: CollectionKind = Field(
+        default=CollectionKind.DOCUMENTS,
+        description="logs keeps lines together, with one vector a statement",
+    )
     precision: Precision = Precision.INT8
     text_policy: TextPolicy = TextPolicy.PATCH
     search: SearchSetting = Field(
@@ -151,6 +157,7 @@ class CollectionInfo(ItemResult):
     codec_policy: CodecPolicy = CodecPolicy.SMALLEST
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
+    kind: CollectionKind = CollectionKind.DOCUMENTS
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
@@ -205,6 +212,26 @@ class Kept(OpenModel):
     )
 
 
+class LineStatistics(OpenModel):
+    """What a log collection holds of lines, in the ledger. Sizes are bytes."""
+
+    lines: int
+    deleted: int = 0
+    verified: int = 0
+    streams: int = 0
+    segments: int = 0
+    shapes: int = 0
+    statements: int = 0
+    bytes_text: int = 0
+    bytes_segments: int = Field(default=0, description="blocks, filters and headers")
+    bytes_shapes: int = 0
+    bytes_statements: int = Field(default=0, description="vectors of templates")
+    bytes_tables: int = Field(default=0, description="fitted tables of the codec")
+    bytes_memory: int = Field(
+        default=0, description="all keys of the lines, with the server's overhead"
+    )
+
+
 class Statistics(ItemResult):
     """A collection with what it holds, counted in its stores. Sizes are bytes."""
 
@@ -240,6 +267,8 @@ class Statistics(ItemResult):
     owner: str | None = None
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
+    kind: CollectionKind | None = None
+    lines: LineStatistics | None = Field(default=None, description="of a log collection")
 
 
 SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")

@@ -357,7 +357,7 @@ def matches(
     fields: dict[str, list[Scalar]] = {
         METADATA + path: values for path, values in values_of(metadata).items()
     }
-    return _holds(node, fields | {ID: [id]} | ({} if time is None else {TIME: [time]}))
+    return holds(node, fields | {ID: [id]} | ({} if time is None else {TIME: [time]}))
 
 
 def tests_in(node: Node) -> Iterator[Test]:
@@ -492,14 +492,15 @@ def _not(part: Node | bool) -> Node | bool:
     return part.part if isinstance(part, Not) else Not(part)
 
 
-def _holds(node: Node, fields: Mapping[str, Sequence[Scalar]]) -> bool:
+def holds(node: Node, fields: Mapping[str, Sequence[Scalar]]) -> bool:
+    """Whether a filter holds for the values of a document's fields."""
     match node:
         case AllOf(parts):
-            return all(_holds(part, fields) for part in parts)
+            return all(holds(part, fields) for part in parts)
         case AnyOf(parts):
-            return any(_holds(part, fields) for part in parts)
+            return any(holds(part, fields) for part in parts)
         case Not(part):
-            return not _holds(part, fields)
+            return not holds(part, fields)
         case OneOf(field, wanted):
             return any(_same(one, value) for one in fields.get(field, ()) for value in wanted)
         case Within(field):

@@ -24,10 +24,12 @@ class Kind(StrEnum):
 
     EMBED = "embed"
     INGEST = "ingest"
+    INGEST_LINES = "ingest_lines"
     SEARCH = "search"
     RECONSTRUCT = "reconstruct"
     DELETE = "delete"
     LIST = "list"
+    LINES = "lines"
     COUNT = "count"
     FACETS = "facets"
     UPDATE = "update"
@@ -65,7 +67,7 @@ class Kind(StrEnum):
 _WAITED_FOR = frozenset(
     {
         *(Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS),
-        *(Kind.LIST, Kind.COUNT, Kind.FACETS),
+        *(Kind.LIST, Kind.COUNT, Kind.FACETS, Kind.LINES),
     }
 )
 _READS = frozenset(
@@ -73,6 +75,7 @@ _READS = frozenset(
         Kind.EMBED,
         Kind.SEARCH,
         Kind.LIST,
+        Kind.LINES,
         Kind.COUNT,
         Kind.FACETS,
         Kind.RECONSTRUCT,

@@ -38,6 +38,15 @@ from verso_core.errors import ErrorBody, VersoError, error_body, from_body
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["default"])]
 
 
+class CollectionKind(StrEnum):
+    """What a collection is made for."""
+
+    DOCUMENTS = "documents"
+    """Texts: each has vectors and patches of its own."""
+    LOGS = "logs"
+    """Log lines: the lines of one statement share a vector, and are coded together."""
+
+
 class Precision(StrEnum):
     """How a collection's vectors are stored."""
 

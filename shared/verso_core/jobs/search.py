@@ -19,6 +19,7 @@ from verso_core.jobs.models import (
     Params,
     RecordText,
     SearchMode,
+    Text,
     needs,
     one_of,
 )
@@ -48,6 +49,9 @@ class SearchParams(Params):
         description="what its score counts; the search's own counts the rest",
     )
     explain: bool = Field(default=False, description="add the parts of each hit's score")
+    lines: bool = Field(
+        default=False, description="of a log collection: hits are lines, not statements"
+    )
 
     def cost(self, item: Item) -> int:
         """Return the cost of a query, of the texts read back, and of those that a head reads."""
@@ -81,8 +85,9 @@ class SearchRequest(SearchParams):
     def params(self, mode: SearchMode) -> SearchParams:
         """Return the params of the request's slice, with the given mode."""
         options = {name: getattr(self, name) for name in SearchParams.model_fields}
-        if not self.explain:
-            del options["explain"]  # the slice has the same bytes as before the option existed
+        for option in ("explain", "lines"):
+            if not options[option]:
+                del options[option]  # the slice has the same bytes as before the option existed
         return SearchParams(**options | {"mode": mode})
 
 
@@ -108,8 +113,15 @@ class Explanation(OpenModel):
     rerank_share: float | None = Field(default=None, description="what the head's score counts")
 
 
+class StatementLine(Text):
+    """One of the newest lines of a statement."""
+
+    id: str = Field(examples=["3:1042"])
+    time: str | None = Field(default=None, description="RFC 3339, UTC")
+
+
 class Hit(RecordText):
-    """A record that a search found."""
+    """A record that a search found; of a log collection a statement, and its newest line."""
 
     id: str = Field(description="of the record: document#chunk", examples=["boot-1#0"])
     document: str
@@ -122,6 +134,13 @@ class Hit(RecordText):
     time: float | None = None
     error: ItemError | None = None
     explain: Explanation | None = Field(default=None, description="where it was asked for")
+    statement: str | None = Field(
+        default=None, description="of a log collection: the template of its lines"
+    )
+    count: int | None = Field(default=None, description="lines of the statement that pass")
+    first_seen: float | None = Field(default=None, description="Unix seconds")
+    last_seen: float | None = Field(default=None, description="Unix seconds")
+    lines: tuple[StatementLine, ...] = Field(default=(), description="the newest of them")
 
 
 class Hits(ItemResult):

@@ -25,6 +25,7 @@ from verso_core.jobs import (
     fitting,
     heads,
     ingest,
+    lines,
     reconstruct,
     search,
     train,
@@ -66,8 +67,10 @@ class Contract:
 CONTRACTS: Mapping[Kind, Contract] = {
     Kind.EMBED: Contract(ingest.EmbedParams, ingest.EmbedItem, ingest.Embedded),
     Kind.INGEST: Contract(ingest.IngestParams, ingest.IngestItem, ingest.Ingested),
+    Kind.INGEST_LINES: Contract(lines.IngestLinesParams, lines.LinesItem, lines.LinesIngested),
     Kind.DELETE: Contract(ingest.DeleteParams, ingest.DeleteItem, ingest.Deleted),
     Kind.LIST: Contract(documents.ListParams, NoItem, documents.DocumentPage),
+    Kind.LINES: Contract(lines.LinesParams, NoItem, lines.LinesPage),
     Kind.COUNT: Contract(documents.CountParams, NoItem, documents.Counted),
     Kind.FACETS: Contract(documents.FacetsParams, NoItem, documents.Facets),
     Kind.UPDATE: Contract(documents.UpdateParams, documents.UpdateItem, documents.Updated),

@@ -1,6 +1,7 @@
 -- Ends the work of a slice: result, documents, counters and state in one step, guarded by the fence.
 -- ARGV: slice, fence, result, ok, errors, delay of the verify in ms, queue of the verify phase, 1 if the
--- waiting caller has been notified of the result, count of writes, then the writes (see read_writes).
+-- waiting caller has been notified of the result, count of writes, then the writes (see read_writes), then
+-- the segments of lines, if there are any (see put_segments).
 local sid, fence = ARGV[1], ARGV[2]
 local s = held(sid, fence)
 if not s or s.ph ~= 'work' then
@@ -9,7 +10,9 @@ if not s or s.ph ~= 'work' then
   return 'stale'
 end
 local count = tonumber(ARGV[9])
-if count > 0 and read_only() then return 'sealed' end -- to be done again, here or in a better ledger
+local segments_at = 10 + count * 9
+local segments = tonumber(ARGV[segments_at] or '0')
+if count + segments > 0 and read_only() then return 'sealed' end -- to be done again, here or in a better ledger
 local writes = read_writes(10, count)
 if not writes then return 'moved' end
 for _, w in ipairs(writes) do
@@ -24,7 +27,7 @@ for _, w in ipairs(writes) do
     if not head or entry_seq(head) ~= w.expected then return 'sealed' end
   end
 end
-if #writes > 0 and not numbered(sid, s) then
+if #writes + segments > 0 and not numbered(sid, s) then
   make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
   return 'stale'
 end
@@ -35,6 +38,10 @@ for _, w in ipairs(writes) do
   wrote = wrote or (w.op == 'w' and not w.meta)
 end
 keep_counts()
+if segments > 0 then
+  put_segments(segments_at, segments)
+  wrote = true
+end
 redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
 redis.call('HSET', K.slice .. sid, 'cf', fence)
 redis.call('ZREM', K.leased .. s.q, sid)

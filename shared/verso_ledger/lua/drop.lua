@@ -13,6 +13,7 @@ end
 local head = redis.call('LINDEX', K.dropped, 0)
 if head then
   local uid, buckets, from = string.match(head, '(%S+) (%d+) (%d+)')
+  if sweep_segments(uid, P.sweep_buckets) then return dropped end -- there are more
   local last = math.min(tonumber(buckets), tonumber(from) + P.sweep_buckets) - 1
   for bucket = tonumber(from), last do
     local name = K.docs .. uid .. ':' .. bucket

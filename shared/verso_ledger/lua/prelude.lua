@@ -120,7 +120,7 @@ end
 
 -- Whether a dead slice of this kind is kept for ever: its payload is what a caller was promised.
 local function promised(kind)
-  return kind == 'ingest' or kind == 'delete' or kind == 'update' or kind == 'delete_matching'
+  return kind == 'ingest' or kind == 'ingest_lines' or kind == 'delete' or kind == 'update' or kind == 'delete_matching'
 end
 
 -- Whether this ledger is known to be older than what it has acknowledged.
@@ -129,7 +129,7 @@ local function read_only()
 end
 
 -- Work that changes what is stored; all else only reads.
-local WRITES = { ingest = true, delete = true, update = true, delete_matching = true,
+local WRITES = { ingest = true, ingest_lines = true, delete = true, update = true, delete_matching = true,
   collection_change = true, collection_create = true, collection_delete = true,
   migrate = true, scrub = true }
 

@@ -1,6 +1,7 @@
 -- Ends one verify pass. ARGV: slice, fence, retention of the raw texts in ms, delay of the next verify in ms, count of entries read back
 -- right, count of rewrites; then for each entry: collection, uid, bucket, document; then the writes, and
--- for each the stored entry that proved to be this slice's own, '' none.
+-- for each the stored entry that proved to be this slice's own, '' none; then own name and uid of a log collection
+-- and how many of its lines were read back, if any were.
 -- With nothing rewritten the raw texts are dropped after the retention; otherwise the new bytes are verified too,
 -- ever later, and at last the slice is a dead letter, which keeps the raw texts.
 local sid, fence, grace = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -36,6 +37,10 @@ for i, w in ipairs(writes) do
 end
 keep_counts()
 redis.call('HSET', K.slice .. sid, 'vf', fence)
+local lines_at = 7 + right * 4 + rewrites * 10
+if ARGV[lines_at] and redis.call('HGET', K.uids, ARGV[lines_at]) == ARGV[lines_at + 1] then
+  redis.call('HINCRBY', K.log .. ARGV[lines_at + 1], 'verified', ARGV[lines_at + 2])
+end
 if rewrites > 0 then
   redis.call('HSET', K.slice .. sid, 'crash', 0, 'errs', 0)
   local again = redis.call('HINCRBY', K.slice .. sid, 'again', 1)

@@ -19,8 +19,7 @@ ALL = pytest.mark.parametrize("row", slices(), ids=lambda row: str(row.name))
 NO_LIMIT = 1 << 30
 SINCE = {
     *(Kind.LIST, Kind.COUNT, Kind.FACETS, Kind.UPDATE, Kind.DELETE_MATCHING),
-    Kind.COLLECTION_CHANGE,
-    Kind.FIT,
+    *(Kind.COLLECTION_CHANGE, Kind.FIT, Kind.INGEST_LINES, Kind.LINES),
 }
 """Kinds that the version before did not have."""
 

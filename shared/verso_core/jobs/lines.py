@@ -1,0 +1,197 @@
+"""Log lines: ingest whole bodies of them, and read them back in order.
+
+A line's id is ``stream:number``: the stream is that of its labels, the number its place in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from verso_core.errors import RequestInvalid
+from verso_core.jobs.filters import Filter
+from verso_core.jobs.job import Batch, JobView
+from verso_core.jobs.models import ITEM_COST, Item, ItemResult, Name, OpenModel, Params
+
+LINES_BYTES = 2 << 20
+"""Bytes of lines in one slice, about: cut at the next line end."""
+PAGE_BYTES = 4 << 20
+"""Bytes of text in one page of lines, about."""
+MAX_LABELS = 32
+"""Most labels of a stream."""
+_SHARE = 64  # a line is parsed and coded so many times faster than a model reads its text
+_ID = re.compile(r"(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,15})")
+
+
+def line_id(stream: int, number: int) -> str:
+    """Return the id of a line."""
+    return f"{stream}:{number}"
+
+
+def line_place(name: str) -> tuple[int, int] | None:
+    """Return the stream and number that an id names; None for an id of another kind."""
+    found = _ID.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
+class IngestLinesParams(Params):
+    """Where the lines of a slice are written.
+
+    ``uid`` is that of the collection when the numbers were reserved, ``arrived`` is in Unix
+    nanoseconds.
+    """
+
+    collection: str
+    uid: str
+    stream: int
+    labels: dict[str, str]
+    arrived: int
+    offset_s: int = 0
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of lines, which no model reads but those of a new statement."""
+        size = len(item.text) if isinstance(item, LinesItem) else 0
+        return ITEM_COST + size // _SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class LinesItem(Item):
+    """Consecutive lines of a stream, each with its line end but perhaps the last."""
+
+    BLOB: ClassVar = "text"
+
+    first: int
+    count: int
+    text: bytes
+
+
+class LinesIngested(ItemResult):
+    """What became of the lines of a slice."""
+
+    stream: int
+    first: int
+    lines: int
+    records: int = Field(default=0, description="lines that were stored as records of their own")
+    bytes_text: int = 0
+    bytes_stored: int = 0
+    shapes: int = Field(default=0, description="new ones")
+    statements: int = Field(default=0, description="new ones")
+
+
+class LinesAccepted(JobView):
+    """The job of an ingest of lines, before it has ended."""
+
+    accepted: int = Field(description="lines")
+    stream: int
+    first: int = Field(description="number of the first line; its id is stream:first")
+
+
+class LinesBatch(Batch):
+    """The job of an ingest of lines that ended in time."""
+
+    accepted: int = Field(description="lines")
+    stream: int
+    first: int
+
+
+class LineOrder(StrEnum):
+    """Which lines come first. Lines of one stream keep their order, or have it reversed."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
+class LinesOptions(Params):
+    """Which lines are read; shared by its request and its slice."""
+
+    filter: Filter | None = Field(default=None, description="of labels, time and id")
+    contains: str | None = Field(default=None, max_length=4096, description="bytes of the line")
+    order: LineOrder = LineOrder.OLDEST
+    limit: int = Field(default=1000, ge=0, description="0: all")
+    cursor: str | None = Field(default=None, max_length=65_536)
+    raw: bool = Field(default=False, description="the lines' bytes, not JSON")
+
+
+class LinesRequest(LinesOptions):
+    """Body of ``POST /v1/logs/query``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    collection: Name = "default"
+
+    def params(self) -> LinesParams:
+        """Return the params of the request's first slice."""
+        return LinesParams(**{name: getattr(self, name) for name in LinesParams.model_fields})
+
+
+class LinesParams(LinesOptions):
+    """A page of the lines of a collection."""
+
+    collection: str
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of a page."""
+        return super().cost(item) + PAGE_BYTES // _SHARE
+
+
+class LineRow(OpenModel):
+    """One line in the stream of lines that a query answers."""
+
+    id: str
+    time: str | None = None
+    text: str | None = None
+    text_base64: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class LinesPage(ItemResult):
+    """A page of lines: NDJSON, or the lines' bytes. ``next_cursor`` is None on the last one."""
+
+    lines: int
+    data: SkipJsonSchema[bytes] = Field(default=b"", exclude=True, repr=False)
+    next_cursor: str | None = None
+
+    def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
+        """Return the frame's object, in which the lines are a blob."""
+        header = super().frame_header(blobs)
+        header.pop("data", None)
+        blobs.append(self.data)
+        return header | {"blob": len(blobs) - 1}
+
+    @classmethod
+    def from_frame(cls, header: Mapping[str, Any], blobs: list[bytes]) -> LinesPage:
+        """Read what :meth:`frame_header` wrote."""
+        fields = {name: value for name, value in header.items() if name != "blob"}
+        return cls.model_validate(fields | {"data": bytes(blobs[header["blob"]])})
+
+
+def write_cursor(order: LineOrder, places: Mapping[int, int]) -> str:
+    """Return the cursor of a list that goes on at a number in each stream."""
+    row = json.dumps([order, sorted(places.items())], separators=(",", ":"))
+    return base64.urlsafe_b64encode(row.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, order: LineOrder) -> dict[int, int]:
+    """Read a cursor of a list in the same order.
+
+    Raises:
+        RequestInvalid: it is none.
+    """
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        kept, rows = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        places = {int(stream): int(number) for stream, number in rows}
+    except (binascii.Error, ValueError, TypeError, RecursionError) as exc:
+        raise RequestInvalid("expected a cursor of this list") from exc
+    if kept != order:
+        raise RequestInvalid("expected a cursor of this list, in the same order")
+    return places

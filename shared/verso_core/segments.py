@@ -1,0 +1,119 @@
+"""Segments of lines: their places in the ledger, and what a log collection holds of them.
+
+A line has a stream and a number in it. A segment is a value of up to 2,048 consecutive lines of a
+stream; the workers know its inside, the ledger only its place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MISSING = -(2**63)
+"""Time of a segment none of whose lines has one."""
+_MEMBER = struct.Struct(">IQIqqB")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The place of a segment, and what its lines are.
+
+    Attributes:
+        stream: number of the stream.
+        first: number of its first line.
+        lines: how many, > 0, deleted ones included.
+        earliest: least time of a line, Unix nanoseconds; ``MISSING`` without any.
+        latest: greatest one.
+        flags: as the segment itself has them.
+    """
+
+    stream: int
+    first: int
+    lines: int
+    earliest: int = MISSING
+    latest: int = MISSING
+    flags: int = 0
+
+    @property
+    def end(self) -> int:
+        """Return the number behind its last line."""
+        return self.first + self.lines
+
+    def pack(self) -> bytes:
+        """Return the member that the ledger lists the segment as."""
+        return _MEMBER.pack(
+            self.stream, self.first, self.lines, self.earliest, self.latest, self.flags
+        )
+
+    @classmethod
+    def unpack(cls, member: bytes) -> Segment:
+        """Read what :meth:`pack` wrote."""
+        return cls(*_MEMBER.unpack(member))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWrite:
+    """A segment to be written, with the bytes of text that it holds."""
+
+    segment: Segment
+    data: bytes
+    text_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinesWrite:
+    """Segments that are committed with a slice; ``uid`` is that of their collection."""
+
+    collection: str
+    uid: str
+    segments: Sequence[SegmentWrite]
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What a log collection holds now.
+
+    Attributes:
+        uid: of the collection.
+        written: number of the segment that was written last.
+        removed: how often a segment was removed or lines of one deleted.
+        shapes: length of the list of packed shapes.
+        statements: length of the list of vectors.
+        lines: lines in segments, deleted ones included.
+        deleted: deleted lines in segments.
+        verified: lines that were read back from what is stored.
+        text_bytes: bytes of text that were taken in.
+        segment_bytes: bytes of all segments.
+    """
+
+    uid: str
+    written: int = 0
+    removed: int = 0
+    shapes: int = 0
+    statements: int = 0
+    lines: int = 0
+    deleted: int = 0
+    verified: int = 0
+    text_bytes: int = 0
+    segment_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the keys of a log collection take in the server's memory, bytes."""
+
+    total: int
+    shapes: int
+    statements: int
+    tables: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Numbers reserved for the lines of a request."""
+
+    uid: str
+    stream: int
+    first: int

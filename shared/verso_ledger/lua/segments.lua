@@ -1,0 +1,46 @@
+-- Segments of lines. Stands before every script, behind the entries.
+
+local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
+
+-- Writes one segment. `member` describes it in the list of segments; see verso_ledger.logs.
+local function put_segment(uid, stream, first, member, data)
+  local number = redis.call('HINCRBY', K.log .. uid, 'v', 1)
+  redis.call('SET', K.segment .. segment_name(uid, stream, first), data)
+  redis.call('ZADD', K.segments .. uid, number, member)
+  redis.call('HINCRBY', K.log .. uid, 'bytes', #data)
+end
+
+local function take_segment(uid, stream, first, member)
+  local name = K.segment .. segment_name(uid, stream, first)
+  redis.call('HINCRBY', K.log .. uid, 'bytes', -redis.call('STRLEN', name))
+  redis.call('UNLINK', name, K.gone .. segment_name(uid, stream, first))
+  redis.call('ZREM', K.segments .. uid, member)
+  redis.call('HINCRBY', K.log .. uid, 'r', 1)
+end
+
+-- Writes the segments of a slice: own name, uid, then for each: stream, first number, member, lines, bytes of
+-- text, data. What was asked of a collection that is gone, or of an earlier one of its name, is dropped.
+local function put_segments(at, count)
+  local uid = ARGV[at + 2]
+  if redis.call('HGET', K.uids, ARGV[at + 1]) ~= uid then return end
+  for i = 0, count - 1 do
+    local b = at + 3 + i * 6
+    put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 5])
+    redis.call('HINCRBY', K.log .. uid, 'lines', ARGV[b + 3])
+    redis.call('HINCRBY', K.log .. uid, 'text', ARGV[b + 4])
+  end
+end
+
+-- Whether a deleted collection has more segments than this step has swept.
+local function sweep_segments(uid, n)
+  local members = redis.call('ZRANGE', K.segments .. uid, 0, n - 1)
+  for _, member in ipairs(members) do
+    local stream, first = struct.unpack('>I4I8', member)
+    local name = segment_name(uid, string.format('%.0f', stream), string.format('%.0f', first))
+    redis.call('UNLINK', K.segment .. name, K.gone .. name)
+    redis.call('ZREM', K.segments .. uid, member)
+  end
+  if #members == n then return true end
+  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid, K.statements .. uid)
+  return false
+end

@@ -1,0 +1,21 @@
+-- Replaces segments by others with the same lines, if neither they nor their bitmaps have changed. ARGV: own name,
+-- uid, count of old ones, count of new ones; for each old one: stream, first number, member, bitmap ('' none);
+-- for each new one: stream, first number, member, data, bitmap ('' none). Returns whether they were replaced.
+if read_only() then return 'read_only' end
+local uid, old, new = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'gone' end
+for i = 0, old - 1 do
+  local b = 5 + i * 4
+  local gone = redis.call('GET', K.gone .. segment_name(uid, ARGV[b], ARGV[b + 1])) or ''
+  if gone ~= ARGV[b + 3] or not redis.call('ZSCORE', K.segments .. uid, ARGV[b + 2]) then return 'moved' end
+end
+for i = 0, old - 1 do
+  local b = 5 + i * 4
+  take_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2])
+end
+for i = 0, new - 1 do
+  local b = 5 + old * 4 + i * 5
+  put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 3])
+  if ARGV[b + 4] ~= '' then redis.call('SET', K.gone .. segment_name(uid, ARGV[b], ARGV[b + 1]), ARGV[b + 4]) end
+end
+return 'done'
