@@ -89,6 +89,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             Pipeline,
             vectors=vectors,
             documents=ledger.documents,
+            logs=ledger.logs,
             migrations=ledger.migrations,
             lexicon=Bm25(),
             registry=ModelOperations(settings.models),

@@ -79,7 +79,9 @@ class Metrics:
             registry=self._registry,
         )
         for kind in Kind:
-            for phase in ("work", "verify") if kind is Kind.INGEST else ("work",):
+            for phase in (
+                ("work", "verify") if kind in (Kind.INGEST, Kind.INGEST_LINES) else ("work",)
+            ):
                 self._seconds.labels(kind, phase)
                 for outcome in OUTCOMES:
                     self._slices.labels(kind, phase, outcome)

@@ -48,6 +48,7 @@ def make_pipeline(
         artifacts,
         vectors,
         ledger.documents,
+        logs=ledger.logs,
         migrations=ledger.migrations,
         lexicon=Bm25(),
         registry=ModelOperations(models),

@@ -174,6 +174,7 @@ class Executor:
                 ok=finished.ok,
                 errors=finished.errors,
                 documents=_documents(outcome),
+                lines=outcome.lines,
                 verify_delay_s=self._verify_delay_s,
                 notified=finished.notified,
             )
@@ -184,7 +185,7 @@ class Executor:
             return "retried"
         self._metrics.result(lease.kind, outcome.result)
         self._metrics.written(outcome.writes)
-        if lease.kind in (Kind.EMBED, Kind.INGEST) and outcome.result.ok:
+        if lease.kind in (Kind.EMBED, Kind.INGEST, Kind.INGEST_LINES) and outcome.result.ok:
             self._note_embed()
         return "done"
 
@@ -233,6 +234,7 @@ class Executor:
             lease,
             [(collection, document, lease.seq) for document in verdict.sound],
             rewritten=[_document(collection, write) for write in verdict.rewritten],
+            lines=verdict.lines,
             raw_text_retention_s=self._raw_text_retention_s,
             verify_delay_s=self._verify_delay_s,
         )

@@ -68,6 +68,7 @@ class Collections:
             codec_policy=request.codec_policy,
             indexes=request.indexes,
             retention_days=request.retention_days,
+            kind=request.kind,
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 

@@ -10,16 +10,25 @@ is raised here concerns the whole slice, which is tried again if the error is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid
+from verso_core.errors import (
+    CollectionUnknown,
+    DocumentUnknown,
+    KindUnsupported,
+    PatchCorrupt,
+    RequestInvalid,
+)
 from verso_core.jobs import (
     BucketRange,
     Collection,
+    CollectionKind,
     EmbedItem,
     EmbedParams,
+    Failed,
     IngestItem,
     IngestParams,
     Kind,
@@ -30,6 +39,7 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.jobs.admin import (
+    SCRUB_COUNTS,
     CollectionChangeParams,
     CollectionInfo,
     CollectionName,
@@ -45,6 +55,7 @@ from verso_core.jobs.admin import (
 )
 from verso_core.jobs.cluster import ClusterParams
 from verso_core.jobs.documents import (
+    Counted,
     CountParams,
     DeleteMatchingParams,
     FacetsParams,
@@ -67,8 +78,10 @@ from verso_core.jobs.heads import (
     ScoreParams,
 )
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
+from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams, line_place
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
+from verso_core.jobs.search import Hits
 from verso_core.record import Entry, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
@@ -80,6 +93,11 @@ from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
 from verso_worker.rules.generations import Generations
 from verso_worker.rules.ingest import Coded, Ingest
+from verso_worker.rules.logs.collection import LogStore
+from verso_worker.rules.logs.ingest import LogIngest
+from verso_worker.rules.logs.manage import LogManagement
+from verso_worker.rules.logs.reading import LineReader
+from verso_worker.rules.logs.search import LogSearch
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
@@ -90,6 +108,7 @@ from verso_worker.rules.ports import (
     Fitter,
     Heads,
     Lexicon,
+    Logs,
     Models,
     OnProgress,
     SliceOutcome,
@@ -132,6 +151,7 @@ class Pipeline:
         models: the loaded artifacts.
         vectors: the vector store.
         documents: entries and collections.
+        logs: lines of log collections.
         migrations: moves of collections to another artifact.
         lexicon: finds words, for collections that are searched by them as well.
         registry: shows and changes which models are served.
@@ -149,6 +169,7 @@ class Pipeline:
         vectors: Vectors,
         documents: Documents,
         *,
+        logs: Logs,
         migrations: Migrations,
         lexicon: Lexicon,
         registry: ModelOperations,
@@ -190,12 +211,21 @@ class Pipeline:
         self._scrub = Scrub(
             models, vectors, documents, self._reader, self._ingest, self.collect, orphans
         )
+        store = LogStore(logs)
+        self._lines = LineReader(store, self._reader)
+        self._log_management = LogManagement(store, self._lines)
+        self._log_ingest = LogIngest(
+            models, store, self._reader, self._ingest, self._log_management
+        )
+        self._log_search = LogSearch(models, store, lexicon, self._lines)
         self._rules: Mapping[Kind, Rule] = {
             Kind.EMBED: lambda work, _: SliceOutcome(self.embed([work])[0]),
             Kind.INGEST: self._run_ingest,
+            Kind.INGEST_LINES: self._run_ingest_lines,
             Kind.DELETE: self._run_delete,
             Kind.SEARCH: self._run_search,
             Kind.LIST: self._run_list,
+            Kind.LINES: self._run_lines,
             Kind.COUNT: self._run_count,
             Kind.FACETS: self._run_facets,
             Kind.UPDATE: self._run_update,
@@ -233,7 +263,7 @@ class Pipeline:
         outcome.result.timings_ms.update(call.timings.spent)
         return outcome
 
-    def verify(self, work: Slice[IngestParams, IngestItem], *, seq: int) -> Verdict:
+    def verify(self, work: Slice[Any, Any], *, seq: int) -> Verdict:
         """Check from the stores alone whether the texts of an ingested slice can be read back.
 
         A deleted collection has nothing left to verify.
@@ -242,6 +272,8 @@ class Pipeline:
             collection = self._collection(work.params.collection)
         except CollectionUnknown:
             return Verdict([], [])
+        if work.kind is Kind.INGEST_LINES:
+            return self._log_ingest.verify(work, collection, seq=seq)
         return self._ingest.verify(work, collection, seq=seq)
 
     def collect(self, collection: str, document: str, entry: bytes) -> None:
@@ -315,10 +347,38 @@ class Pipeline:
         collection = self._collection(work.params.collection)
         return self._ingest.run(work, collection, seq=call.seq, timings=call.timings)
 
+    def _run_ingest_lines(
+        self, work: Slice[IngestLinesParams, LinesItem], call: Call
+    ) -> SliceOutcome:
+        collection = self._logs_only(work.params.collection)
+        return self._log_ingest.run(work, collection, seq=call.seq, timings=call.timings)
+
+    def _run_lines(self, work: Slice[LinesParams, NoItem], _: Call) -> SliceOutcome:
+        return SliceOutcome(self._lines.page(work, self._logs_only(work.params.collection)))
+
+    def _logs_only(self, name: str) -> Collection:
+        collection = self._collection(name)
+        if collection.kind is not CollectionKind.LOGS:
+            raise KindUnsupported(f"expected a collection of kind logs, got {name!r} of documents")
+        return collection
+
+    def _documents_only(self, name: str, what: str) -> Collection:
+        collection = self._collection(name)
+        if collection.kind is CollectionKind.LOGS:
+            raise KindUnsupported(
+                f"expected a collection of kind documents to {what}: {name!r} keeps log lines"
+            )
+        return collection
+
     def _run_delete(self, work: Slice[DeleteParams, DeleteItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
         ids = [item.id for item in work.accepted.values()]
-        live = self._reader.live(collection, ids)
+        live: Container[str] = self._reader.live(collection, ids)
+        if collection.kind is CollectionKind.LOGS:
+            lines = [one for one in ids if one not in live and line_place(one) is not None]
+            gone = self._log_management.delete(collection, lines)
+            live = {*(one for one in ids if one in live), *gone}
+            ids = [one for one in ids if one not in gone]
         found = {
             index: Deleted(id=item.id, deleted=item.id in live)
             for index, item in work.accepted.items()
@@ -331,6 +391,13 @@ class Pipeline:
 
     def _run_search(self, work: Slice[SearchParams, SearchItem], call: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
+        if collection.kind is CollectionKind.LOGS:
+            lines = self._log_search.run(work, collection, timings=call.timings)
+            if not self._documents.holdings(collection.name).documents:
+                return SliceOutcome(lines)
+            records = self._search.run(work, collection, job=None, timings=call.timings)
+            merged = map(partial(_best, limit=work.params.limit), lines.items, records.items)
+            return SliceOutcome(Result(list(merged)))
         named = [work.params.rerank] if work.params.rerank is not None else []
         return self._by_heads(
             named,
@@ -381,10 +448,32 @@ class Pipeline:
         self, work: Slice[ReconstructParams, ReconstructItem], call: Call
     ) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
-        return SliceOutcome(self._reconstruct.run(work, collection, timings=call.timings))
+        found = self._reconstruct.run(work, collection, timings=call.timings)
+        if collection is not None and collection.kind is CollectionKind.LOGS:
+            found = self._with_lines(work, collection, found)
+        return SliceOutcome(found)
+
+    def _with_lines(
+        self,
+        work: Slice[ReconstructParams, ReconstructItem],
+        collection: Collection,
+        found: Result[Any],
+    ) -> Result[Any]:
+        """Replace what no document has the name of by the lines of that name."""
+        missing = {
+            n: item.id
+            for n, item in work.accepted.items()
+            if isinstance(found.items[n], Failed)
+            and found.items[n].error.code == DocumentUnknown.code
+            and not item.chunk
+        }
+        lines = self._lines.texts(collection, list(missing.values()))
+        for n, name in missing.items():
+            found.items[n] = lines.get(name, found.items[n])
+        return found
 
     def _run_cluster(self, work: Slice[ClusterParams, NoItem], call: Call) -> SliceOutcome:
-        collection = self._collection(work.params.collection)
+        collection = self._documents_only(work.params.collection, "group its records")
         return SliceOutcome(self._cluster.run(work, collection, on_progress=call.on_progress))
 
     def _run_rows(self, work: Slice[RowsParams, RowsItem], _: Call) -> SliceOutcome:
@@ -392,24 +481,41 @@ class Pipeline:
 
     def _run_list(self, work: Slice[ListParams, NoItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
+        if collection.kind is CollectionKind.LOGS and work.params.ids is None:
+            raise KindUnsupported("expected a list of documents: POST /v1/logs/query lists lines")
         return SliceOutcome(self._matching.page(work, collection))
 
     def _run_count(self, work: Slice[CountParams, NoItem], call: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
+        if collection.kind is CollectionKind.LOGS:
+            lines = self._log_management.count(
+                collection, work.params.filter, on_progress=call.on_progress
+            )
+            return SliceOutcome(Result([Counted(documents=lines)]))
         return SliceOutcome(self._matching.count(work, collection, call.on_progress))
 
     def _run_facets(self, work: Slice[FacetsParams, NoItem], call: Call) -> SliceOutcome:
-        collection = self._collection(work.params.collection)
+        collection = self._documents_only(work.params.collection, "count values of metadata")
         return SliceOutcome(self._matching.facets(work, collection, call.on_progress))
 
     def _run_update(self, work: Slice[UpdateParams, UpdateItem], call: Call) -> SliceOutcome:
-        collection = self._collection(work.params.collection)
+        collection = self._documents_only(work.params.collection, "change metadata")
         return self._matching.update(work, collection, seq=call.seq)
 
     def _run_delete_matching(
         self, work: Slice[DeleteMatchingParams, PartItem], call: Call
     ) -> SliceOutcome:
         collection = self._collection(work.params.collection)
+        if collection.kind is CollectionKind.LOGS and work.only.part == 0:
+            lines = self._log_management.delete_matching(
+                collection, work.params.filter, on_progress=call.on_progress
+            )
+            found = self._matching.delete(
+                work, collection, seq=call.seq, on_progress=call.on_progress
+            )
+            one = found.result.only
+            row = one.model_copy(update={"deleted": one.deleted + lines})
+            return replace(found, result=Result([row], found.result.timings_ms))
         return self._matching.delete(work, collection, seq=call.seq, on_progress=call.on_progress)
 
     def _run_change(self, work: Slice[CollectionChangeParams, NoItem], _: Call) -> SliceOutcome:
@@ -426,7 +532,18 @@ class Pipeline:
 
     def _run_stats(self, work: Slice[CollectionName, NoItem], _: Call) -> SliceOutcome:
         name = work.params.name
-        return SliceOutcome(Result([self._collections.stats(self._collection(name), name=name)]))
+        collection = self._collection(name)
+        found = self._collections.stats(collection, name=name)
+        if collection.kind is CollectionKind.LOGS:
+            held = self._log_management.statistics(collection)
+            found = found.model_copy(
+                update={
+                    "lines": held,
+                    "documents": found.documents + held.lines,
+                    "bytes_text": found.bytes_text + held.bytes_text,
+                }
+            )
+        return SliceOutcome(Result([found]))
 
     def _run_models(self, work: Slice[ModelsParams, NoItem], _: Call) -> SliceOutcome:
         return SliceOutcome(self._registry.run(work))
@@ -436,6 +553,7 @@ class Pipeline:
         name, item = work.params.collection, work.only
         match work.params.step:
             case "begin":
+                self._documents_only(name, "migrate")
                 state = self._migrate.begin(name, item.artifact or "", item.settings or {})
                 found = MigrationResult(migration=state)
             case "remove":
@@ -454,9 +572,27 @@ class Pipeline:
         """Scrub a range of buckets; a deleted collection has none."""
         name, item = work.params.collection, work.only
         try:
-            found = self._scrub.run(self._collection(name), item)
+            collection = self._collection(name)
+            found = self._scrub.run(collection, item)
+            if collection.kind is CollectionKind.LOGS and item.since is None:
+                read = replace(item, count=found.buckets)
+                found = _added(found, self._log_management.scrub(collection, read))
         except CollectionUnknown:
             if name in self._documents.collections():
                 raise  # it was not deleted: the vector store has lost it
             found = Scrubbed.of(item.count, {})
         return SliceOutcome(Result([found]))
+
+
+def _added(one: Scrubbed, other: Scrubbed) -> Scrubbed:
+    """Join what a scrub found of the documents and of the lines of the same buckets."""
+    counts = {name: getattr(one, name) + getattr(other, name) for name in SCRUB_COUNTS}
+    return Scrubbed.of(one.buckets, counts, (*one.ids, *other.ids))
+
+
+def _best(lines: Hits | Failed, records: Hits | Failed, *, limit: int) -> Hits | Failed:
+    """Join the statements and the records that answer one query, best first."""
+    if isinstance(lines, Failed) or isinstance(records, Failed):
+        return records if isinstance(lines, Failed) else lines
+    hits = sorted((*lines.hits, *records.hits), key=lambda hit: -hit.score)
+    return Hits(hits=tuple(hits[:limit]))

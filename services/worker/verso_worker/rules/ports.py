@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from verso_core.errors import HeadUnknown
@@ -18,6 +18,7 @@ from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import Holdings, LedgerMemory
 from verso_core.registry import Channel
+from verso_core.segments import LinesWrite, LogState, Memory, Segment
 from verso_worker.records.confidence import Statistics
 from verso_worker.records.outputs import Classified, Found, Trial, Wanted
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
@@ -417,6 +418,80 @@ class Documents(Protocol):
         """Replace the entry ``old``; return False if another one is stored by now."""
 
 
+class Logs(Protocol):
+    """The ledger's lines of log collections, by own name or uid."""
+
+    def state(self, collection: str) -> LogState:
+        """Return what a collection holds now; raises CollectionUnknown if there is none."""
+        ...
+
+    def streams(self, uid: str) -> dict[int, dict[str, str]]:
+        """Return the labels of each stream."""
+        ...
+
+    def rows(
+        self, uid: str, kind: Literal["shapes", "statements"], *, first: int = 0
+    ) -> list[bytes]:
+        """Return the elements of a list from one on."""
+        ...
+
+    def append(
+        self,
+        collection: str,
+        uid: str,
+        kind: Literal["shapes", "statements"],
+        *,
+        known: int,
+        rows: Sequence[bytes],
+    ) -> bool:
+        """Append to a list if it still has ``known`` elements; return whether it had."""
+        ...
+
+    def tables(self, uid: str) -> dict[int, bytes]:
+        """Return the fitted tables by generation."""
+        ...
+
+    def put_tables(self, collection: str, uid: str, generation: int, packed: bytes) -> bytes:
+        """Store the tables of a generation unless there are some; return those stored."""
+        ...
+
+    def segments(self, uid: str, *, after: int = 0) -> list[bytes]:
+        """Return the members of the segments written after segment number ``after``."""
+        ...
+
+    def read(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        """Return segments by stream and first number; None for one that is gone."""
+        ...
+
+    def gone(self, uid: str, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+        """Return the bitmaps of segments' deleted lines; None for one without any."""
+        ...
+
+    def heads(self, uid: str, places: Sequence[tuple[int, int]], *, size: int) -> list[bytes]:
+        """Return the first bytes of segments; empty for one that is gone."""
+        ...
+
+    def swap(
+        self,
+        collection: str,
+        uid: str,
+        old: Sequence[tuple[Segment, bytes]],
+        new: Sequence[tuple[Segment, bytes, bytes]],
+    ) -> bool:
+        """Replace segments by others of the same lines; return whether they were unchanged."""
+        ...
+
+    def delete(
+        self, collection: str, uid: str, lines: Sequence[tuple[Segment, bytes]]
+    ) -> int | None:
+        """Delete the lines of bitmaps; return how many, None if a segment was replaced."""
+        ...
+
+    def memory(self, uid: str) -> Memory:
+        """Return what a collection's keys take in memory."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """A document to be committed; ``text`` only for a collection that keeps texts as well.
@@ -451,6 +526,8 @@ class SliceOutcome:
     deletes: list[Delete] = field(default_factory=list)
     collection: str = ""
     """Own name of the collection of the writes and deletes."""
+    lines: LinesWrite | None = None
+    """Segments of lines that are committed with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,3 +538,5 @@ class Verdict:
     rewritten: list[Write]
     collection: str = ""
     """Own name of the documents' collection."""
+    lines: tuple[str, str, int] | None = None
+    """Own name and uid of a log collection, and how many of its lines read back."""

@@ -1,0 +1,302 @@
+"""What a worker knows of a log collection, read from the ledger and kept.
+
+Shapes and vectors only grow in the ledger, so what was read stays right and :meth:`refresh` reads
+what came since. Templates are not stored: they are mined from the shapes, in the order of their
+numbers, so that every worker finds the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs.shapes import Shapes, message
+from verso_codecs.logs.tables import Tables
+from verso_core.errors import ArtifactInvalid, LedgerUnavailable, RecordCorrupt
+from verso_core.segments import LogState, Segment
+from verso_worker.records import quarters
+from verso_worker.records.space import Vector
+from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.ports import Logs
+
+_HASH_BYTES = 8
+_ENCODED_TOGETHER = 64
+_TABLES_KEPT = 4
+_LENGTH_BYTES = 8
+
+Encode = Callable[[Sequence[bytes]], Vector]
+"""Returns the unit vectors of texts. Shape: (texts, dim)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statements:
+    """The templates of a collection as one moment knows them.
+
+    Attributes:
+        texts: the templates, each once.
+        of_shape: number of the template of each shape. Shape: (shapes,).
+        vectors: of the templates; zeros where one is missing. Shape: (templates, dim).
+    """
+
+    texts: list[str]
+    of_shape: NDArray[np.int64]
+    vectors: Vector
+
+    def shapes_of(self, statement: int) -> NDArray[np.int64]:
+        """Return the numbers of a template's shapes, ascending."""
+        return np.flatnonzero(self.of_shape == statement)
+
+
+class LogCollection:
+    """One log collection; any number of threads may share it.
+
+    Args:
+        logs: the ledger's lines.
+        name: own name of the collection.
+        uid: of the collection.
+        dim: of its vectors.
+    """
+
+    def __init__(self, logs: Logs, name: str, uid: str, *, dim: int) -> None:
+        self.name = name
+        self.uid = uid
+        self.lock = threading.RLock()
+        self.shapes = Shapes()
+        self.state = LogState(uid)
+        self._logs = logs
+        self._dim = dim
+        self._packed_shapes = 0
+        self._read_vectors = 0
+        self._vectors: dict[bytes, bytes] = {}
+        self._miner = Miner()
+        self._mined: list[int] = []
+        self._statements: tuple[int, int, Statements] | None = None
+        self._tables: dict[int, Tables] = {0: Tables.builtin()}
+        self._newest = 0
+        self._fitted_lines = 0
+        self._streams: dict[int, dict[str, str]] = {}
+        self._by_stream: dict[int, list[Segment]] = {}
+
+    def refresh(self, state: LogState | None = None) -> None:
+        """Read what came since the last call."""
+        state = self._logs.state(self.name) if state is None else state
+        with self.lock:
+            old, first = self.state, self.state.written == 0
+            self.state = state
+            if state.shapes > self._packed_shapes:
+                self._read_shapes()
+            if state.statements > self._read_vectors:
+                self._read_statements()
+            if state.removed != old.removed or first:
+                self._list_segments(self._logs.segments(self.uid), whole=True)
+            elif state.written > old.written:
+                self._list_segments(self._logs.segments(self.uid, after=old.written), whole=False)
+
+    def number(self, rows: Sequence[bytes]) -> list[int]:
+        """Return the numbers of shapes; those that the ledger does not know are added to it.
+
+        Raises:
+            LedgerUnavailable: other workers were faster again and again.
+        """
+        with self.lock:
+            for _ in range(64):
+                new = [row for row in dict.fromkeys(rows) if self.shapes.find(row) < 0]
+                if not new:
+                    return [self.shapes.find(row) for row in rows]
+                packed = self.shapes.pack_rows(new)
+                known = self._packed_shapes
+                if self._logs.append(self.name, self.uid, "shapes", known=known, rows=[packed]):
+                    self.shapes.extend(new)
+                    self._packed_shapes += 1
+                else:
+                    self._read_shapes()
+        raise LedgerUnavailable("other workers number shapes all the while")
+
+    def embed(self, encode: Encode) -> int:
+        """Give every template a vector; return how many were encoded."""
+        with self.lock:
+            made = 0
+            while True:
+                missing = self._missing()[:_ENCODED_TOGETHER]
+                if not missing:
+                    return made
+                vectors = quarters.pack(encode([text.encode() for text in missing]))
+                rows = [
+                    digest(text) + vector for text, vector in zip(missing, vectors, strict=True)
+                ]
+                known = self._read_vectors
+                if self._logs.append(self.name, self.uid, "statements", known=known, rows=rows):
+                    made += len(rows)
+                self._read_statements()
+
+    def statements(self) -> Statements:
+        """Return the templates of the known shapes, with the vectors that there are."""
+        with self.lock:
+            key = len(self.shapes), len(self._vectors)
+            if self._statements is None or self._statements[:2] != key:
+                self._statements = (*key, self._group())
+            return self._statements[2]
+
+    def tables(self, generation: int | None = None) -> Tables:
+        """Return the tables of a generation; of the newest for None.
+
+        Raises:
+            RecordCorrupt: the ledger has none of this generation.
+        """
+        with self.lock:
+            wanted = self._newest if generation is None else generation
+            if wanted not in self._tables or (generation is None and wanted == 0):
+                self._read_tables(generation)
+                wanted = self._newest if generation is None else generation
+            return self._tables[wanted]
+
+    def put_tables(self, tables: Tables, *, lines: int) -> None:
+        """Store tables that were fitted when the collection had so many lines."""
+        packed = lines.to_bytes(_LENGTH_BYTES, "little") + tables.pack()
+        with self.lock:
+            self._logs.put_tables(self.name, self.uid, tables.generation, packed)
+            self._read_tables(None)
+
+    @property
+    def fitted(self) -> tuple[int, int]:
+        """The newest generation, and how many lines the collection had when it was fitted."""
+        with self.lock:
+            self.tables()
+            return self._newest, self._fitted_lines
+
+    def labels(self, stream: int) -> dict[str, str]:
+        """Return the labels of a stream."""
+        with self.lock:
+            if stream not in self._streams:
+                self._streams = self._logs.streams(self.uid)
+            return self._streams.get(stream, {})
+
+    def streams(self) -> dict[int, dict[str, str]]:
+        """Return the labels of every stream that has lines."""
+        with self.lock:
+            return {stream: self.labels(stream) for stream in sorted(self._by_stream)}
+
+    def segments(self, stream: int) -> list[Segment]:
+        """Return the segments of a stream, in order."""
+        return self._by_stream.get(stream, [])
+
+    def every_segment(self) -> list[Segment]:
+        """Return all segments, stream by stream, in order."""
+        with self.lock:
+            return [one for stream in sorted(self._by_stream) for one in self._by_stream[stream]]
+
+    def overlapping(self, stream: int, first: int, end: int) -> list[Segment]:
+        """Return the segments that hold lines of a range, in order."""
+        known = self.segments(stream)
+        at = bisect_right(known, first, key=lambda one: one.first)
+        found = []
+        for one in known[max(0, at - 1) :]:
+            if one.first >= end:
+                break
+            if one.end > first:
+                found.append(one)
+        return found
+
+    def _list_segments(self, members: Sequence[bytes], *, whole: bool) -> None:
+        by_stream: dict[int, list[Segment]] = defaultdict(list)
+        if not whole:
+            by_stream |= self._by_stream
+        new: dict[int, list[Segment]] = defaultdict(list)
+        for member in members:
+            one = Segment.unpack(member)
+            new[one.stream].append(one)
+        for stream, segments in new.items():
+            known = {one.first: one for one in by_stream.get(stream, [])}
+            known |= {one.first: one for one in segments}
+            by_stream[stream] = [known[first] for first in sorted(known)]
+        self._by_stream = dict(by_stream)
+
+    def _read_shapes(self) -> None:
+        for packed in self._logs.rows(self.uid, "shapes", first=self._packed_shapes):
+            try:
+                self.shapes.extend(self.shapes.unpack(packed))
+            except (ArtifactInvalid, ValueError) as exc:
+                raise RecordCorrupt("the shapes of a log collection are damaged") from exc
+            self._packed_shapes += 1
+
+    def _read_statements(self) -> None:
+        rows = self._logs.rows(self.uid, "statements", first=self._read_vectors)
+        size = _HASH_BYTES + quarters.size_bytes(self._dim)
+        self._vectors |= {row[:_HASH_BYTES]: row[_HASH_BYTES:] for row in rows if len(row) == size}
+        self._read_vectors += len(rows)
+
+    def _read_tables(self, generation: int | None) -> None:
+        stored = self._logs.tables(self.uid)
+        if stored:
+            self._newest = max(stored)
+            self._fitted_lines = int.from_bytes(stored[self._newest][:_LENGTH_BYTES], "little")
+        wanted = self._newest if generation is None else generation
+        if wanted == 0 or wanted in self._tables:
+            return
+        if wanted not in stored:
+            raise RecordCorrupt(f"no tables of generation {wanted}")
+        if len(self._tables) > _TABLES_KEPT:
+            self._tables = {n: kept for n, kept in self._tables.items() if n in (0, self._newest)}
+        try:
+            self._tables[wanted] = Tables.unpack(stored[wanted][_LENGTH_BYTES:], self.shapes)
+        except ArtifactInvalid as exc:
+            raise RecordCorrupt(f"the tables of generation {wanted} are damaged") from exc
+
+    def _mine(self) -> list[str]:
+        """Return the template of each shape."""
+        for number in range(len(self._mined), len(self.shapes)):
+            text = message(self.shapes.row(number)).decode("utf-8", "replace")
+            self._mined.append(self._miner.add(text))
+        templates = self._miner.templates()
+        return [templates[mined] for mined in self._mined]
+
+    def _group(self) -> Statements:
+        templates = self._mine()
+        numbers: dict[str, int] = {}
+        of_shape = [numbers.setdefault(text, len(numbers)) for text in templates]
+        texts = list(numbers)
+        vectors = np.zeros((len(texts), self._dim), np.float32)
+        known = [
+            (n, kept) for n, text in enumerate(texts) if (kept := self._vectors.get(digest(text)))
+        ]
+        if known:
+            vectors[[n for n, _ in known]] = quarters.unpack([row for _, row in known], self._dim)
+        return Statements(texts, np.array(of_shape, np.int64), vectors)
+
+    def _missing(self) -> list[str]:
+        return [text for text in self.statements().texts if digest(text) not in self._vectors]
+
+
+class LogStore:
+    """The log collections of a worker, each read once and kept."""
+
+    def __init__(self, logs: Logs) -> None:
+        self.ledger = logs
+        self._lock = threading.Lock()
+        self._known: dict[str, LogCollection] = {}
+
+    def open(self, name: str, *, dim: int) -> LogCollection:
+        """Return a collection, by its own name, as it is now.
+
+        Raises:
+            CollectionUnknown: there is none of this name.
+        """
+        state = self.ledger.state(name)
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known.uid != state.uid:
+                known = self._known[name] = LogCollection(self.ledger, name, state.uid, dim=dim)
+        known.refresh(state)
+        return known
+
+
+def digest(template: str) -> bytes:
+    """Return the hash that a template's vector is known by."""
+    return hashlib.blake2b(template.encode(), digest_size=_HASH_BYTES).digest()

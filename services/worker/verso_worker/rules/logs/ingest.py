@@ -1,0 +1,389 @@
+"""Ingest lines of a log collection, and verify from the ledger that they can be read back.
+
+1. Parse the lines: each has a shape and values. No step of this rule is made a line.
+2. The ledger numbers the shapes that are new. Templates are mined from all shapes; a new one is
+   encoded and its vector stored.
+3. Code the lines in blocks, decode each again, and compare. Lines that are text become records.
+4. The ledger commits the segments and the result in one step. The payload stays in the slice.
+5. Later, in any worker, :meth:`LogIngest.verify` reads the segments, decodes them and compares them
+   with the payload. Only then does the ledger drop it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs import parsing, times
+from verso_codecs.logs.parsing import Lines, Parsed
+from verso_codecs.logs.tables import Tables
+from verso_core.errors import CollectionUnknown, RecordCorrupt
+from verso_core.jobs import Collection, Result, Slice
+from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
+from verso_core.record import Entry
+from verso_core.segments import LinesWrite, SegmentWrite
+from verso_worker.records import line_arrays
+from verso_worker.records.outputs import Timings
+from verso_worker.records.segments import RECORDS, TimeSource, set_bits
+from verso_worker.rules.ingest import Ingest, Source
+from verso_worker.rules.logs.collection import LogCollection, LogStore
+from verso_worker.rules.logs.manage import LogManagement
+from verso_worker.rules.logs.segments import (
+    Place,
+    coded,
+    of_records,
+    open_segments,
+    read_times,
+)
+from verso_worker.rules.ports import Models, SliceOutcome, Verdict, Write
+from verso_worker.rules.reader import Reader
+
+LONG_LINE_BYTES = 8192
+"""A longer line is stored as a record."""
+NEW_SHARE = 0.1
+"""Share of lines with a new shape above which the lines of a slice look like text."""
+TEXT_AFTER = 3
+"""Slices in a row that must look like text before those that follow are stored as records."""
+JUDGED_LINES = 512
+"""Least lines of a slice that says anything about its stream."""
+FIT_LINES = 1024
+"""Least lines that tables are fitted to."""
+FIT_AGAIN = 8
+"""Tables are fitted again when the collection has so many times the lines that it had."""
+GENERATIONS = 6
+"""Most generations of tables."""
+_STORED_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """The lines of a slice. ``is_open``: the last one came without a line end."""
+
+    lines: Lines
+    is_open: bool
+
+    @classmethod
+    def of(cls, item: LinesItem) -> _Payload:
+        is_open = not item.text.endswith(b"\n")
+        return cls(parsing.split(item.text + b"\n" if is_open else item.text), is_open)
+
+
+@dataclass(frozen=True, slots=True)
+class LogIngest:
+    """Writes lines into log collections and verifies them."""
+
+    models: Models
+    store: LogStore
+    reader: Reader
+    records: Ingest
+    management: LogManagement
+    _texts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _formats: dict[tuple[str, int], times.TimeFormat] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(
+        self,
+        work: Slice[IngestLinesParams, LinesItem],
+        collection: Collection,
+        *,
+        seq: int,
+        timings: Timings,
+    ) -> SliceOutcome:
+        """Code the lines of a slice, ready to be committed.
+
+        Raises:
+            CollectionUnknown: the collection for which the numbers were reserved is gone.
+            RecordCorrupt: a block did not decode to its lines.
+        """
+        item, params = work.only, work.params
+        log = self._open(collection, params)
+        payload = _Payload.of(item)
+        place = Place(params.stream, item.first, self._times(payload.lines, params))
+        with timings.phase("tokenize"):
+            texts = payload.lines.ends - payload.lines.begins > LONG_LINE_BYTES
+            parsed = _without(payload.lines, texts, log)
+            if self._looks_like_text(parsed, params):
+                texts = np.ones(len(texts), np.bool_)
+                parsed = _without(payload.lines, texts, log)
+            known = len(log.shapes)
+            parsed.number(log.number(parsed.new_rows))
+        with timings.phase("infer"):
+            made = self._embed(log, collection)
+            tables = self._tables(log, parsed)
+            segments = self._segments(payload, parsed, texts, log=log, tables=tables, place=place)
+        writes = self._records(payload.lines, texts, collection, params, place=place, seq=seq)
+        found = LinesIngested(
+            stream=params.stream,
+            first=item.first,
+            lines=item.count,
+            records=int(texts.sum()),
+            bytes_text=len(item.text),
+            bytes_stored=sum(len(one.data) for one in segments),
+            shapes=len(log.shapes) - known,
+            statements=made,
+        )
+        return SliceOutcome(
+            Result([found]),
+            writes=writes,
+            collection=collection.name,
+            lines=LinesWrite(collection.name, log.uid, segments),
+        )
+
+    def verify(
+        self, work: Slice[IngestLinesParams, LinesItem], collection: Collection, *, seq: int
+    ) -> Verdict:
+        """Compare the lines that the ledger returns with a slice's payload.
+
+        What does not read back is coded again, written, and read once more.
+
+        Raises:
+            RecordCorrupt: it does not read back even then.
+        """
+        item, params = work.only, work.params
+        try:
+            log = self._open(collection, params)
+        except CollectionUnknown:
+            return Verdict([], [])
+        payload = _Payload.of(item)
+        if not self._reads_back(payload, item, log, params):
+            self._rewrite(payload, item, log, params)
+            log.refresh()
+            if not self._reads_back(payload, item, log, params):
+                raise RecordCorrupt("lines do not read back, even written again")
+        with suppress(RecordCorrupt):  # of another segment: the scrub reports it
+            self.management.merge_stream(log, params.stream)
+        documents = self._documents(log, params, item)
+        sound, rewritten = self._verify_records(documents, collection, seq=seq)
+        return Verdict(
+            sound, rewritten, collection.name, lines=(collection.name, log.uid, item.count)
+        )
+
+    def _open(self, collection: Collection, params: IngestLinesParams) -> LogCollection:
+        log = self.store.open(collection.name, dim=collection.dim)
+        if log.uid != params.uid:
+            raise CollectionUnknown("the collection that these lines were sent to is gone")
+        return log
+
+    def _times(self, lines: Lines, params: IngestLinesParams) -> TimeSource:
+        """Find where the times of lines stand; a stream keeps the format it had."""
+        key = params.uid, params.stream
+        found = times.find_format(lines)
+        with self._lock:
+            found = self._formats.get(key) if found is None else found
+            if found is None:
+                return TimeSource(arrived_ns=params.arrived, offset_s=params.offset_s)
+            self._formats[key] = found
+        return TimeSource(found.pattern, found.field, params.arrived, params.offset_s)
+
+    def _looks_like_text(self, parsed: Parsed, params: IngestLinesParams) -> bool:
+        """Whether the lines of a stream keep making new shapes, slice after slice."""
+        if parsed.count < JUDGED_LINES:
+            return False
+        key = params.uid, params.stream
+        with self._lock:
+            if parsed.new_share() <= NEW_SHARE:
+                self._texts.pop(key, None)
+                return False
+            self._texts[key] += 1
+            return self._texts[key] > TEXT_AFTER
+
+    def _embed(self, log: LogCollection, collection: Collection) -> int:
+        """Give every template a vector."""
+
+        def encode(texts: Sequence[bytes]) -> NDArray[np.float32]:
+            vectors: NDArray[np.float32] = (
+                self.models.writing(collection).recorder.engine.encode(texts).vectors
+            )
+            return vectors
+
+        return log.embed(encode)
+
+    def _tables(self, log: LogCollection, parsed: Parsed) -> Tables:
+        """Return the tables to code with, fitted to these lines if it is time to."""
+        generation, at = log.fitted
+        due = log.state.lines >= FIT_AGAIN * at if generation else True
+        if parsed.count >= FIT_LINES and due and generation < GENERATIONS:
+            fitted = Tables.fit([parsed], log.shapes, generation=generation + 1)
+            log.put_tables(fitted, lines=max(log.state.lines, parsed.count))
+        return log.tables()
+
+    def _segments(
+        self,
+        payload: _Payload,
+        parsed: Parsed,
+        texts: NDArray[np.bool_],
+        *,
+        log: LogCollection,
+        tables: Tables,
+        place: Place,
+    ) -> list[SegmentWrite]:
+        found: list[SegmentWrite] = []
+        passed = 0  # text lines before the run, which are not among the parsed ones
+        for begin, end, is_text in _runs(texts):
+            is_open = payload.is_open and end == len(texts)
+            if is_text:
+                found.append(
+                    of_records(payload.lines, place=place, begin=begin, end=end, is_open=is_open)
+                )
+                passed += end - begin
+                continue
+            found += coded(
+                parsed, log, tables,
+                place=replace(place, first=place.first + passed),
+                begin=begin - passed, end=end - passed, is_open=is_open,
+            )  # fmt: skip
+        return found
+
+    def _records(
+        self,
+        lines: Lines,
+        texts: NDArray[np.bool_],
+        collection: Collection,
+        params: IngestLinesParams,
+        *,
+        place: Place,
+        seq: int,
+    ) -> list[Write]:
+        """Store the lines that are text as documents."""
+        chosen = np.flatnonzero(texts)
+        if not len(chosen):
+            return []
+        model = self.models.writing(collection)
+        when = read_times(lines, place.times)[chosen] / 1e9
+        sources = [
+            (
+                Source(line_id(params.stream, place.first + index), text, params.labels, time_s),
+                seq,
+            )
+            for index, text, time_s in zip(
+                chosen.tolist(),
+                line_arrays.rows(line_arrays.take(lines, chosen)),
+                when.tolist(),
+                strict=True,
+            )
+        ]
+        writes: list[Write] = []
+        for start in range(0, len(sources), _STORED_TOGETHER):
+            part = sources[start : start + _STORED_TOGETHER]
+            writes += self.records.store(part, collection, model=model)
+        return writes
+
+    def _reads_back(
+        self, payload: _Payload, item: LinesItem, log: LogCollection, params: IngestLinesParams
+    ) -> bool:
+        """Whether the ledger's segments hold the lines of a payload, but for deleted ones."""
+        end = item.first + item.count
+        segments = log.overlapping(params.stream, item.first, end)
+        places = [(one.stream, one.first) for one in segments]
+        bitmaps = self.store.ledger.gone(log.uid, places)
+        at = item.first
+        try:
+            opened = open_segments(self.store.ledger, log, segments)
+            for segment, one, bitmap in zip(segments, opened, bitmaps, strict=True):
+                if one is None or segment.first > at:
+                    return False
+                stop = min(end, segment.end)
+                if not one.is_records:
+                    asked = np.arange(at - item.first, stop - item.first)
+                    given = line_arrays.take(payload.lines, asked)
+                    inside = np.arange(at - segment.first, stop - segment.first)
+                    held = line_arrays.take(one.lines(log), inside)
+                    deleted = set_bits(bitmap, segment.lines)[inside]
+                    if not _same(given, held, deleted):
+                        return False
+                at = stop
+        except RecordCorrupt:
+            return False
+        # Segments all of whose lines were deleted are gone.
+        return at == end or (not segments and log.state.removed > 0)
+
+    def _rewrite(
+        self, payload: _Payload, item: LinesItem, log: LogCollection, params: IngestLinesParams
+    ) -> None:
+        """Code the lines of a slice again and replace its segments."""
+        place = Place(params.stream, item.first, self._times(payload.lines, params))
+        end = item.first + item.count
+        for old in log.overlapping(params.stream, item.first, end):
+            if old.first < item.first or old.end > end:
+                raise RecordCorrupt("a segment that was merged does not read back")
+            asked = np.arange(old.first - item.first, old.end - item.first)
+            lines = line_arrays.take(payload.lines, asked)
+            parsed = parsing.parse(lines, log.shapes)
+            parsed.number(log.number(parsed.new_rows))
+            bitmap = self.store.ledger.gone(log.uid, [(old.stream, old.first)])[0] or b""
+            new = coded(
+                parsed, log, log.tables(),
+                place=replace(place, first=old.first), begin=0, end=parsed.count,
+                is_open=payload.is_open and old.end == end,
+            )  # fmt: skip
+            if len(new) == 1:
+                self.store.ledger.swap(
+                    log.name, log.uid, [(old, bitmap)], [(new[0].segment, new[0].data, bitmap)]
+                )
+
+    def _documents(
+        self, log: LogCollection, params: IngestLinesParams, item: LinesItem
+    ) -> dict[str, bytes]:
+        """Return the lines of a slice that are documents, by id."""
+        end = item.first + item.count
+        payload = _Payload.of(item)
+        found: dict[str, bytes] = {}
+        for one in log.overlapping(params.stream, item.first, end):
+            if not one.flags & RECORDS:
+                continue
+            first, last = max(one.first, item.first), min(one.end, end)
+            asked = np.arange(first - item.first, last - item.first)
+            rows = line_arrays.rows(line_arrays.take(payload.lines, asked))
+            names = (line_id(one.stream, number) for number in range(first, last))
+            found |= dict(zip(names, rows, strict=True))
+        return found
+
+    def _verify_records(
+        self, documents: Mapping[str, bytes], collection: Collection, *, seq: int
+    ) -> tuple[list[str], list[Write]]:
+        if not documents:
+            return [], []
+        texts = self.reader.texts(collection, list(documents), use_kept=False)
+        live = self.reader.live(collection, documents)
+        sound, rewritten = [], []
+        for name, text in documents.items():
+            entry, found = live.get(name), texts[name]
+            if entry is None:
+                continue  # deleted
+            if isinstance(entry, Entry) and isinstance(found, tuple) and found[1] == text:
+                sound.append(name)
+            else:
+                rewritten.append(self.records.rewrite(Source(name, text), collection, seq=seq))
+        return sound, rewritten
+
+
+def _without(lines: Lines, texts: NDArray[np.bool_], log: LogCollection) -> Parsed:
+    """Parse the lines that are no text."""
+    kept = line_arrays.take(lines, np.flatnonzero(~texts)) if texts.any() else lines
+    return parsing.parse(kept, log.shapes)
+
+
+def _runs(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the runs of equal flags: begin, end, flag."""
+    if not len(flags):
+        return
+    edges = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(flags)]
+    for begin, end in pairwise(edges):
+        yield begin, end, bool(flags[begin])
+
+
+def _same(given: Lines, held: Lines, deleted: NDArray[np.bool_]) -> bool:
+    """Whether two sequences of lines are equal, but for deleted ones."""
+    if np.array_equal(given.data, held.data):
+        return True
+    if not deleted.any():
+        return False
+    kept = np.flatnonzero(~deleted)
+    return np.array_equal(line_arrays.take(given, kept).data, line_arrays.take(held, kept).data)

@@ -1,0 +1,414 @@
+"""Read lines back: one by its id, or all that a filter passes, in order.
+
+Lines of one stream keep their order. Streams are merged by time: a line goes where the greatest
+time of its stream so far says, so that a clock that is set back does not tear a stream apart. For
+the newest lines first everything is the other way round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs import lines as line_codec
+from verso_codecs.logs.parsing import Lines
+from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
+from verso_core.jobs import Collection, Failed, NoItem, Result, Slice
+from verso_core.jobs.filters import compiled
+from verso_core.jobs.lines import (
+    PAGE_BYTES,
+    LineOrder,
+    LinesPage,
+    LinesParams,
+    line_id,
+    line_place,
+    read_cursor,
+    write_cursor,
+)
+from verso_core.jobs.models import text_field
+from verso_core.jobs.reconstruct import StoredText
+from verso_core.segments import MISSING, Segment
+from verso_worker.records import line_arrays
+from verso_worker.records.segments import BLOCK_LINES, OPEN, set_bits
+from verso_worker.rules.logs.collection import LogCollection, LogStore
+from verso_worker.rules.logs.conditions import Condition
+from verso_worker.rules.logs.segments import open_segments, read_times
+from verso_worker.rules.reader import Reader
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Lines of a stream, in its order. Shape of each array: (lines,).
+
+    Attributes:
+        stream: their stream.
+        numbers: of the lines.
+        when: their times, Unix nanoseconds.
+        passing: whether each is there and passes the filter.
+        lines: the lines themselves.
+    """
+
+    stream: int
+    numbers: Numbers
+    when: Numbers
+    passing: NDArray[np.bool_]
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class LineReader:
+    """Reads lines of log collections."""
+
+    store: LogStore
+    reader: Reader
+
+    def texts(self, collection: Collection, ids: Sequence[str]) -> dict[str, StoredText | Failed]:
+        """Return lines by id, or the error of each; those that no segment holds are left out."""
+        log = self.store.open(collection.name, dim=collection.dim)
+        found: dict[str, StoredText | Failed] = {}
+        for name in ids:
+            place = line_place(name)
+            if place is None:
+                continue
+            try:
+                row = self._line(log, *place)
+            except VersoError as error:
+                if error.retryable:
+                    raise
+                found[name] = Failed.of(error, id=name)
+                continue
+            if row is not None:
+                text, time_ns = row
+                found[name] = StoredText.model_validate(
+                    {
+                        "id": name,
+                        "exact": True,
+                        "chunks": 1,
+                        "metadata": log.labels(place[0]),
+                        "time": time_ns / 1e9,
+                        **text_field(text),
+                    }
+                )
+        return found
+
+    def _line(self, log: LogCollection, stream: int, number: int) -> tuple[bytes, int] | None:
+        """Return a line and its time; None if no segment holds it."""
+        for _ in range(3):
+            segments = log.overlapping(stream, number, number + 1)
+            if not segments:
+                return None
+            [opened] = open_segments(self.store.ledger, log, segments)
+            if opened is not None:
+                break
+            log.refresh()  # it was merged with others
+        else:
+            raise RecordCorrupt("a segment is not where the ledger lists it")
+        segment, at = segments[0], number - segments[0].first
+        if opened.is_records or self.deleted(log, segment)[at]:
+            return None
+        lines = opened.lines(log, [at // BLOCK_LINES])
+        when = read_times(lines, opened.front.times)
+        chosen = line_arrays.take(lines, np.array([at % BLOCK_LINES]))
+        return line_arrays.rows(chosen)[0], int(when[at % BLOCK_LINES])
+
+    def deleted(self, log: LogCollection, segment: Segment) -> NDArray[np.bool_]:
+        """Return which lines of a segment are deleted. Shape: (lines,)."""
+        if log.state.deleted == 0:
+            return np.zeros(segment.lines, np.bool_)
+        [bitmap] = self.store.ledger.gone(log.uid, [(segment.stream, segment.first)])
+        return set_bits(bitmap, segment.lines)
+
+    def batch(
+        self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
+    ) -> Batch | None:
+        """Return all lines of a segment; None if it was replaced or deleted meanwhile.
+
+        Raises:
+            RecordCorrupt: a block does not read back.
+        """
+        [opened] = open_segments(self.store.ledger, log, [segment])
+        if opened is None:
+            return None
+        numbers = np.arange(segment.first, segment.end)
+        if opened.is_records:
+            lines, there = self._documents(collection, segment)
+        else:
+            lines, there = opened.lines(log), ~self.deleted(log, segment)
+        when = read_times(lines, opened.front.times)
+        passes = condition.of_segment(segment, log.labels(segment.stream))
+        if passes is None:
+            there = there & condition.of_lines(
+                log.labels(segment.stream), stream=segment.stream, numbers=numbers, when=when
+            )
+        elif not passes:
+            there = np.zeros(segment.lines, np.bool_)
+        return Batch(segment.stream, numbers, when, there, lines)
+
+    def _documents(
+        self, collection: Collection, segment: Segment
+    ) -> tuple[Lines, NDArray[np.bool_]]:
+        names = [line_id(segment.stream, n) for n in range(segment.first, segment.end)]
+        texts = self.reader.texts(collection, names)
+        rows = [found[1] if isinstance(found := texts[name], tuple) else b"" for name in names]
+        for name in names:
+            error = texts[name]
+            if isinstance(error, VersoError) and not isinstance(error, DocumentUnknown):
+                raise error
+        there = np.array([isinstance(texts[name], tuple) for name in names], np.bool_)
+        sizes = np.array([len(row) + 1 for row in rows], np.int64)
+        begins = np.cumsum(sizes) - sizes
+        data = np.frombuffer(b"".join(row + b"\n" for row in rows), np.uint8)
+        return Lines(data, begins, begins + sizes - 1), there
+
+    def page(self, work: Slice[LinesParams, NoItem], collection: Collection) -> Result[LinesPage]:
+        """Return a page of the lines that a filter passes.
+
+        Raises:
+            RequestInvalid: the cursor is none of this list.
+            RecordCorrupt: a block does not read back.
+        """
+        asked = work.params
+        log = self.store.open(collection.name, dim=collection.dim)
+        page = _Page(self, log, collection, asked)
+        page.fill()
+        return Result([page.result()])
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """Where the list stands in one stream.
+
+    ``waiting``: segments to read. ``batch``: what was read of the stream and is not in a page yet,
+    in the list's order, with ascending ``keys``.
+    """
+
+    number: int
+    waiting: list[Segment]
+    place: int
+    batch: Batch | None = None
+    keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    greatest: int = MISSING
+
+
+class _Page:
+    """One page of a list."""
+
+    def __init__(
+        self,
+        reader: LineReader,
+        log: LogCollection,
+        collection: Collection,
+        asked: LinesParams,
+    ) -> None:
+        self._reader = reader
+        self._log = log
+        self._collection = collection
+        self._asked = asked
+        self._newest = asked.order is LineOrder.NEWEST
+        self._condition = Condition(compiled(asked.filter))
+        self._needle = (asked.contains or "").encode("utf-8", "surrogatepass")
+        self._places = {} if asked.cursor is None else read_cursor(asked.cursor, asked.order)
+        self._parts: list[tuple[Lines, Numbers, Numbers, Numbers]] = []
+        self._size = 0
+        self._count = 0
+        self._open_end = False
+        self._streams = self._started()
+
+    def fill(self) -> None:
+        """Read lines until the page is full or the list ends."""
+        while self._streams and not self._full:
+            bound = self._ready()
+            if bound is None:
+                break
+            self._emit(bound)
+
+    def result(self) -> LinesPage:
+        """Return the page."""
+        more = bool(self._streams)
+        data = b"".join(self._rendered())
+        if not more and self._asked.raw and self._open_end and not self._newest:
+            data = data.removesuffix(b"\n")
+        cursor = write_cursor(self._asked.order, self._places) if more else None
+        return LinesPage(lines=self._count, data=data, next_cursor=cursor)
+
+    @property
+    def _full(self) -> bool:
+        limit = self._asked.limit
+        return self._size >= PAGE_BYTES or (limit > 0 and self._count >= limit)
+
+    def _started(self) -> dict[int, _Stream]:
+        found: dict[int, _Stream] = {}
+        for stream in self._log.streams():
+            start = self._places.get(stream, 1 << 62 if self._newest else 0)
+            if waiting := self._waiting(stream, start):
+                found[stream] = _Stream(stream, waiting, start)
+        return found
+
+    def _waiting(self, stream: int, start: int) -> list[Segment]:
+        """Return the segments of a stream that hold lines of the list from a place on."""
+        labels = self._log.labels(stream)
+        segments = [
+            one
+            for one in self._log.segments(stream)
+            if self._condition.of_segment(one, labels) is not False
+        ]
+        if self._newest:
+            return [one for one in reversed(segments) if one.first < start]
+        return [one for one in segments if one.end > start]
+
+    def _ready(self) -> int | None:
+        """Read until it is known which lines come next; return the greatest of their keys."""
+        while True:
+            begun = [one for one in self._streams.values() if one.batch is not None]
+            bound = min((int(one.keys[-1]) for one in begun), default=None)
+            late = [
+                (self._least(one), stream)
+                for stream, one in self._streams.items()
+                if one.batch is None and (bound is None or self._least(one) <= bound)
+            ]
+            if not late:
+                return bound
+            _, stream = min(late)
+            if not self._read(self._streams[stream]):
+                del self._streams[stream]
+
+    def _least(self, one: _Stream) -> int:
+        """Return a bound of the keys that the next segment of a stream may have."""
+        segment = one.waiting[0]
+        return max(one.greatest, -segment.latest if self._newest else segment.earliest)
+
+    def _read(self, one: _Stream) -> bool:
+        """Read a stream's next lines; return whether there are any."""
+        while one.waiting:
+            batch = self._reader.batch(
+                self._log, self._collection, one.waiting.pop(0), self._condition
+            )
+            if batch is None:  # it was replaced or deleted meanwhile
+                self._log.refresh()
+                one.waiting = self._waiting(one.number, one.place)
+                continue
+            inside = batch.numbers < one.place if self._newest else batch.numbers >= one.place
+            chosen = np.flatnonzero(inside)
+            if not len(chosen):
+                continue
+            chosen = chosen[::-1] if self._newest else chosen
+            when = batch.when[chosen]
+            keys = np.maximum.accumulate(-when if self._newest else when)
+            one.keys = np.maximum(keys, one.greatest)
+            one.greatest = int(one.keys[-1])
+            one.batch = Batch(
+                batch.stream,
+                batch.numbers[chosen],
+                when,
+                batch.passing[chosen],
+                line_arrays.take(batch.lines, chosen),
+            )
+            return True
+        return False
+
+    def _emit(self, bound: int) -> None:
+        """Move the lines up to a key into the page, in order, as far as they fit."""
+        taken = {
+            stream: int(np.searchsorted(one.keys, bound, side="right"))
+            for stream, one in sorted(self._streams.items())
+            if one.batch is not None
+        }
+        parts = [(self._streams[stream], count) for stream, count in taken.items() if count]
+        lines = line_arrays.joined(
+            [line_arrays.take(one.batch.lines, np.arange(n)) for one, n in parts if one.batch]
+        )
+        stream_of = np.concatenate([np.full(n, one.batch.stream) for one, n in parts if one.batch])
+        numbers = np.concatenate([one.batch.numbers[:n] for one, n in parts if one.batch])
+        when = np.concatenate([one.batch.when[:n] for one, n in parts if one.batch])
+        passing = np.concatenate([one.batch.passing[:n] for one, n in parts if one.batch])
+        if self._needle:
+            passing = passing & line_codec.find(lines, self._needle)
+        if len(parts) > 1:
+            order = np.argsort(np.concatenate([one.keys[:n] for one, n in parts]), kind="stable")
+        else:
+            order = np.arange(len(numbers))
+        chosen, done = self._fitting(order, passing[order])
+        self._parts.append(
+            (line_arrays.take(lines, chosen), stream_of[chosen], numbers[chosen], when[chosen])
+        )
+        self._count += len(chosen)
+        self._size += len(self._parts[-1][0].data)
+        self._pass_over(stream_of[order[:done]])
+        if len(chosen):
+            self._note_end(int(stream_of[chosen[-1]]), int(numbers[chosen[-1]]))
+
+    def _fitting(self, order: Numbers, passing: NDArray[np.bool_]) -> tuple[Numbers, int]:
+        """Return the passing lines that fit into the page, and how many lines that passes over."""
+        chosen = np.flatnonzero(passing)
+        limit = self._asked.limit
+        room = limit - self._count if limit else len(chosen)
+        if room < len(chosen):
+            return order[chosen[:room]], int(chosen[room - 1]) + 1 if room else 0
+        return order[chosen], len(order)
+
+    def _pass_over(self, stream_of: Numbers) -> None:
+        """Note how far the list has come in each stream."""
+        streams, counts = np.unique(stream_of, return_counts=True)
+        for stream, count in zip(streams.tolist(), counts.tolist(), strict=True):
+            one = self._streams[stream]
+            assert one.batch is not None
+            last = int(one.batch.numbers[count - 1])
+            self._places[stream] = one.place = last if self._newest else last + 1
+            if count < len(one.keys):
+                rest = np.arange(count, len(one.keys))
+                one.keys = one.keys[count:]
+                one.batch = Batch(
+                    stream,
+                    one.batch.numbers[count:],
+                    one.batch.when[count:],
+                    one.batch.passing[count:],
+                    line_arrays.take(one.batch.lines, rest),
+                )
+                continue
+            one.batch = None
+            if not one.waiting:
+                del self._streams[stream]
+
+    def _note_end(self, stream: int, number: int) -> None:
+        """Note whether the last line of the page is the last of its stream, without a line end."""
+        last = self._log.segments(stream)[-1]
+        self._open_end = bool(last.flags & OPEN) and number == last.end - 1
+
+    def _rendered(self) -> Iterator[bytes]:
+        for lines, streams, numbers, when in self._parts:
+            if self._asked.raw:
+                yield lines.data.tobytes()
+                continue
+            labels = {stream: self._log.labels(stream) for stream in np.unique(streams).tolist()}
+            rows = zip(
+                line_arrays.rows(lines), streams.tolist(), numbers.tolist(), when.tolist(),
+                strict=True,
+            )  # fmt: skip
+            for text, stream, number, time_ns in rows:
+                row = row_of(stream, number, text, time_ns, labels=labels[stream])
+                yield json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def row_of(
+    stream: int, number: int, text: bytes, time_ns: int, *, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a line as a query shows it."""
+    row: dict[str, Any] = {"id": line_id(stream, number), "time": moment(time_ns)}
+    row |= text_field(text)
+    return row | {"labels": labels} if labels else row
+
+
+def moment(time_ns: int) -> str:
+    """Return a time as RFC 3339, UTC, with as many digits as it needs."""
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    digits = f"{rest:09d}".rstrip("0")
+    return f"{whole}.{digits}Z" if digits else f"{whole}Z"

@@ -1,0 +1,189 @@
+"""Write lines as segments, and read segments back as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs import blocks as block_codec
+from verso_codecs.logs import filters, times
+from verso_codecs.logs.parsing import Lines, Parsed
+from verso_codecs.logs.tables import Tables
+from verso_core.errors import RecordCorrupt
+from verso_core.segments import MISSING, Segment, SegmentWrite
+from verso_worker.records import line_arrays
+from verso_worker.records.segments import (
+    BLOCK_LINES,
+    EMPTY,
+    OPEN,
+    RECORDS,
+    SEGMENT_LINES,
+    Front,
+    Inventory,
+    TimeSource,
+)
+from verso_worker.rules.logs.collection import LogCollection
+from verso_worker.rules.ports import Logs
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where lines are to be stored: their stream, the number of the first, and their times."""
+
+    stream: int
+    first: int
+    times: TimeSource
+
+
+def coded(
+    parsed: Parsed,
+    log: LogCollection,
+    tables: Tables,
+    *,
+    place: Place,
+    begin: int,
+    end: int,
+    is_open: bool,
+) -> list[SegmentWrite]:
+    """Code lines [begin, end) of a parsed payload as segments, each decoded again and compared.
+
+    Args:
+        parsed: the lines, their shapes numbered.
+        log: the collection.
+        tables: that the blocks are coded with.
+        place: of line 0 of ``parsed``.
+        begin: first line.
+        end: behind the last line.
+        is_open: the last line has no line end.
+
+    Raises:
+        RecordCorrupt: a block does not decode to its lines.
+    """
+    found = []
+    for start in range(begin, end, SEGMENT_LINES):
+        stop = min(end, start + SEGMENT_LINES)
+        whole = line_arrays.take(parsed.lines, np.arange(start, stop))
+        when = read_times(whole, place.times)
+        blocks = []
+        for at in range(start, stop, BLOCK_LINES):
+            count = min(BLOCK_LINES, stop - at)
+            block = block_codec.encode(
+                parsed, log.shapes, tables,
+                first=at, count=count, first_sequence=place.first + at,
+            )  # fmt: skip
+            text = line_arrays.take(parsed.lines, np.arange(at, at + count)).data
+            again = block_codec.decode(block, log.shapes, tables)
+            if not np.array_equal(again.data, text):
+                raise RecordCorrupt("a block does not decode to its lines")
+            blocks.append(block)
+        front = Front(
+            flags=OPEN if is_open and stop == end else 0,
+            lines=stop - start,
+            times=place.times,
+            inventory=Inventory.of(parsed.shapes[start:stop]),
+            filter=filters.build(parsed, first=start, count=stop - start),
+            sizes=tuple(map(len, blocks)),
+        )
+        segment = Segment(
+            place.stream, place.first + start, stop - start, *_span(when), flags=front.flags
+        )
+        found.append(SegmentWrite(segment, front.pack(blocks), len(whole.data)))
+    return found
+
+
+def of_records(lines: Lines, *, place: Place, begin: int, end: int, is_open: bool) -> SegmentWrite:
+    """Return the segment that holds the place of lines [begin, end), stored as documents."""
+    whole = line_arrays.take(lines, np.arange(begin, end))
+    flags = RECORDS | (OPEN if is_open else 0)
+    front = Front(flags, end - begin, place.times, EMPTY, b"", ())
+    span = _span(read_times(whole, place.times))
+    segment = Segment(place.stream, place.first + begin, end - begin, *span, flags=flags)
+    return SegmentWrite(segment, front.pack([]), len(whole.data))
+
+
+def read_times(lines: Lines, source: TimeSource) -> Times:
+    """Return the time of each line, Unix nanoseconds. Shape: (lines,).
+
+    A line without one has its predecessor's, the first ones that of the first line that has one;
+    where none has one they all have the time of their arrival.
+    """
+    count = len(lines.begins)
+    if not source.pattern:
+        return np.full(count, source.arrived_ns, np.int64)
+    found = times.read(
+        lines,
+        times.TimeFormat(source.pattern, source.field),
+        now_ns=source.arrived_ns,
+        offset_s=source.offset_s,
+    )
+    there = found != times.MISSING
+    if there.all():
+        return found
+    first = int(found[int(np.argmax(there))]) if there.any() else source.arrived_ns
+    return np.where(there, found, np.int64(first))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """A segment that was read: its front and its blocks' bytes."""
+
+    segment: Segment
+    front: Front
+    blocks: list[bytes]
+
+    @property
+    def is_records(self) -> bool:
+        """Whether its lines are documents."""
+        return bool(self.front.flags & RECORDS)
+
+    def lines(self, log: LogCollection, chosen: Sequence[int] | None = None) -> Lines:
+        """Decode all blocks, or the chosen ones, in order.
+
+        Raises:
+            RecordCorrupt: one does not decode to what it was made of.
+        """
+        numbers = range(len(self.blocks)) if chosen is None else chosen
+        parts = [self._decoded(log, number) for number in numbers]
+        return line_arrays.joined(parts)
+
+    def _decoded(self, log: LogCollection, number: int) -> Lines:
+        block = self.blocks[number]
+        head = block_codec.header(block)
+        count = self.front.lines_of(number)
+        first = self.segment.first + number * BLOCK_LINES
+        if head.line_count != count or head.first_sequence != first:
+            raise RecordCorrupt("expected the next block of a segment, got another")
+        return block_codec.decode(block, log.shapes, log.tables(head.generation))
+
+
+def open_segments(logs: Logs, log: LogCollection, asked: Sequence[Segment]) -> list[Opened | None]:
+    """Read segments; None for one that was replaced or deleted meanwhile.
+
+    Raises:
+        RecordCorrupt: one is damaged.
+    """
+    rows = logs.read(log.uid, [(one.stream, one.first) for one in asked])
+    found: list[Opened | None] = []
+    for segment, data in zip(asked, rows, strict=True):
+        if data is None:
+            found.append(None)
+            continue
+        front = Front.read(data)
+        if front is None:
+            raise RecordCorrupt("a segment is shorter than its front says")
+        if (front.lines, front.flags) != (segment.lines, segment.flags):
+            found.append(None)
+            continue
+        found.append(Opened(segment, front, front.blocks(data)))
+    return found
+
+
+def _span(when: Times) -> tuple[int, int]:
+    if not len(when):
+        return MISSING, MISSING
+    return int(when.min()), int(when.max())
