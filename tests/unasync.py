@@ -27,7 +27,7 @@ _RULES = (
     (r"\basyncio\b", "time"),
     (r"\bAsync(BaseTransport|Client|Iterator)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
-    (r"\.a(close|read)\(", r".\1("),
+    (r"\.a(close|read|iter_bytes)\(", r".\1("),
 )
 
 

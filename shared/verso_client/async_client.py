@@ -31,11 +31,13 @@ from verso_client.exchange import (
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Training
+from verso_client.operations.lines import LinesReport
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
     RERANK_SHARE,
     CodecPolicy,
+    CollectionKind,
     CollectionRequest,
     Filter,
     IndexKind,
@@ -76,6 +78,7 @@ from verso_core.jobs.heads import (
 )
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.search import Found
 from verso_core.registry import Channel
@@ -146,6 +149,41 @@ class AsyncClient:
         """Send documents and return the jobs that will store them, without waiting for the jobs."""
         return await self._run(operations.documents.submit(documents, collection=collection))
 
+    async def ingest_lines(
+        self,
+        parts: Iterable[bytes],
+        *,
+        collection: str,
+        labels: Mapping[str, str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LinesReport:
+        """Store log lines and wait until all are stored; ``progress`` gets how many are.
+
+        Args:
+            parts: bytes of lines, each part with whole lines; no part is changed.
+            collection: of kind ``logs``.
+            labels: lines with the same labels are one stream, which keeps their order.
+        """
+        steps = operations.lines.ingest_lines(
+            parts, collection=collection, labels=labels or {}, progress=progress
+        )
+        return await self._run(steps)
+
+    async def lines(self, request: LinesRequest) -> AsyncIterator[bytes]:
+        """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""
+        call = operations.lines.query_call(request)
+        try:
+            async with self._http.stream(
+                call.method, call.path, content=call.content, headers=dict(call.headers)
+            ) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                    raise error_of(reply_of(response))
+                async for data in response.aiter_bytes():
+                    yield data
+        except httpx2.TransportError as error:
+            raise unreachable(error, self._http.base_url) from error
+
     async def search(
         self,
         text: str | None = None,
@@ -161,10 +199,12 @@ class AsyncClient:
         rerank_from: int = 30,
         rerank_share: float = RERANK_SHARE,
         explain: bool = False,
+        lines: bool = False,
     ) -> Found:
         """Find the records nearest to a text, a vector, or a stored document or record.
 
         Args:
+            lines: of a log collection: hits are lines, not statements.
             rerank: a head that scores pairs; it reorders the nearest ``rerank_from`` records.
             rerank_share: weight of the head's score, in [0, 1]; the search's score has the rest.
             explain: whether each hit has the parts of its score.
@@ -182,6 +222,7 @@ class AsyncClient:
             rerank_from=rerank_from,
             rerank_share=rerank_share,
             explain=explain,
+            lines=lines,
         )
         return await self._run(operations.search.search(request))
 
@@ -279,6 +320,7 @@ class AsyncClient:
         self,
         name: str,
         *,
+        kind: CollectionKind | None = None,
         precision: Precision | None = None,
         text_policy: TextPolicy | None = None,
         search: SearchSetting | None = None,
@@ -295,6 +337,7 @@ class AsyncClient:
             retention_days: documents whose time is longer ago are deleted.
         """
         settings = {
+            "kind": kind,
             "precision": precision,
             "text_policy": text_policy,
             "search": search,

@@ -23,7 +23,7 @@ _READ = (
     *("search", "answer", "classify", "score", "rerank", "embed", "cluster", "reconstruct"),
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
-    *("documents_query", "documents_count", "facets", "metrics"),
+    *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
@@ -49,7 +49,10 @@ OPEN = frozenset({"root", "healthz", "readyz", "error_help"})
 """Routes that need no key."""
 
 _KINDS: dict[Kind, Scope] = {
-    **dict.fromkeys((Kind.INGEST, Kind.UPDATE, Kind.DELETE, Kind.COLLECTION_CREATE), Scope.INGEST),
+    **dict.fromkeys(
+        (Kind.INGEST, Kind.INGEST_LINES, Kind.UPDATE, Kind.DELETE, Kind.COLLECTION_CREATE),
+        Scope.INGEST,
+    ),
     **dict.fromkeys(
         (
             *(Kind.COLLECTION_CHANGE, Kind.COLLECTION_DELETE, Kind.DELETE_MATCHING, Kind.MIGRATE),

@@ -39,7 +39,7 @@ _OPENAI = frozenset({"createEmbedding", "listModels", "retrieveModel"})
 _AWAITED = frozenset(
     {
         *("createEmbedding", "getDocument", "getHeadReport", "getRegistry", "listDocuments"),
-        *("promote", "rollback"),
+        *("promote", "queryLogs", "rollback"),
     }
 )
 """Operations whose job is always awaited: they never answer 202."""

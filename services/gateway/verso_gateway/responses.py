@@ -40,6 +40,11 @@ def json_response(
     )
 
 
+def line(content: object) -> bytes:
+    """Write a JSON value as a line of NDJSON."""
+    return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+
+
 def job_of_one(
     request: Request,
     kind: Kind,

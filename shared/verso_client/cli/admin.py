@@ -12,6 +12,7 @@ from verso_client.cli import render
 from verso_client.cli.terminal import AsJson, client, out, print_json
 from verso_core.jobs import (
     CodecPolicy,
+    CollectionKind,
     IndexKind,
     Kind,
     Precision,
@@ -48,6 +49,7 @@ def list_collections(context: typer.Context, as_json: AsJson = False) -> None:
 def create_collection(
     context: typer.Context,
     name: str,
+    kind: Annotated[CollectionKind | None, typer.Option(help="Of texts, or of log lines.")] = None,
     precision: Annotated[Precision | None, typer.Option(help="How its vectors are stored.")] = None,
     text_policy: Annotated[
         TextPolicy | None, typer.Option(help="patch drops the texts, both keeps them too.")
@@ -68,6 +70,7 @@ def create_collection(
     with client(context) as platform:
         made = platform.create_collection(
             name,
+            kind=kind,
             precision=precision,
             text_policy=text_policy,
             search=_search_setting(hybrid),

@@ -27,6 +27,7 @@ from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.heads import models_app, train_app
 from verso_client.cli.keys import keys_app
 from verso_client.cli.line_times import FORMATS
+from verso_client.cli.logs import ingest_files, logs, takes_lines
 from verso_client.cli.sources import Format, Reading
 from verso_client.cli.terminal import AsJson, Collection, Exit, Since, Target, Until, bar, fail
 from verso_client.cli.terminal import client as _client
@@ -153,6 +154,19 @@ def ingest(
     started = time.monotonic()
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
+        if takes_lines(client, collection, files, format):
+            found = ingest_files(
+                client,
+                files,
+                collection=collection,
+                labels={key: str(value) for key, value in sources.pairs(meta).items()},
+                progress=lambda done: progress.update(task, completed=done),
+            )
+            if as_json:
+                _print_json(list(found))
+            else:
+                render.lines_ingested(_out(), found, seconds=time.monotonic() - started)
+            return
 
         def show(state: IngestProgress) -> None:
             progress.update(task, completed=state.done, total=state.sent)
@@ -205,6 +219,9 @@ def search(
         _print_json(found)
     else:
         render.hits(_out(), found, took_ms=took_ms)
+
+
+app.command(rich_help_panel=TEXTS)(logs)
 
 
 @app.command(rich_help_panel=TEXTS)

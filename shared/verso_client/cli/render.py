@@ -14,6 +14,8 @@ from rich.text import Text
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
 from verso_core.jobs.admin import CollectionInfo, Kept, MigrationState, ScrubState, Statistics
+from verso_client.operations.lines import LinesReport
+from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.job import Job, JobEvent
@@ -54,6 +56,29 @@ def hits(console: Console, found: Found, *, took_ms: float) -> None:
         table.add_row(f"{hit.score:.3f}", escape(hit.id), text)
     console.print(table)
     console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+
+
+def statements(console: Console, found: Found, *, took_ms: float) -> None:
+    """Show the statements that a search found, with their newest lines."""
+    for hit in found.hits:
+        seen = "" if hit.count is None else f"{hit.count:,} lines, {_moment(hit.first_seen)} to "
+        head = f"{hit.score:.3f}  {seen}{_moment(hit.last_seen)}"
+        console.print(head, style="bold", highlight=False)
+        rows = hit.lines or ((hit,) if hit.text is not None or hit.text_base64 is not None else ())
+        for row in rows:
+            console.print(Text("  ") + excerpt(row.data))
+    console.print(f"{len(found.hits)} hits in {took_ms:.0f} ms", highlight=False)
+
+
+def lines_ingested(console: Console, found: Sequence[LinesReport], *, seconds: float) -> None:
+    """Show what an ingest of lines stored."""
+    lines, text = sum(one.lines for one in found), sum(one.bytes_text for one in found)
+    stored = sum(one.bytes_stored for one in found)
+    console.print(
+        f"{lines:,} lines, {text:,} bytes of text, {stored:,} bytes of segments, "
+        f"{lines / max(seconds, 1e-9):,.0f} lines/s",
+        highlight=False,
+    )
 
 
 def texts(console: Console, found: Sequence[StoredText]) -> None:

@@ -9,6 +9,6 @@ steps. Two rules hold for all of them (:mod:`verso_client.operations.jobs`):
 2. A 202 means that the job is not finished: it is followed to its end, then its results are read.
 """
 
-from verso_client.operations import collections, documents, heads, jobs, search
+from verso_client.operations import collections, documents, heads, jobs, lines, search
 
-__all__ = ["collections", "documents", "heads", "jobs", "search"]
+__all__ = ["collections", "documents", "heads", "jobs", "lines", "search"]

@@ -15,7 +15,7 @@ def test_a_file_goes_as_it_is_and_what_is_said_of_it_in_the_query() -> None:
     call = Training("mood", file=b"t,l\n", media_type=CSV, columns=("t", "l"), share=0.5).call()
     assert (call.content, call.headers["Content-Type"]) == (b"t,l\n", CSV)
     assert call.params["text_column"] == "t"
-    assert json.loads(call.params["settings"])["share"] == 0.5
+    assert json.loads(str(call.params["settings"]))["share"] == 0.5
 
 
 @pytest.mark.parametrize(

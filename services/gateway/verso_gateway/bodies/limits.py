@@ -20,7 +20,8 @@ from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoErro
 from verso_gateway import problems
 
 NDJSON = "application/x-ndjson"
-UPLOADS = frozenset({NDJSON, "text/csv"})
+PLAIN = "text/plain"
+UPLOADS = frozenset({NDJSON, PLAIN, "text/csv"})
 """Media types whose bodies may be as long as an upload."""
 _DISCARD_BYTES = 64 * 1024 * 1024
 

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from verso_core.errors import RequestInvalid
-from verso_core.jobs import Kind, Queue
+from verso_core.errors import KindUnsupported, RequestInvalid
+from verso_core.jobs import CollectionKind, Kind, Queue
 from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
-from verso_gateway.bodies.limits import NDJSON
+from verso_gateway.bodies.limits import NDJSON, PLAIN
+from verso_gateway.bodies.lines import LineUpload, labels_of, lines_in, slices_of, texts_of
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint, key_of
@@ -30,11 +31,28 @@ router = APIRouter(tags=["documents"])
     name="ingest",
     operation_id="ingest",
     responses=openapi.job_responses(IngestBatch, accepted=IngestAccepted),
-    openapi_extra=openapi.body(IngestRequest, also={NDJSON: "one document a line"}),
+    openapi_extra=openapi.body(
+        IngestRequest,
+        also={NDJSON: "one document a line", PLAIN: "log lines, for a collection of kind logs"},
+    ),
 )
 async def ingest(
     request: Request,
-    collection: Annotated[str | None, Query(description="for NDJSON; default 'default'")] = None,
+    collection: Annotated[
+        str | None, Query(description="for NDJSON and plain lines; default 'default'")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        Query(description="key=value, of plain lines: lines with the same labels are one stream"),
+    ] = None,
+    zone_offset_s: Annotated[
+        int,
+        Query(
+            ge=-86_400,
+            le=86_400,
+            description="of times in plain lines without a zone: seconds east of UTC",
+        ),
+    ] = 0,
 ) -> Response:
     """Take documents in: each is stored as a vector and a patch and its text is dropped.
 
@@ -42,15 +60,37 @@ async def ingest(
     NDJSON with one document a line and the collection in the query. The answer is 202 unless
     ``Prefer: wait=N`` asks to wait; it counts the documents that were refused at once and says why.
     If every document was refused, the answer is 422. A document without an id gets a new one.
+
+    A collection of kind ``logs`` takes plain lines as ``text/plain``, whatever bytes they are: each
+    gets the id ``stream:number``, and they are read back in this order.
     """
+    if reading.media_type(request) == PLAIN:
+        return await _ingest_lines(
+            request, collection or "default", label or [], offset_s=zone_offset_s
+        )
     fingerprint = Fingerprint(request)
     limit = context_of(request).settings.upload_limit_documents
     if reading.media_type(request) == NDJSON:
         name = collection or "default"
-        await collection_of(request, name)
+        known = await collection_of(request, name)
         await context_of(request).room.check()
         upload = Upload(name, limit=limit)
-        await upload.read_lines(_hashed(request.stream(), fingerprint))
+        chunks = _hashed(request.stream(), fingerprint)
+        if known.kind is CollectionKind.LOGS:
+            rows = LineUpload()
+            await rows.read(chunks)
+            parts = rows.finish()
+            size = sum(map(len, parts))
+            texts: list[bytes | None] = await reading.off_loop(
+                size, lambda: [texts_of(part) for part in parts]
+            )
+            lines = [part for part in texts if part]
+            if lines and None not in texts:
+                return await _respond_lines(
+                    request, name, label or [], lines, fingerprint, offset_s=zone_offset_s
+                )
+            chunks = _each(parts)
+        await upload.read_lines(chunks)
     else:
         value = await reading.read_object(request, most_values=None)
         data = await request.body()
@@ -77,6 +117,62 @@ async def ingest(
         return {**views.batch(ended), **about}
 
     return await responses.respond(request, job, body=body, wait_default_s=0.0, accepted_with=about)
+
+
+async def _ingest_lines(
+    request: Request, name: str, label: list[str], *, offset_s: int
+) -> Response:
+    """Take lines in: they are cut at line ends, and their numbers are reserved."""
+    found = await collection_of(request, name)
+    if found.kind is not CollectionKind.LOGS:
+        raise KindUnsupported(
+            f"expected a collection of kind logs for {PLAIN}, got {name!a}: of documents"
+        )
+    await context_of(request).room.check()
+    fingerprint = Fingerprint(request)
+    upload = LineUpload()
+    await upload.read(_hashed(request.stream(), fingerprint))
+    return await _respond_lines(
+        request, name, label, upload.finish(), fingerprint, offset_s=offset_s
+    )
+
+
+async def _respond_lines(
+    request: Request,
+    name: str,
+    label: list[str],
+    parts: list[bytes],
+    fingerprint: Fingerprint,
+    *,
+    offset_s: int,
+) -> Response:
+    labels = labels_of(label)
+    count = sum(map(lines_in, parts))
+    place = await context_of(request).ledger.reserve(name, labels, count)
+    slices = slices_of(
+        parts,
+        collection=name,
+        uid=place.uid,
+        stream=place.stream,
+        first=place.first,
+        labels=labels,
+        offset_s=offset_s,
+    )
+    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    key = key_of(request)
+    if key is not None:
+        job = replace(job, idempotency=(key, fingerprint.hex()))
+    about = {"accepted": count, "stream": place.stream, "first": place.first}
+
+    def body(ended: Ended) -> dict[str, Any]:
+        return {**views.batch(ended), **about}
+
+    return await responses.respond(request, job, body=body, wait_default_s=0.0, accepted_with=about)
+
+
+async def _each(parts: list[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
 
 
 async def _hashed(chunks: AsyncIterator[bytes], fingerprint: Fingerprint) -> AsyncIterator[bytes]:

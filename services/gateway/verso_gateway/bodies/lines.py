@@ -1,0 +1,125 @@
+"""Lines of a body as slices, cut at line ends while the body arrives. No step is made a line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import orjson
+
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import Kind, SliceSpec, cut
+from verso_core.jobs.lines import LINES_BYTES, MAX_LABELS, IngestLinesParams, LinesItem
+from verso_core.texts import check_metadata
+
+_ALL = 1 << 30
+
+
+class LineUpload:
+    """Takes the bytes of a body and cuts them after line ends into parts of about one slice."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    async def read(self, chunks: AsyncIterator[bytes]) -> None:
+        """Take a whole body."""
+        async for chunk in chunks:
+            self.take(chunk)
+
+    def take(self, chunk: bytes) -> None:
+        """Take some bytes of a body."""
+        self._rest.append(chunk)
+        self._size += len(chunk)
+        if self._size < LINES_BYTES or b"\n" not in chunk:
+            return
+        data = b"".join(self._rest)
+        end = data.rfind(b"\n") + 1
+        if end:
+            self._parts.append(data[:end])
+        self._rest, self._size = [data[end:]], len(data) - end
+
+    def finish(self) -> list[bytes]:
+        """Return the parts.
+
+        Raises:
+            RequestInvalid: there was not a byte.
+        """
+        if self._size:
+            self._parts.append(b"".join(self._rest))
+        if not self._parts:
+            raise RequestInvalid("expected at least one line")
+        return self._parts
+
+
+def lines_in(part: bytes) -> int:
+    """Count the lines of a part; the last one may lack its line end."""
+    return part.count(b"\n") + (not part.endswith(b"\n"))
+
+
+def texts_of(part: bytes) -> bytes | None:
+    """Return the texts of NDJSON as lines; None unless every row is ``{"text": one line}``."""
+    rows = [row for row in part.split(b"\n") if row and not row.isspace()]
+    try:
+        values = orjson.loads(b"[" + b",".join(rows) + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    if len(values) != len(rows) or not all(map(_is_plain, values)):
+        return None
+    texts = [value["text"] for value in values]
+    joined = "\n".join(texts)
+    if joined.count("\n") != max(0, len(texts) - 1):
+        return None  # a text of several lines is a document
+    return joined.encode() + b"\n" if texts else b""
+
+
+def _is_plain(value: object) -> bool:
+    return type(value) is dict and len(value) == 1 and type(value.get("text")) is str
+
+
+def labels_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Read the labels of a query: ``key=value``.
+
+    Raises:
+        RequestInvalid: one is no pair, or stands twice, or there are too many.
+        MetadataInvalid: they are longer than metadata may be.
+    """
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or name in labels:
+            raise RequestInvalid(f"expected label=key=value, each key once, got {pair[:64]!a}")
+        labels[name] = value
+    if len(labels) > MAX_LABELS:
+        raise RequestInvalid(f"expected <= {MAX_LABELS} labels, got {len(labels)}")
+    check_metadata(labels)
+    return labels
+
+
+def slices_of(
+    parts: Sequence[bytes],
+    *,
+    collection: str,
+    uid: str,
+    stream: int,
+    first: int,
+    labels: dict[str, str],
+    offset_s: int,
+) -> list[SliceSpec]:
+    """Return the slices of a body whose lines have numbers from ``first`` on."""
+    params = IngestLinesParams(
+        collection=collection,
+        uid=uid,
+        stream=stream,
+        labels=labels,
+        arrived=time.time_ns(),
+        offset_s=offset_s,
+    )
+    found: list[SliceSpec] = []
+    for part in parts:
+        count = lines_in(part)
+        item = LinesItem(first, count, part)
+        found += cut(Kind.INGEST_LINES, params, [item], max_items=_ALL, max_bytes=_ALL)
+        first += count
+    return found

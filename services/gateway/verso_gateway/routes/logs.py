@@ -1,0 +1,74 @@
+"""``POST /v1/logs/query``: lines of a log collection, in order, as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from verso_core.errors import KindUnsupported, VersoError, error_body
+from verso_core.jobs import CollectionKind, Kind, NoItem
+from verso_core.jobs.lines import LineRow, LinesPage, LinesParams, LinesRequest, read_cursor
+from verso_gateway import openapi, responses
+from verso_gateway.access import collection_of
+from verso_gateway.bodies import reading
+from verso_gateway.bodies.limits import NDJSON
+
+router = APIRouter(tags=["logs"])
+
+BYTES = "application/octet-stream"
+
+
+@router.post(
+    "/v1/logs/query",
+    name="logs_query",
+    operation_id="queryLogs",
+    responses=openapi.responses(LineRow, also=[NDJSON, BYTES]),
+    openapi_extra=openapi.body(LinesRequest),
+)
+async def query(request: Request) -> Response:
+    """Read lines in order, oldest or newest first, as far as ``limit`` says; 0 reads all.
+
+    The answer is a stream: NDJSON, a line a row, and last a row with ``next_cursor`` if there is
+    more; with ``raw`` the lines' bytes. What is stored all the while is in it once. A fault in the
+    middle ends NDJSON with a row that has an ``error``, and breaks the connection with ``raw``.
+    """
+    checked = await reading.read(request, LinesRequest)
+    collection = await collection_of(request, checked.collection)
+    if collection.kind is not CollectionKind.LOGS:
+        raise KindUnsupported(f"expected a collection of kind logs, got {checked.collection!a}")
+    if checked.cursor is not None:
+        read_cursor(checked.cursor, checked.order)
+    first = await _page(request, checked.params())
+    return StreamingResponse(
+        _stream(request, checked, first), media_type=BYTES if checked.raw else NDJSON
+    )
+
+
+async def _page(request: Request, params: LinesParams) -> LinesPage:
+    job = responses.job_of_one(request, Kind.LINES, params, NoItem())
+    page: LinesPage = responses.sole(await responses.finish(request, job))
+    return page
+
+
+async def _stream(request: Request, asked: LinesRequest, page: LinesPage) -> AsyncIterator[bytes]:
+    sent = 0
+    try:
+        while True:
+            sent += page.lines
+            if page.data:
+                yield page.data
+            if page.next_cursor is None:
+                return
+            if asked.limit and sent >= asked.limit:
+                if not asked.raw:
+                    yield responses.line({"next_cursor": page.next_cursor})
+                return
+            left = asked.limit - sent if asked.limit else 0
+            params = asked.params().model_copy(update={"cursor": page.next_cursor, "limit": left})
+            page = await _page(request, LinesParams(**dict(params)))
+    except VersoError as error:
+        if asked.raw:
+            raise
+        yield responses.line({"error": error_body(error)})

@@ -1,0 +1,157 @@
+"""``verso logs``: read the lines of a log collection in order, or by what they say."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from verso_client.cli import render
+from verso_client.cli.filters import FilterJson, Where, filter_of
+from verso_client.cli.sources import Format, guess_format
+from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
+from verso_client.client import Client
+from verso_client.operations.lines import LinesReport, bodies
+from verso_core.jobs import CollectionKind
+from verso_core.jobs.lines import LineOrder, LinesRequest
+
+_FLUSH_S = 0.5
+_READ_BYTES = 1 << 20
+_SHOWN = 100
+
+
+def logs(
+    context: typer.Context,
+    question: Annotated[
+        str | None, typer.Argument(help="What to look for; without it lines are listed.")
+    ] = None,
+    collection: Collection = "default",
+    where: Where = None,
+    filter: FilterJson = None,  # noqa: A002 - the option's name
+    since: Since = None,
+    until: Until = None,
+    contains: Annotated[
+        str | None, typer.Option("--contains", help="Only lines with this text in them.")
+    ] = None,
+    order: Annotated[
+        LineOrder | None, typer.Option(help="Default: the newest, of all lines the oldest.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=0, help="Lines or statements shown; 0: all lines."),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="With a question: show lines, not statements.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the lines' bytes, all by default.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read log lines in order, or find the statements that a question is about."""
+    chosen = filter_of(where, filter, since=since, until=until)
+    if question is not None:
+        if raw or contains is not None or order is not None:
+            raise typer.BadParameter("expected --raw, --contains and --order without a question")
+        with client(context) as platform:
+            started = time.monotonic()
+            found = platform.search(
+                question, collection=collection, limit=limit or 10, filter=chosen, lines=lines
+            )
+        if as_json:
+            print_json(found)
+        else:
+            render.statements(out(), found, took_ms=(time.monotonic() - started) * 1000)
+        return
+    count = (0 if raw else _SHOWN) if limit is None else limit
+    newest = LineOrder.NEWEST if count else LineOrder.OLDEST
+    fields = {
+        "collection": collection,
+        "filter": chosen,
+        "contains": contains,
+        "order": order or newest,
+        "limit": count,
+        "raw": raw or not as_json,
+    }
+    request = LinesRequest.model_validate(
+        {name: value for name, value in fields.items() if value is not None}
+    )
+    with client(context) as platform:
+        for data in platform.lines(request):
+            sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def takes_lines(platform: Client, collection: str, files: Sequence[str], how: Format) -> bool:
+    """Whether files are log lines for a collection of kind logs.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    for file in files:
+        if file != "-":
+            Path(file).open("rb").close()
+    formats = {guess_format(file) if how is Format.AUTO else how for file in files}
+    if formats & {Format.JSONL} or (how is Format.FILES):
+        return False
+    kinds = {one.name: one.kind for one in platform.collections()}
+    return kinds.get(collection) is CollectionKind.LOGS
+
+
+def ingest_files(
+    platform: Client,
+    files: Sequence[str],
+    *,
+    collection: str,
+    labels: Mapping[str, str],
+    progress: Callable[[int], None],
+) -> list[LinesReport]:
+    """Send the lines of files as they are; each file is a stream of its own unless it has a label.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = []
+    for file in files:
+        own = {"host": socket.gethostname(), "source": _source(file), **labels}
+        if file == "-":
+            parts = _arriving(sys.stdin.buffer)
+            found.append(
+                platform.ingest_lines(parts, collection=collection, labels=own, progress=progress)
+            )
+            continue
+        with Path(file).open("rb") as stream:
+            found.append(
+                platform.ingest_lines(
+                    bodies(stream), collection=collection, labels=own, progress=progress
+                )
+            )
+    return found
+
+
+def _source(file: str) -> str:
+    return "-" if file == "-" else str(Path(file).absolute())
+
+
+def _arriving(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield whole lines of a pipe: what has come in, when it pauses or is much."""
+    number, rest, since = stream.fileno(), b"", time.monotonic()
+    while True:
+        ready, _, _ = select.select([number], [], [], _FLUSH_S)
+        data = os.read(number, _READ_BYTES) if ready else b""
+        rest += data
+        ended = bool(ready) and not data
+        if ended or len(rest) >= _READ_BYTES or time.monotonic() - since >= _FLUSH_S:
+            end = len(rest) if ended else rest.rfind(b"\n") + 1
+            if end:
+                yield rest[:end]
+            rest, since = rest[end:], time.monotonic()
+        if ended:
+            return

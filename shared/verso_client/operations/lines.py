@@ -1,0 +1,106 @@
+"""Lines of log collections: send them, and ask for them in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO
+
+from verso_client.exchange import Call, Steps, path_of
+from verso_client.operations.jobs import new_key, results, wait
+from verso_core.jobs import Status
+from verso_core.jobs.lines import LinesIngested, LinesRequest
+from verso_core.jobs.models import OpenModel
+
+BODY_BYTES = 8 << 20
+_OPEN_JOBS = 3
+
+
+class LinesReport(OpenModel):
+    """Result of one :meth:`Client.ingest_lines`."""
+
+    jobs: tuple[str, ...]
+    lines: int
+    records: int
+    bytes_text: int
+    bytes_stored: int
+    shapes: int
+    statements: int
+
+
+def bodies(stream: IO[bytes], *, size: int = BODY_BYTES) -> Iterator[bytes]:
+    """Yield the bytes of a file in parts that end with a line, but perhaps the last."""
+    rest = b""
+    while data := stream.read(size):
+        whole = rest + data
+        end = whole.rfind(b"\n") + 1
+        rest = whole[end:]
+        if end:
+            yield whole[:end]
+    if rest:
+        yield rest
+
+
+def ingest_lines(
+    parts: Iterable[bytes],
+    *,
+    collection: str,
+    labels: Mapping[str, str],
+    progress: Callable[[int], None] | None = None,
+) -> Steps[LinesReport]:
+    """Send lines, a few bodies at a time, and wait until all have been stored."""
+    waiting: deque[str] = deque()
+    jobs: list[str] = []
+    found: list[LinesIngested] = []
+
+    def ended() -> Steps[None]:
+        found.extend((yield from _ended(waiting.popleft())))
+        if progress is not None:
+            progress(sum(one.lines for one in found))
+
+    for part in parts:
+        job = yield from submit_lines(part, collection=collection, labels=labels)
+        jobs.append(job)
+        waiting.append(job)
+        if len(waiting) >= _OPEN_JOBS:
+            yield from ended()
+    while waiting:
+        yield from ended()
+    sums = {
+        name: sum(getattr(one, name) for one in found)
+        for name in ("lines", "records", "bytes_text", "bytes_stored", "shapes", "statements")
+    }
+    return LinesReport(jobs=tuple(jobs), **sums)
+
+
+def submit_lines(body: bytes, *, collection: str, labels: Mapping[str, str]) -> Steps[str]:
+    """Send lines and return the job that stores them."""
+    headers = {
+        "Content-Type": "text/plain",
+        "Idempotency-Key": new_key(),
+        "Prefer": "respond-async",
+    }
+    params: dict[str, str | tuple[str, ...]] = {
+        "collection": collection,
+        "label": tuple(f"{name}={value}" for name, value in labels.items()),
+    }
+    reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
+    return str(reply.json()["id"])
+
+
+def query_call(request: LinesRequest) -> Call:
+    """Return the call that streams lines."""
+    return Call(
+        "POST",
+        path_of("logs", "query"),
+        content=request.model_dump_json(exclude_unset=True, by_alias=True).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+
+
+def _ended(job_id: str) -> Steps[list[LinesIngested]]:
+    job = yield from wait(job_id)
+    if job.status is not Status.SUCCEEDED:
+        raise job.exception()
+    rows = yield from results(job_id)
+    return [LinesIngested.model_validate(row) for row in rows]
