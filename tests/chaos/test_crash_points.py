@@ -14,14 +14,16 @@ from tests.e2e.conftest import ARTIFACT, Platform
 
 from verso_client import Client, Document, StoredText
 from verso_core.errors import DocumentUnknown
-from verso_core.jobs import Precision, Status
+from verso_core.jobs import CollectionKind, Precision, Status
+from verso_core.jobs.lines import LinesRequest
 from verso_core.registry import Channel, assign, read
 
 COUNT = 12
 _LOST_S = 120.0
 _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _DELETED = "a collection is deleted, its vectors are there"
-_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED)]
+_LINES = [name for name in PLACES if "lines" in name or "segments" in name]
+_WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, *_LINES)]
 # One on each side of the vector store's socket. A worker that dies again and again is started ever
 # later, so all of them take minutes: ``make chaos`` asks for that.
 _ALL = os.environ.get("CRASH_PLACES") == "all"
@@ -117,6 +119,34 @@ def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
         assert text.error is not None
         assert text.error.code == DocumentUnknown.code
     assert_one_end(shot.platform, jobs)
+    client.delete_collection(collection)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("place", _LINES if _ALL else ["lines are coded, not committed"])
+def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
+    shot: Shot, client: Client, place: str
+) -> None:
+    collection = f"lines-{_LINES.index(place)}"
+    client.create_collection(collection, kind=CollectionKind.LOGS)
+    shot.arm(place)
+    sent = b""
+    for part in range(20):  # so many that small segments are merged
+        count = 1200 if part == 0 else 5
+        text = b"".join(
+            b"2026-01-01T00:00:00Z step %d: took %d ms\n" % (n % 7, n * part) for n in range(count)
+        )
+        report = client.ingest_lines([text], collection=collection)
+        assert report.lines == count
+        sent += text
+    shot.await_crash()
+    deadline = time.monotonic() + _LOST_S
+    while (held := client.stats(collection).lines) is None or held.verified < 1295:
+        assert time.monotonic() < deadline, held
+        time.sleep(0.2)
+    request = LinesRequest(collection=collection, limit=0, raw=True)
+    assert b"".join(client.lines(request)) == sent
     client.delete_collection(collection)
 
 

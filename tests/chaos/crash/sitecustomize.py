@@ -35,6 +35,10 @@ def _of_ingest(args: Call, _result: Any) -> bool:
     return bool(args[1].kind == "ingest")
 
 
+def _of_lines(args: Call, _result: Any) -> bool:
+    return bool(args[1].kind == "ingest_lines")
+
+
 def _with_result(_args: Call, result: Any) -> bool:
     return bool(result)
 
@@ -69,6 +73,17 @@ PLACES: Mapping[str, Place] = {
     ),
     "patches are made, not committed": Place(_LEASES, "Leases.commit", only=_of_ingest),
     "patches are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_ingest),
+    # worker: a slice of lines
+    "numbers of lines are reserved": Place(
+        "verso_ledger.async_client", "AsyncLedger.reserve", after=True
+    ),
+    "shapes or vectors of lines are not stored yet": Place("verso_ledger.logs", "Logs.append"),
+    "shapes or vectors of lines are stored": Place("verso_ledger.logs", "Logs.append", after=True),
+    "tables of lines are stored": Place("verso_ledger.logs", "Logs.put_tables", after=True),
+    "lines are coded, not committed": Place(_LEASES, "Leases.commit", only=_of_lines),
+    "lines are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_lines),
+    "segments are merged, not swapped": Place("verso_ledger.logs", "Logs.swap"),
+    "segments are swapped": Place("verso_ledger.logs", "Logs.swap", after=True),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference
     ),

@@ -1,0 +1,121 @@
+"""Log collections over HTTP and on the command line: lines in, lines out, statements found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.e2e.conftest import Platform
+
+from verso_client import Client
+from verso_core.errors import DocumentUnknown, KindUnsupported
+from verso_core.jobs import CollectionKind, Filter
+from verso_core.jobs.lines import LinesRequest
+
+NAME = "web-logs"
+LINES = 3000
+
+
+def text(host: str, count: int = LINES) -> bytes:
+    rows = [
+        f"2026-01-01T00:{n // 60 % 60:02}:{n % 60:02}Z {host} "
+        + (
+            f"sshd[{n}]: Failed password for user{n % 5}"
+            if n % 3
+            else f"disk: cannot write block {n * 977} of volume v{n % 4}"
+        )
+        for n in range(count)
+    ]
+    return ("\n".join(rows) + "\n").encode()
+
+
+@pytest.fixture(scope="module")
+def logs(platform: Platform) -> Iterator[str]:
+    """A log collection with the lines of two hosts."""
+    with platform.client() as verso:
+        assert verso.create_collection(NAME, kind=CollectionKind.LOGS).kind is CollectionKind.LOGS
+        for host in "ab":
+            report = verso.ingest_lines([text(host)], collection=NAME, labels={"host": host})
+            assert report.lines == LINES
+        yield NAME
+        verso.delete_collection(NAME)
+
+
+def read(verso: Client, **asked: object) -> bytes:
+    fields = {"collection": NAME, "limit": 0, "raw": True, **asked}
+    return b"".join(verso.lines(LinesRequest.model_validate(fields)))
+
+
+def test_lines_come_out_byte_for_byte(verso: Client, logs: str) -> None:
+    assert read(verso, filter={"field": "host", "eq": "a"}) == text("a")
+    everything = read(verso).splitlines()
+    assert sorted(everything) == sorted((text("a") + text("b")).splitlines())
+    first = text("a").splitlines()[0]
+    assert verso.get("0:0", collection=logs).data == first
+    with pytest.raises(DocumentUnknown):
+        verso.get(f"0:{LINES}", collection=logs)
+
+
+def test_rows_have_ids_times_and_labels(verso: Client, logs: str) -> None:
+    rows = [json.loads(row) for row in read(verso, raw=False, limit=5, order="newest").splitlines()]
+    *lines, more = rows
+    assert len(lines) == 5
+    assert set(lines[0]) == {"id", "time", "text", "labels"}
+    assert "next_cursor" in more
+    rest = read(verso, raw=False, cursor=more["next_cursor"], order="newest").splitlines()
+    ids = {row["id"] for row in lines} | {json.loads(row)["id"] for row in rest}
+    assert len(ids) == 2 * LINES
+
+
+def test_a_search_finds_statements(verso: Client, logs: str) -> None:
+    found = verso.search("disk cannot write a block", collection=logs)
+    best = found.hits[0]
+    assert best.statement is not None
+    assert "write block" in best.statement
+    assert best.count == 2 * LINES // 3
+    assert len(best.lines) == 3
+    only = verso.search(
+        "disk cannot write a block", collection=logs, filter=Filter(field="host", eq="b")
+    )
+    assert only.hits[0].count == LINES // 3
+
+
+def test_statistics_show_what_lines_take(verso: Client, logs: str) -> None:
+    held = verso.stats(logs).lines
+    assert held is not None
+    assert (held.lines, held.streams, held.bytes_text) == (2 * LINES, 2, 2 * len(text("a")))
+    assert held.bytes_segments < held.bytes_memory < held.bytes_text
+
+
+def test_the_command_line_reads_and_writes_files(
+    platform: Platform, logs: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(text("c", 500) + b"no line end")
+    command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url]
+    environment = {**os.environ, "COLUMNS": "200"}
+    subprocess.run(
+        [*command, "ingest", str(path), "-c", logs, "-m", "host=c"], check=True, env=environment
+    )
+    done = subprocess.run(
+        [*command, "logs", "-c", logs, "--raw", "--where", "host=c"],
+        check=True, capture_output=True, env=environment,
+    )  # fmt: skip
+    assert done.stdout == path.read_bytes()
+
+
+def test_what_a_kind_cannot_do_is_refused(platform: Platform, verso: Client, logs: str) -> None:
+    answer = httpx2.post(
+        f"{platform.url}/v1/ingest?collection=default",
+        content=b"a line\n",
+        headers={"Content-Type": "text/plain"},
+    )
+    assert (answer.status_code, answer.json()["code"]) == (422, "kind_unsupported")
+    with pytest.raises(KindUnsupported):
+        verso.facets(["host"], collection=logs)
