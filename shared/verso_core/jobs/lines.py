@@ -20,7 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters import Filter
 from verso_core.jobs.job import Batch, JobView
-from verso_core.jobs.models import ITEM_COST, Item, ItemResult, Name, OpenModel, Params
+from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
 
 LINES_BYTES = 2 << 20
 """Bytes of lines in one slice, about: cut at the next line end."""
@@ -144,13 +144,15 @@ class LinesParams(LinesOptions):
 
 
 class LineRow(OpenModel):
-    """One line in the stream of lines that a query answers."""
+    """One row in the stream that a query answers: a line; or at last where the next page starts."""
 
-    id: str
-    time: str | None = None
+    id: str | None = Field(default=None, examples=["3:1042"])
+    time: str | None = Field(default=None, description="RFC 3339, UTC, as exact as it was written")
     text: str | None = None
     text_base64: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
+    next_cursor: str | None = Field(default=None, description="in a row of its own, if more follow")
+    error: ItemError | None = Field(default=None, description="in a row of its own, which is last")
 
 
 class LinesPage(ItemResult):
