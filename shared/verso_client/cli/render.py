@@ -13,9 +13,8 @@ from rich.text import Text
 
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
-from verso_core.jobs.admin import CollectionInfo, Kept, MigrationState, ScrubState, Statistics
 from verso_client.operations.lines import LinesReport
-from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_core.jobs.admin import CollectionInfo, Kept, MigrationState, ScrubState, Statistics
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.job import Job, JobEvent
