@@ -226,7 +226,7 @@ def _trials(place: Place) -> ArtifactCanary:
     def make(models: Models) -> Pipeline:
         nothing: Any = None  # no slice is run
         others = dict.fromkeys(
-            ("migrations", "lexicon", "registry", "heads", "tables", "fitter"), nothing
+            ("logs", "migrations", "lexicon", "registry", "heads", "tables", "fitter"), nothing
         )
         return Pipeline(models, nothing, nothing, **others)
 
