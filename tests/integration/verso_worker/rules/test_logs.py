@@ -228,7 +228,9 @@ def test_a_deleted_collection_leaves_no_key(logs: Stores) -> None:
     logs.do(Kind.COLLECTION_DELETE, {"name": NAME}, [Item({})])
     for _ in range(20):
         logs.ledger.maintenance.drop_due()
-    left = [key for key in logs.redis.keys("*") if key.split(b":")[2:3] == [uid.encode()]]
+    left = [
+        key for key in logs.redis.scan_iter("verso:*") if key.split(b":")[2:3] == [uid.encode()]
+    ]
     assert left == []
 
 
