@@ -38,7 +38,8 @@ def unix_seconds(text: str, *, now: datetime | None = None, ahead: bool = False)
     time_s = _parsed(word, present, ahead=ahead)
     if time_s is None:
         raise RequestInvalid(
-            f"expected a time such as 15m, 2d, yesterday or 2026-11-22T20:15:00Z, got {text!a}"
+            f"expected a time such as {'12h, 90d' if ahead else '15m, 2d, yesterday'} or "
+            f"2026-11-22T20:15:00Z, got {text!a}"
         )
     if not abs(time_s) < _TIME_LIMIT_S:
         raise RequestInvalid(f"expected a time before the year 10000, got {text!a}")

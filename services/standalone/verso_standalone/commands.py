@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from verso_client.cli.terminal import failures_reported
 from verso_standalone import backup as copies
@@ -228,7 +228,7 @@ def _data_folder(data: Path | None, *, keep: bool) -> Iterator[Path]:
 
 
 def _table(stack: Stack) -> Table:
-    table = Table("what", "pid", "where", "log")
+    table = Table("what", "pid", "where", Column("log", overflow="fold"))
     for process in stack.processes:
         where = stack.addresses[process.name]
         table.add_row(process.name, str(process.pid or "-"), where, str(process.log_path))

@@ -33,7 +33,9 @@ Indexes = Annotated[
     typer.Option("--index", help="key=keyword (strings, booleans) or key=number to index."),
 ]
 
-collections_app = typer.Typer(no_args_is_help=True, help="Create, list and delete collections.")
+collections_app = typer.Typer(
+    no_args_is_help=True, help="Create, list, show, change and delete collections."
+)
 jobs_app = typer.Typer(no_args_is_help=True, help="List, show, follow, cancel and replay jobs.")
 
 

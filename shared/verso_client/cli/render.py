@@ -29,7 +29,7 @@ def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
     """Show how many documents an ingest stored, and which failed."""
     codecs = ", ".join(f"{name} {count:,}" for name, count in sorted(report.codecs.items()))
     console.print(
-        f"{report.documents:,} documents in {report.chunks:,} chunks: "
+        f"{_counted(report.documents, 'document')} in {_counted(report.chunks, 'chunk')}: "
         f"{report.bytes_text:,} bytes of text, {report.bytes_patches:,} bytes of patches "
         f"({codecs or 'no chunks'}), {seconds:.1f} s",
         highlight=False,
@@ -40,6 +40,10 @@ def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
         console.print(line, style="red", markup=False, highlight=False)
     if len(report.failed) > _FAILURES_SHOWN:
         console.print(f"... {len(report.failed):,} documents failed", style="red")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def hits(console: Console, found: Found, *, took_ms: float) -> None:
@@ -143,12 +147,12 @@ def _kept(table: Table, kept: Kept, *, text: int) -> None:
 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
     """Show collections."""
-    table = Table("name", "precision", "text policy", "search", "dim", "space", "created")
+    table = Table("name", "precision", "text policy", "search", "codec policy", "dim", "created")
     for one in found:
         created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
         table.add_row(
-            *(one.name, one.precision, one.text_policy, one.search),
-            *(str(one.dim), one.space, created),
+            *(one.name, one.precision, one.text_policy, one.search, one.codec_policy),
+            *(str(one.dim), created),
         )
     console.print(table)
 
