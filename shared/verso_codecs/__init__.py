@@ -4,6 +4,7 @@
 - `ngram`: a static byte n-gram model
 - `zstd`: Zstandard frames with a dictionary and no header
 - `mixture`: the n-gram model mixed with a collection's own texts
+- `logs`: lines of log collections in blocks
 - `coder`: the binary arithmetic coder under all but `zstd`, and how the integer loops are compiled
 
 Table fitting lives beside the coding it serves, so that both change together.
