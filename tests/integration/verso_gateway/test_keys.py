@@ -143,6 +143,7 @@ ROUTES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/answer", {"question": "a?", "collection": "NAME"}),
     ("POST", "/v1/classify", {"head": "kinds", "ids": ["a"], "collection": "NAME"}),
     ("POST", "/v1/cluster", {"collection": "NAME"}),
+    ("POST", "/v1/logs/query", {"collection": "NAME"}),
     ("POST", "/v1/reconstruct", {"ids": ["a"], "collection": "NAME"}),
     ("POST", "/v1/ingest", {"documents": [{"text": "a"}], "collection": "NAME"}),
     ("GET", "/v1/documents/a?collection=NAME", None),
