@@ -14,7 +14,14 @@ from rich.text import Text
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
 from verso_client.operations.lines import LinesReport
-from verso_core.jobs.admin import CollectionInfo, Kept, MigrationState, ScrubState, Statistics
+from verso_core.jobs.admin import (
+    CollectionInfo,
+    Kept,
+    LineStatistics,
+    MigrationState,
+    ScrubState,
+    Statistics,
+)
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.job import Job, JobEvent
@@ -118,7 +125,7 @@ def statistics(console: Console, found: Statistics) -> None:
     ):  # fmt: skip
         table.add_row(name.replace("_", " of "), f"{getattr(found, name):,}")
     if found.kept is not None:
-        _kept(table, found.kept, text=found.bytes_text)
+        _kept(table, found.kept, lines=found.lines, text=found.bytes_text)
     for codec, share in sorted(found.codecs.items()):
         table.add_row(f"codec {codec}", f"{share.records:,} records, {share.bytes:,} bytes")
     for one in found.generations:
@@ -130,16 +137,19 @@ def statistics(console: Console, found: Statistics) -> None:
     console.print(table)
 
 
-def _kept(table: Table, kept: Kept, *, text: int) -> None:
+def _kept(table: Table, kept: Kept, *, lines: LineStatistics | None, text: int) -> None:
     """Add all bytes that a collection takes, and their share of its texts."""
     for name, where in (
-        ("bytes_entries", "memory"), ("bytes_texts", "memory"), ("bytes_fitted", "memory"),
-        ("bytes_vectors", "disk"),
-        ("bytes_index", "disk"), ("bytes_words", "disk"), ("bytes_points", "disk"),
+        ("bytes_entries", "in memory"), ("bytes_texts", "in memory"),
+        ("bytes_fitted", "in memory"), ("bytes_vectors", "on disk"), ("bytes_index", "on disk"),
+        ("bytes_words", "on disk"), ("bytes_points", "on disk"),
     ):  # fmt: skip
         if (size := getattr(kept, name)) is not None:
-            table.add_row(f"kept in {where}: {name.removeprefix('bytes_')}", f"{size:,} bytes")
+            table.add_row(f"kept {where}: {name.removeprefix('bytes_')}", f"{size:,} bytes")
     whole = kept.bytes_memory + (kept.bytes_disk or 0)
+    if lines is not None:
+        table.add_row("kept in memory: lines", f"{lines.bytes_memory:,} bytes")
+        whole, text = whole + lines.bytes_memory, text + lines.bytes_text
     share = f", {whole / text:.0%} of the text" if text and kept.bytes_disk is not None else ""
     table.add_row("kept in all", f"{whole:,} bytes{share}")
     table.add_row("codec tables, kept once", f"{kept.bytes_tables:,} bytes")
