@@ -102,6 +102,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         pipeline = make(artifacts)
         pipeline.create_collection(CollectionParams(name=DEFAULT_COLLECTION))
         pipeline.ensure_indexes()
+        pipeline.prepare_logs()
         leases = _leases(settings, ledger, stack, owner=owner)
         watcher.step()
         watcher.start()

@@ -10,11 +10,13 @@ is raised here concerns the whole slice, which is tried again if the error is re
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from verso_codecs.logs.warm import warm
 from verso_core.errors import (
     CollectionUnknown,
     DocumentUnknown,
@@ -211,6 +213,7 @@ class Pipeline:
         self._scrub = Scrub(
             models, vectors, documents, self._reader, self._ingest, self.collect, orphans
         )
+        self._warming: threading.Thread | None = None
         store = LogStore(logs)
         self._lines = LineReader(store, self._reader)
         self._log_management = LogManagement(store, self._lines)
@@ -333,6 +336,18 @@ class Pipeline:
     def ensure_indexes(self) -> None:
         """Ask again for the indexes of all collections: a store may have deferred some."""
         self._collections.ensure_indexes()
+
+    def prepare_logs(self) -> None:
+        """Compile the codec of lines in the background if there is a log collection."""
+        collections = self._documents.collections().values()
+        if any(one.kind is CollectionKind.LOGS for one in collections):
+            self._warm_logs()
+
+    def _warm_logs(self) -> None:
+        """Compile the codec of lines, which takes a minute the first time, before it is needed."""
+        if self._warming is None:
+            self._warming = threading.Thread(target=warm, name="logs codec", daemon=True)
+            self._warming.start()
 
     def _collection(self, name: str) -> Collection:
         collection = self._documents.collections().get(name)
@@ -525,6 +540,8 @@ class Pipeline:
         return SliceOutcome(Result([changed]))
 
     def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
+        if work.params.kind is CollectionKind.LOGS:
+            self._warm_logs()
         return SliceOutcome(Result([self._collections.create(work.params)]))
 
     def _run_drop(self, work: Slice[CollectionName, NoItem], call: Call) -> SliceOutcome:
