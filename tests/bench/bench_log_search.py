@@ -353,10 +353,10 @@ def main() -> None:
     variants = [
         Variant("lines"),
         Variant("lines, hybrid", hybrid=True),
-        Variant("as shipped: templates, raw", (SIMILAR, WORDS)),
-        Variant("as shipped, hybrid", (SIMILAR, WORDS), hybrid=True),
+        Variant("the miner's own parameters, raw", (SIMILAR, WORDS)),
+        Variant("the miner's own parameters, hybrid", (SIMILAR, WORDS), hybrid=True),
         Variant("mined as chosen: templates, raw", chosen),
-        Variant("mined as chosen: templates, alike", chosen, alike=True),
+        Variant("as shipped: mined as chosen, alike", chosen, alike=True),
         Variant("chosen: rows, alike", chosen, rows=True, alike=True),
         Variant("chosen, hybrid", chosen, rows=True, alike=True, hybrid=True),
     ]

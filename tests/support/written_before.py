@@ -11,12 +11,14 @@ import struct
 import tarfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 RECEIVER = "127.43.7.15:8417"
 _UTC = re.compile(r"(?<=\d)Z$")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 FOLDER = Path(__file__).parents[1] / "data" / "written-before"
 
 
@@ -164,5 +166,9 @@ def check_same(found: Any, expected: Any, *, but: Collection[str] = (), at: str 
     elif isinstance(expected, float) and not isinstance(found, str):
         assert found is not None, at
         assert abs(found - expected) <= 2e-4 * max(1.0, abs(expected)), (at, found, expected)
+    elif isinstance(expected, str) and _TIME.fullmatch(expected):
+        # a time may be written with milliseconds now
+        later = datetime.fromisoformat(found) - datetime.fromisoformat(expected)
+        assert timedelta(0) <= later < timedelta(seconds=1), (at, found, expected)
     else:
         assert found == expected, (at, found, expected)

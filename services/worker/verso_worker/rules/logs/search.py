@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.logs import filters, parsing
+from verso_codecs.logs import filters, parsing, shapes
 from verso_codecs.logs import lines as line_codec
 from verso_core.errors import RecordCorrupt, VersoError
 from verso_core.jobs import (
@@ -87,6 +87,7 @@ class LogSearch:
     lexicon: Lexicon
     lines: LineReader
     _fronts: dict[tuple[str, Segment], Front] = field(default_factory=dict)
+    _terms: dict[str, tuple[Statements, list[Terms]]] = field(default_factory=dict)
 
     def run(
         self,
@@ -157,23 +158,23 @@ class LogSearch:
         statements: Statements,
     ) -> tuple[Scores | None, Scores | None]:
         """Score each statement by its vector and by its words, as the mode says."""
-        question = item.data or b""
+        question, whole = item.data or b"", None
+        if question and not item.vector and not item.id:
+            question, whole = self._read(log, question, statements)
         cosines: Scores | None = None
         weights: Scores | None = None
         if asked.mode is not SearchMode.SPARSE:
-            query = self._vector(collection, item)
+            query = self._vector(collection, item, question)
             cosines = (statements.vectors @ query).astype(np.float64)
         if asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector and not item.id:
-            weights = self._weights(statements, self.lexicon.query(question))
-        if cosines is not None and question and not item.vector:
-            whole = self._parsed(log, question, statements)
-            if whole is not None:
-                cosines[whole] = max(1.0, float(cosines[whole]))
-                if weights is not None:
-                    weights[whole] = max(float(weights.max()), 1.0)
+            weights = self._weights(log, statements, self.lexicon.query(question))
+        if cosines is not None and whole is not None:
+            cosines[whole] = max(1.0, float(cosines[whole]))
+            if weights is not None:
+                weights[whole] = max(float(weights.max()), 1.0)
         return cosines, weights
 
-    def _vector(self, collection: Collection, item: SearchItem) -> Vector:
+    def _vector(self, collection: Collection, item: SearchItem, question: bytes) -> Vector:
         if item.id is not None:
             [text] = self.lines.texts(collection, [item.id]).values()
             if isinstance(text, Failed):
@@ -182,23 +183,39 @@ class LogSearch:
         elif item.vector:
             return read_unit(item.data or b"", dim=collection.dim)
         else:
-            data = item.data or b""
+            data = question
         vector: Vector = self.models.writing(collection).recorder.engine.encode([data]).vectors[0]
         return vector
 
-    def _parsed(self, log: LogCollection, question: bytes, statements: Statements) -> int | None:
-        """Return the statement of a question that is a whole line of a known shape."""
-        line = question.split(b"\n", 1)[0] + b"\n"
-        shape = int(parsing.parse(parsing.split(line), log.shapes).shapes[0])
-        return int(statements.of_shape[shape]) if 0 <= shape < len(statements.of_shape) else None
+    def _read(
+        self, log: LogCollection, question: bytes, statements: Statements
+    ) -> tuple[bytes, int | None]:
+        """Return what a question asks for, and its statement if it is a line of a known shape.
 
-    def _weights(self, statements: Statements, query: Terms) -> Scores:
+        Of a line with a header that is its message, as templates have none
+        (``docs/research/log-search.md``).
+        """
+        line = question.split(b"\n", 1)[0] + b"\n"
+        parsed = parsing.parse(parsing.split(line), log.shapes)
+        shape = int(parsed.shapes[0])
+        row = log.shapes.row(shape) if shape >= 0 else parsed.new_rows[0]
+        text = shapes.message(row)
+        known = 0 <= shape < len(statements.of_shape)
+        return (
+            question if text == shapes.masked(row) else text,
+            int(statements.of_shape[shape]) if known else None,
+        )
+
+    def _weights(self, log: LogCollection, statements: Statements, query: Terms) -> Scores:
         """Score each template by the words of the query that stand in it (BM25)."""
         wanted = dict(zip(query.ids, query.weights, strict=True))
         found = np.zeros(len(statements.texts))
         if not wanted:
             return found
-        terms = self.lexicon.documents([text.encode() for text in statements.texts])
+        known, terms = self._terms.get(log.uid, (None, []))
+        if known is not statements:
+            terms = self.lexicon.documents([text.encode() for text in statements.texts])
+            self._terms[log.uid] = statements, terms
         holders: Counter[int] = Counter(one for row in terms for one in row.ids if one in wanted)
         total = len(terms)
         for n, row in enumerate(terms):
