@@ -167,8 +167,8 @@ def check_same(found: Any, expected: Any, *, but: Collection[str] = (), at: str 
         assert found is not None, at
         assert abs(found - expected) <= 2e-4 * max(1.0, abs(expected)), (at, found, expected)
     elif isinstance(expected, str) and _TIME.fullmatch(expected):
-        # a time may be written with milliseconds now
-        later = datetime.fromisoformat(found) - datetime.fromisoformat(expected)
-        assert timedelta(0) <= later < timedelta(seconds=1), (at, found, expected)
+        # a time is written in milliseconds now, and was in seconds or microseconds
+        apart = datetime.fromisoformat(found) - datetime.fromisoformat(expected)
+        assert abs(apart) < timedelta(seconds=1), (at, found, expected)
     else:
         assert found == expected, (at, found, expected)
