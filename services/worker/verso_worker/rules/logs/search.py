@@ -140,7 +140,7 @@ class LogSearch:
                     continue
                 one = _Found(statement, float(scores[statement]))
                 self._gather(log, one, candidates, fronts, statements, condition, asked)
-                if one.count:
+                if one.lines:
                     found.append(one)
         if asked.lines:
             return self._as_lines(log, found, statements, asked)
@@ -291,9 +291,13 @@ class LogSearch:
         condition: Condition,
         asked: SearchParams,
     ) -> None:
-        """Count a statement's lines and read the newest of them."""
+        """Count a statement's lines and read the newest and the first of them.
+
+        Where all lines of a segment pass, its inventory counts them, and single blocks are decoded
+        for the lines that are shown; elsewhere every line is looked at.
+        """
         shapes = statements.shapes_of(one.statement)
-        oldest: Segment | None = None
+        oldest: tuple[Segment, list[int]] | None = None
         for segment, passes in candidates:
             front = fronts.get(segment)
             if front is None:
@@ -302,21 +306,39 @@ class LogSearch:
             inside = np.isin(inventory.shapes, shapes, assume_unique=True)
             if not inside.any():
                 continue
-            if passes and len(one.lines) >= _kept(asked) and log.state.deleted == 0:
-                one.count += int(inventory.counts[inside].sum())
-                if oldest is None or segment.earliest < oldest.earliest:
-                    oldest = segment
+            blocks = _blocks(int(np.bitwise_or.reduce(inventory.blocks[inside])))
+            if not passes or log.state.deleted:
+                for line in self._lines_of(log, segment, blocks, condition, shapes=shapes):
+                    _add(one, line, keep=_kept(asked))
                 continue
-            mask = int(np.bitwise_or.reduce(inventory.blocks[inside]))
-            before = one.count
-            for line in self._lines_of(log, segment, _blocks(mask), condition, shapes=shapes):
-                _add(one, line, keep=_kept(asked))
-            if one.count == before:
-                continue
+            one.count += int(inventory.counts[inside].sum())
+            for block in reversed(blocks):
+                if len(one.lines) >= _kept(asked):
+                    break
+                for line in self._lines_of(log, segment, [block], condition, shapes=shapes):
+                    _note(one, line, keep=_kept(asked))
+            if oldest is None or segment.earliest < oldest[0].earliest:
+                oldest = segment, blocks
         if oldest is not None:
-            for line in self._lines_of(log, oldest, None, condition, shapes=shapes):
-                if one.first_ns is None or line.time_ns < one.first_ns:
-                    one.first_ns = line.time_ns
+            self._note_first(log, one, *oldest, condition=condition, shapes=shapes)
+
+    def _note_first(
+        self,
+        log: LogCollection,
+        one: _Found,
+        segment: Segment,
+        blocks: Sequence[int],
+        *,
+        condition: Condition,
+        shapes: NDArray[np.int64],
+    ) -> None:
+        """Note the time of a statement's first line in its oldest segment."""
+        for block in blocks:
+            lines = list(self._lines_of(log, segment, [block], condition, shapes=shapes))
+            for line in lines:
+                _note(one, line, keep=0)
+            if lines:
+                return
 
     def _lines_of(
         self,
@@ -440,6 +462,11 @@ def _kept(asked: SearchParams) -> int:
 def _add(one: _Found, line: _Line, *, keep: int) -> None:
     """Count a line, which is older than those before it or of another stream."""
     one.count += 1
+    _note(one, line, keep=keep)
+
+
+def _note(one: _Found, line: _Line, *, keep: int) -> None:
+    """Note the time of a line that is counted, and keep it while there are fewer than ``keep``."""
     if one.last_ns is None or line.time_ns > one.last_ns:
         one.last_ns = line.time_ns
     if one.first_ns is None or line.time_ns < one.first_ns:
