@@ -115,7 +115,7 @@ class LineReader:
         if opened.is_records or self.deleted(log, segment)[at]:
             return None
         lines = opened.lines(log, [at // BLOCK_LINES])
-        when = read_times(lines, opened.front.times)
+        when = read_times(lines, opened.front.times, latest_ns=segment.latest)
         chosen = line_arrays.take(lines, np.array([at % BLOCK_LINES]))
         return line_arrays.rows(chosen)[0], int(when[at % BLOCK_LINES])
 
@@ -142,7 +142,7 @@ class LineReader:
             lines, there = self._documents(collection, segment)
         else:
             lines, there = opened.lines(log), ~self.deleted(log, segment)
-        when = read_times(lines, opened.front.times)
+        when = read_times(lines, opened.front.times, latest_ns=segment.latest)
         passes = condition.of_segment(segment, log.labels(segment.stream))
         if passes is None:
             there = there & condition.of_lines(

@@ -363,7 +363,7 @@ class LogSearch:
             [segment.first + n * BLOCK_LINES + np.arange(opened.front.lines_of(n)) for n in chosen]
         )
         labels = log.labels(segment.stream)
-        when = read_times(lines, opened.front.times)
+        when = read_times(lines, opened.front.times, latest_ns=segment.latest)
         passing = condition.of_lines(labels, stream=segment.stream, numbers=numbers, when=when)
         passing &= ~self.lines.deleted(log, segment)[numbers - segment.first]
         for token in tokens:

@@ -106,8 +106,11 @@ def of_records(lines: Lines, *, place: Place, begin: int, end: int, is_open: boo
     return SegmentWrite(segment, front.pack([]), len(whole.data))
 
 
-def read_times(lines: Lines, source: TimeSource) -> Times:
+def read_times(lines: Lines, source: TimeSource, *, latest_ns: int = MISSING) -> Times:
     """Return the time of each line, Unix nanoseconds. Shape: (lines,).
+
+    ``latest_ns`` is the latest time of the lines' segment, if it is known: some of its blocks then
+    get the years that they have in the whole of it, where lines write none.
 
     A line without one has its predecessor's, the first ones that of the first line that has one;
     where none has one they all have the time of their arrival.
@@ -118,7 +121,7 @@ def read_times(lines: Lines, source: TimeSource) -> Times:
     found = times.read(
         lines,
         times.TimeFormat(source.pattern, source.field),
-        now_ns=source.arrived_ns,
+        now_ns=source.arrived_ns if latest_ns == MISSING else latest_ns,
         offset_s=source.offset_s,
     )
     there = found != times.MISSING
