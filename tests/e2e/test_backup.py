@@ -26,7 +26,7 @@ _ROOM_BYTES = 32 << 20
 
 def verso_standalone(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "verso_standalone", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
 class Load(threading.Thread):
@@ -58,7 +58,7 @@ class Load(threading.Thread):
                     return
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     new_platform: Callable[..., Platform], lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     restored.stop()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(480)
 def test_a_backup_that_was_altered_is_refused_and_leaves_nothing_behind(
     platform: Platform, lines: Callable[[int], list[Document]], tmp_path: Path
 ) -> None:
