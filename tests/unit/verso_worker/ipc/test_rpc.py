@@ -152,8 +152,9 @@ def test_ping_is_answered_while_every_handler_is_busy(
         client = open_client(tmp_path / "s")
         caller = threading.Thread(target=client.call, args=("wait",))
         caller.start()
-        entered.wait(60)
-        client.call("ping", timeout_s=30)
+        assert entered.wait(60)
+        assert client.call("ping", timeout_s=30) == ({}, [])
+        assert caller.is_alive()
         release.set()
         caller.join()
 

@@ -122,7 +122,7 @@ class LogCollection:
         raise LedgerUnavailable("other workers number shapes all the while")
 
     def embed(self, encode: Encode) -> int:
-        """Give every template a vector; return how many were encoded."""
+        """Encode the templates that have no vector yet; return how many these were."""
         with self.lock:
             made = 0
             while True:

@@ -195,7 +195,7 @@ class LogIngest:
             return self._texts[key] > TEXT_AFTER
 
     def _embed(self, log: LogCollection, collection: Collection) -> int:
-        """Give every template a vector."""
+        """Encode the templates that have no vector yet."""
 
         def encode(texts: Sequence[bytes]) -> NDArray[np.float32]:
             vectors: NDArray[np.float32] = (

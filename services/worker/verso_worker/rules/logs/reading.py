@@ -267,8 +267,8 @@ class _Page:
     def _ready(self) -> int | None:
         """Read until it is known which lines come next; return the greatest of their keys."""
         while True:
-            begun = [one for one in self._streams.values() if one.batch is not None]
-            bound = min((int(one.keys[-1]) for one in begun), default=None)
+            opened = [one for one in self._streams.values() if one.batch is not None]
+            bound = min((int(one.keys[-1]) for one in opened), default=None)
             late = [
                 (self._least(one), stream)
                 for stream, one in self._streams.items()
