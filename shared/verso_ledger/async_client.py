@@ -13,10 +13,10 @@ from verso_core.jobs import Collection, Kind, Status
 from verso_core.jobs.admin import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
+from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.connection import connect_async, translated
 from verso_ledger.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
-from verso_ledger.logs import reserve_args, reserved
 from verso_ledger.models import (
     Accepted,
     DeadLetter,

@@ -16,10 +16,10 @@ from verso_core.jobs import Kind, Queue
 from verso_core.record import bucket_of
 from verso_core.segments import LinesWrite
 from verso_ledger import codec
+from verso_ledger.collections.documents import Locations, Write
+from verso_ledger.collections.logs import write_args as lines_args
 from verso_ledger.connection import translated
-from verso_ledger.documents import Locations, Write
 from verso_ledger.keys import key
-from verso_ledger.logs import write_args as lines_args
 from verso_ledger.models import Commit, DocumentWrite, Finished, Lease
 from verso_ledger.scripts import Scripts
 

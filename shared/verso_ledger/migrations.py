@@ -19,8 +19,8 @@ from verso_core.jobs import Collection
 from verso_core.jobs.admin import Migration
 from verso_core.record import bucket_of
 from verso_ledger import codec
+from verso_ledger.collections.documents import Locations
 from verso_ledger.connection import translated
-from verso_ledger.documents import Locations
 from verso_ledger.keys import key
 from verso_ledger.models import Commit, DocumentDelete, DocumentWrite
 from verso_ledger.scripts import Scripts

@@ -9,13 +9,13 @@ import redis
 
 from verso_core.jobs import Status
 from verso_ledger import codec
+from verso_ledger.collections.documents import Documents, Locations
+from verso_ledger.collections.generations import Generations
+from verso_ledger.collections.logs import Logs
 from verso_ledger.connection import connect, translated
-from verso_ledger.documents import Documents, Locations
 from verso_ledger.epoch import Epoch
-from verso_ledger.generations import Generations
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
-from verso_ledger.logs import Logs
 from verso_ledger.maintenance import Liveness, Maintenance
 from verso_ledger.migrations import Migrations
 from verso_ledger.models import Accepted, JobRecord, NewJob, Policy

@@ -33,7 +33,6 @@ from verso_gateway.routes import (
     collections,
     documents,
     embed,
-    heads,
     health,
     ingest,
     jobs,
@@ -42,14 +41,13 @@ from verso_gateway.routes import (
     migrate,
     openai,
     reconstruct,
-    registry,
     score,
     scrub,
     search,
     session,
-    train,
     webhooks,
 )
+from verso_gateway.routes.models import heads, registry, train
 from verso_gateway.settings import Settings
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import AsyncLedger, Limits

@@ -2,7 +2,7 @@
 
 local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
 
--- Writes one segment. `member` describes it in the list of segments; see verso_ledger.logs.
+-- Writes one segment. `member` describes it in the list of segments; see verso_ledger.collections.logs.
 local function put_segment(uid, stream, first, member, data)
   local number = redis.call('HINCRBY', K.log .. uid, 'v', 1)
   redis.call('SET', K.segment .. segment_name(uid, stream, first), data)

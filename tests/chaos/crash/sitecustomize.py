@@ -57,6 +57,7 @@ class Place:
     only: Callable[[Call, Any], bool] = _any
 
 
+_LOGS = "verso_ledger.collections.logs"
 _LEASES = "verso_ledger.leases"
 _MAINTENANCE = "verso_ledger.maintenance"
 PLACES: Mapping[str, Place] = {
@@ -77,13 +78,19 @@ PLACES: Mapping[str, Place] = {
     "numbers of lines are reserved": Place(
         "verso_ledger.async_client", "AsyncLedger.reserve", after=True
     ),
-    "shapes or vectors of lines are not stored yet": Place("verso_ledger.logs", "Logs.append"),
-    "shapes or vectors of lines are stored": Place("verso_ledger.logs", "Logs.append", after=True),
-    "tables of lines are stored": Place("verso_ledger.logs", "Logs.put_tables", after=True),
+    "shapes or vectors of lines are not stored yet": Place(
+        "verso_ledger.collections.logs", "Logs.append"
+    ),
+    "shapes or vectors of lines are stored": Place(
+        "verso_ledger.collections.logs", "Logs.append", after=True
+    ),
+    "tables of lines are stored": Place(
+        "verso_ledger.collections.logs", "Logs.put_tables", after=True
+    ),
     "lines are coded, not committed": Place(_LEASES, "Leases.commit", only=_of_lines),
     "lines are committed": Place(_LEASES, "Leases.commit", after=True, only=_of_lines),
-    "segments are merged, not swapped": Place("verso_ledger.logs", "Logs.swap"),
-    "segments are swapped": Place("verso_ledger.logs", "Logs.swap", after=True),
+    "segments are merged, not swapped": Place(_LOGS, "Logs.swap"),
+    "segments are swapped": Place(_LOGS, "Logs.swap", after=True),
     "a result is in its file, not committed": Place(
         "verso_core.result_files", "ResultFiles.keep", after=True, only=_reference
     ),
@@ -101,7 +108,7 @@ PLACES: Mapping[str, Place] = {
         "verso_worker.stores.edge.collection", "EdgeCollection.flush", after=True
     ),
     "a collection is deleted, its vectors are there": Place(
-        "verso_ledger.documents", "Documents.collection_delete", after=True
+        "verso_ledger.collections.documents", "Documents.collection_delete", after=True
     ),
     # keeper
     "texts are about to be dropped": Place(_MAINTENANCE, "Maintenance.drop_due"),

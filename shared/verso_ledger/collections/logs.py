@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 from verso_core.errors import CollectionUnknown, LedgerBehind, RequestInvalid
 from verso_core.segments import LinesWrite, LogState, Memory, Reserved, Segment
 from verso_ledger import codec
+from verso_ledger.collections.documents import Locations
 from verso_ledger.connection import translated
-from verso_ledger.documents import Locations
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
 

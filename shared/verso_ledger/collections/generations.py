@@ -10,8 +10,8 @@ from verso_core.jobs import Collection
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import MAX_SLOT
 from verso_ledger import codec
+from verso_ledger.collections.documents import Documents
 from verso_ledger.connection import translated
-from verso_ledger.documents import Documents
 from verso_ledger.keys import key
 from verso_ledger.scripts import Scripts
 

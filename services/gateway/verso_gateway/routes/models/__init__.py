@@ -1,0 +1,1 @@
+"""Routes that list, train and promote models."""

@@ -1,0 +1,1 @@
+"""What collections hold, in the ledger: documents, lines of logs, fitted tables."""
