@@ -132,3 +132,12 @@ def test_what_was_refused_is_counted_with_the_first_reasons() -> None:
     told = intake.summary
     assert (told.accepted, told.refused, len(told.refusals)) == (30, 30, MAX_REFUSALS)
     assert told.refusals[1].error.detail.startswith("line 2: expected the keys")
+
+
+def test_a_document_beside_lines_cannot_have_the_id_of_a_line() -> None:
+    intake = Intake(beside_lines=True)
+    taken = intake.take({"id": "3:1042", "text": "a"}, where="line 1")
+    assert isinstance(taken, Rejected)
+    assert isinstance(intake.take({"id": "app:1042", "text": "a"}, where="line 2"), IngestItem)
+    other = Intake().take({"id": "3:1042", "text": "a"}, where="line 1")
+    assert isinstance(other, IngestItem)

@@ -24,6 +24,7 @@ from verso_core.errors import (
 )
 from verso_core.jobs import IngestItem, ItemError, Rejected
 from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
+from verso_core.jobs.lines import line_place
 from verso_core.texts import (
     Metadata,
     check_document_id,
@@ -39,9 +40,13 @@ _TIME_LIMIT_S = 253_402_300_800.0  # the year 10000, where ISO 8601 ends
 
 
 class Intake:
-    """Reads the documents of one request; remembers which ids it has seen."""
+    """Reads the documents of one request; remembers which ids it has seen.
 
-    def __init__(self) -> None:
+    ``beside_lines``: the documents stand beside lines of a log, whose ids they may not have.
+    """
+
+    def __init__(self, *, beside_lines: bool = False) -> None:
+        self._beside_lines = beside_lines
         self._ids: set[bytes] = set()
         self._new_ids = new_ids()
         self._refusals: list[Refusal] = []
@@ -88,6 +93,8 @@ class Intake:
             document_id = next(self._new_ids)
         else:
             document_id = check_document_id(document["id"])
+            if self._beside_lines and line_place(document_id) is not None:
+                raise RequestInvalid("expected another id: stream:number is the id of a line")
             self._note(document_id)
         return IngestItem(id=document_id, text=text, metadata=metadata, time=time_s)
 

@@ -41,11 +41,12 @@ class Upload:
     Args:
         collection: where the documents go.
         limit: most documents.
+        beside_lines: the collection keeps lines of a log.
     """
 
-    def __init__(self, collection: str, *, limit: int) -> None:
+    def __init__(self, collection: str, *, limit: int, beside_lines: bool = False) -> None:
         self._limit = limit
-        self._intake = Intake()
+        self._intake = Intake(beside_lines=beside_lines)
         self._params = IngestParams(collection=collection)
         self._pending: list[IngestItem | Rejected] = []
         self._pending_bytes = 0

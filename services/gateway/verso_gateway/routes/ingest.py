@@ -74,9 +74,10 @@ async def ingest(
         name = collection or "default"
         known = await collection_of(request, name)
         await context_of(request).room.check()
-        upload = Upload(name, limit=limit)
+        is_log = known.kind is CollectionKind.LOGS
+        upload = Upload(name, limit=limit, beside_lines=is_log)
         chunks = _hashed(request.stream(), fingerprint)
-        if known.kind is CollectionKind.LOGS:
+        if is_log:
             rows = LineUpload()
             await rows.read(chunks)
             parts = rows.finish()
@@ -103,9 +104,9 @@ async def ingest(
         if collection is not None and "collection" in value and collection != head.collection:
             raise RequestInvalid("the collection in the query and in the body differ")
         name = head.collection if collection is None else collection
-        await collection_of(request, name)
+        known = await collection_of(request, name)
         await context_of(request).room.check()
-        upload = Upload(name, limit=limit)
+        upload = Upload(name, limit=limit, beside_lines=known.kind is CollectionKind.LOGS)
         await upload.read_documents(documents)
     key = key_of(request)
     job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
