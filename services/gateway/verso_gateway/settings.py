@@ -38,7 +38,9 @@ class Settings(BrokerSettings, BaseSettings):
         default=None, description="folder of results too large for the ledger, shared with workers"
     )
     body_limit_bytes: int = Field(
-        default=16 * _MIB, ge=1024, description="largest JSON body, bytes"
+        default=16 * _MIB,
+        ge=1024,
+        description="largest JSON body, bytes; 1 MiB where no lists of texts are taken",
     )
     upload_limit_bytes: int = Field(
         default=256 * _MIB, ge=1024, description="largest NDJSON upload, bytes"

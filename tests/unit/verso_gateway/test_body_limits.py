@@ -13,7 +13,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from verso_core.errors import VersoError
 from verso_gateway import problems
-from verso_gateway.bodies.limits import NDJSON, BodyLimit
+from verso_gateway.app import create_app
+from verso_gateway.bodies.limits import NDJSON, SMALL_BYTES, TAKES_MANY, BodyLimit
+from verso_gateway.settings import Settings
 
 
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,6 +96,26 @@ def test_a_caller_that_asks_first_is_told_before_it_sends() -> None:
 def test_uploads_have_their_own_limit() -> None:
     assert _call(_Caller(b"x" * 1000, announce=False, content_type=NDJSON)).body == 1000
     assert _call(_Caller(b"x" * 1001, announce=False, content_type=NDJSON)).status == 413
+
+
+@pytest.mark.parametrize("announce", [True, False])
+def test_what_takes_one_question_has_a_bound_of_its_own(announce: bool) -> None:
+    wide = BodyLimit(
+        _echo,
+        body_bytes=2 * SMALL_BYTES,
+        upload_bytes=2 * SMALL_BYTES,
+        held_bytes=10 * SMALL_BYTES,
+        stall_timeout_s=0.05,
+    )
+    for path, status in (("/v1/embed", 200), ("/v1/search", 413), ("/v1/answer", 413)):
+        for media_type in ("application/json", NDJSON):
+            caller = _Caller(b"x" * SMALL_BYTES, b"x", announce=announce, content_type=media_type)
+            caller.scope["path"] = path
+            assert _call(caller, wide).status == status
+
+
+def test_routes_of_long_bodies_are_routes() -> None:
+    assert set(create_app(Settings()).openapi()["paths"]) | {"/v2/rerank"} > TAKES_MANY
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "²"])

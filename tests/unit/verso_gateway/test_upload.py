@@ -52,6 +52,21 @@ def test_json_documents_and_lines_give_the_same_slices() -> None:
     assert by_body.finish() == _upload(lines)
 
 
+def test_too_many_lines_are_refused_before_one_is_read() -> None:
+    taken = Upload("default", limit=1000)
+    with pytest.raises(BodyTooLarge, match="<= 1000 documents"):
+        asyncio.run(taken.read_lines(_chunks(b"1\n" * 5000, 64)))
+    assert taken.intaken.refused == 0
+
+
+def test_lines_are_read_that_are_further_behind_than_lines_are_counted_ahead() -> None:
+    line = json.dumps({"text": "x" * 100_000}).encode() + b"\n"
+    count = 2 * upload.AHEAD_BYTES // len(line)
+    assert len(_items(_upload(line * count, size=1 << 16))) == count
+    with pytest.raises(BodyTooLarge):  # slices that were cut already are dropped
+        _upload(line * count + b"\n" * 1001, size=1 << 16)
+
+
 def test_slices_are_full_and_bounded() -> None:
     specs = _upload(b'{"text": "a"}\n' * 1000)
     assert [spec.items for spec in specs] == [SLICE_ITEMS] * 15 + [40]

@@ -1,6 +1,8 @@
 """Limits of request bodies, checked before anything is parsed.
 
-1. A body whose Content-Length exceeds the limit is refused unread.
+1. A body whose Content-Length exceeds the limit is refused unread. Routes that take many texts or
+   vectors have the limits of the settings, all others ``SMALL_BYTES``: what they take is short, and
+   a longer body would be parsed only to be refused.
 2. A chunked body is counted as it arrives, and refused when it exceeds the limit.
 3. All bodies in memory together have at most ``held_limit_bytes``; beyond that the answer is 429.
 4. A body that stops arriving is refused.
@@ -22,7 +24,21 @@ from verso_gateway import problems
 NDJSON = "application/x-ndjson"
 PLAIN = "text/plain"
 UPLOADS = frozenset({NDJSON, PLAIN, "text/csv"})
-"""Media types whose bodies may be as long as an upload."""
+"""Media types whose bodies may be as long as an upload, where uploads are taken."""
+TAKES_UPLOADS = frozenset({"/v1/ingest", "/v1/train"})
+TAKES_MANY = TAKES_UPLOADS | {
+    "/v1/classify",
+    "/v1/embed",
+    "/v1/embeddings",
+    "/v1/reconstruct",
+    "/v1/rerank",
+    "/v1/score",
+    "/v2/rerank",
+}
+"""Paths of the routes that take many texts or vectors."""
+SMALL_BYTES = 1024 * 1024
+"""Largest body of any other route: four times the longest contexts of an answer, as JSON may write
+a letter of two bytes in six, and the most values of a filter, each of the longest."""
 _DISCARD_BYTES = 64 * 1024 * 1024
 
 
@@ -51,10 +67,9 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        upload = headers.get("content-type", "").partition(";")[0].strip().lower() in UPLOADS
         body = _Body(
             receive,
-            limit_bytes=self._upload_bytes if upload else self._body_bytes,
+            limit_bytes=self._limit_bytes(scope["path"], headers),
             stall_timeout_s=self._stall_timeout_s,
         )
         try:
@@ -79,6 +94,12 @@ class BodyLimit:
             await self._app(scope, counted, send)
         finally:
             self._held -= body.held
+
+    def _limit_bytes(self, path: str, headers: Headers) -> int:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if path in TAKES_UPLOADS and kind in UPLOADS:
+            return self._upload_bytes
+        return self._body_bytes if path in TAKES_MANY else min(SMALL_BYTES, self._body_bytes)
 
     def _check_announced(self, headers: Headers, limit_bytes: int) -> None:
         announced = headers.get("content-length", "0")
