@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
 from verso_core.threads import share_interpreter
-from verso_gateway import connections
+from verso_gateway import connections, memory
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 
@@ -59,6 +59,7 @@ def main() -> int:
         telemetry.write_audit(settings.audit_file, "gateway")
     tracing.configure("gateway")
     share_interpreter()
+    memory.return_freed()
     connections.raise_file_limit()
     config = uvicorn.Config(
         app,
