@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,7 @@ from verso_worker.engine.service import Service
 DATA = Path(__file__).parents[2] / "data"
 ARTIFACT = DATA / "artifact-tiny"
 FOLDERS = {path.parent.name: path for path in (DATA / "heads-tiny" / "heads").glob("*/*")}
+_TASKS = Path("/proc/self/task")
 LINES = {
     "request": b"2026-03-04T05:06:07Z INFO gateway[812]: request 0badcafe finished in 31 ms",
     "retry": b"2026-03-04T05:06:07Z WARN keeper: worker 3 of 8 timed out, retry in 4 s",
@@ -117,6 +121,28 @@ def test_a_text_without_an_answer_has_a_null_score_above_its_spans(loaded: Heads
         count=1,
     )
     assert not found.spans or found.spans[0].score < found.null_score
+
+
+def test_a_long_call_finds_what_short_ones_find_and_lets_other_threads_go_first() -> None:
+    own, others = os.getpriority(os.PRIO_PROCESS, 0), _priorities().keys()
+    heads = Heads(manifest.load(ARTIFACT), threads=2)
+    heads.load(FOLDERS["qa"])
+    contexts = [f"{line.decode()} and {n} others" for n, line in enumerate(LINES.values())] * 64
+    ask = partial(heads.answer, "qa", version("qa"), question=b"what was the fault", count=1)
+    try:
+        together = ask(contexts=contexts)
+        later = [n for thread, n in _priorities().items() if n > own and thread not in others]
+        apart = [found for context in contexts[:4] for found in ask(contexts=[context])]
+    finally:
+        heads.close()
+    assert together[:4] == apart
+    assert len(later) == 2 or sys.platform != "linux"  # that of the lane, and its session's other
+
+
+def _priorities() -> dict[int, int]:
+    """Return the priority of each thread of this process; a larger number comes later."""
+    threads = [int(task.name) for task in _TASKS.glob("*")]
+    return {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
 
 
 def test_a_question_that_leaves_no_room_is_refused(loaded: Heads) -> None:

@@ -1,9 +1,11 @@
-"""The heads that an engine has loaded: sessions, golden samples, one lane each.
+"""The heads that an engine has loaded: sessions, golden samples, lanes.
 
 1. A head is loaded from a verified folder. If it reads tokens, its session is given the encoder's
    weights (:class:`BaseWeights`), which all such heads share.
 2. Its golden samples must give their outputs. Only then can it be called, by name and version.
-3. Calls are batched like any other work of the engine, in a lane of the head's own.
+3. Calls are batched like any other work of the engine, in lanes of the head's own: calls of more
+   than ``SHORT_TOKENS`` in one whose threads let all others go first. It has a session of its own,
+   as the cores of a run are threads of its session, and opens it when the first such call comes.
 
 Several versions of a head may be loaded at once; they stay until the engine ends.
 """
@@ -13,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +48,10 @@ TOKEN_BUDGET = 1024
 VECTOR_ROWS = 256
 """Vectors of a batch: a head on vectors is a product or two."""
 
+SHORT_TOKENS = 4 * TOKEN_BUDGET
+"""Tokens of a call that others may wait for; beyond it a call takes longer than a person waits for
+an embed or a search, a quarter of a second on two cores."""
+
 _PADDING = 64
 _ROWS = 64
 
@@ -63,22 +70,35 @@ _OUTPUTS: dict[Task, tuple[str, ...]] = {
 
 
 class _Loaded:
-    """One head: its session and its lane."""
+    """One head: its sessions and its lanes.
 
-    def __init__(self, head: Head, session: ort.InferenceSession, *, load: Load) -> None:
+    Args:
+        head: the head.
+        opened: makes a session of its graph.
+        load: counts its runs.
+    """
+
+    def __init__(
+        self, head: Head, opened: Callable[[], ort.InferenceSession], *, load: Load
+    ) -> None:
         self.head = head
-        self._session = session
+        self._opened = opened
+        self._session = opened()
+        self._long_session: ort.InferenceSession | None = None
         self._load = load
         self._inputs = _INPUTS[head.reads]
-        self._outputs = [node.name for node in session.get_outputs()]
-        by_tokens = head.reads.tokens
-        self._lane: Lane[Any, Outputs] = Lane(
-            f"head-{head.name}",
-            self._run_rows if by_tokens else self._run_vectors,
-            budget=TOKEN_BUDGET if by_tokens else VECTOR_ROWS,
-            rows=_ROWS if by_tokens else VECTOR_ROWS,
-            padding=_PADDING if by_tokens else None,
-        )
+        expect_names(self._session, heads.GRAPH, inputs=self._inputs, outputs=_OUTPUTS[head.task])
+        self._outputs = [node.name for node in self._session.get_outputs()]
+        self._lane: Lane[Any, Outputs]
+        self._long_lane: Lane[Any, Outputs] | None = None
+        if head.reads.tokens:
+            lane = partial(Lane, budget=TOKEN_BUDGET, rows=_ROWS, padding=_PADDING)
+            self._lane = lane(f"head-{head.name}", self._run_rows)
+            self._long_lane = lane(f"head-{head.name}-long", self._run_long, yields=True)
+        else:
+            self._lane = Lane(
+                f"head-{head.name}", self._run_vectors, budget=VECTOR_ROWS, rows=VECTOR_ROWS
+            )
 
     def run(self, works: Sequence[Row] | Sequence[NDArray[np.float32]]) -> list[Outputs]:
         """Run rows, or stacked input vectors of shape (inputs, D); outputs without batch axis.
@@ -87,26 +107,41 @@ class _Loaded:
             EngineUnavailable: the graph failed on an input.
         """
         costs = [len(work.ids) if isinstance(work, Row) else 1 for work in works]
+        lane = self._lane
+        if self._long_lane is not None and sum(costs) > SHORT_TOKENS:
+            lane = self._long_lane
         found = []
-        for result in self._lane.submit(works, costs):
+        for result in lane.submit(works, costs):
             if isinstance(result, Exception):
                 raise EngineUnavailable(f"head {self.head.name} failed on an input") from result
             found.append(result)
         return found
 
     def close(self) -> None:
-        """Finish the waiting inputs and end the lane."""
+        """Finish the waiting inputs and end the lanes."""
         self._lane.close()
+        if self._long_lane is not None:
+            self._long_lane.close()
 
     def session_run(self, given: Mapping[str, NDArray[Any]]) -> Outputs:
         """Run the graph on a batch."""
+        return self._run(self._session, given)
+
+    def _run(self, session: ort.InferenceSession, given: Mapping[str, NDArray[Any]]) -> Outputs:
         fed = {name: given[name] for name in self._inputs}
         with self._load.run():  # an encoder beside it then keeps to one core
-            values = self._session.run(self._outputs, fed)
+            values = session.run(self._outputs, fed)
         return dict(zip(self._outputs, values, strict=True))
 
     def _run_rows(self, rows: Sequence[Row]) -> list[Outputs]:
-        outputs = self.session_run(feeds(rows))
+        return self._cut(rows, self.session_run(feeds(rows)))
+
+    def _run_long(self, rows: Sequence[Row]) -> list[Outputs]:
+        if self._long_session is None:  # here: its threads have the priority of this one
+            self._long_session = self._opened()
+        return self._cut(rows, self._run(self._long_session, feeds(rows)))
+
+    def _cut(self, rows: Sequence[Row], outputs: Outputs) -> list[Outputs]:
         # Logits of tokens are cut to the row's length; other outputs have no token axis.
         per_token = self.head.task is Task.ANSWER
         return [
@@ -227,7 +262,8 @@ class Heads:
             raise HeadInvalid(
                 f"head {head.name}: expected one of space {self._space.id}, got {head.space}"
             )
-        session = open_session(
+        session = partial(
+            open_session,
             loaded.data[heads.GRAPH],
             heads.GRAPH,
             threads=self._threads,
@@ -235,7 +271,6 @@ class Heads:
             optimisation=self._optimisation,
             base=self._weights.take(head.base_weights),
         )
-        expect_names(session, heads.GRAPH, inputs=_INPUTS[head.reads], outputs=_OUTPUTS[head.task])
         opened = _Loaded(head, session, load=self._load)
         try:
             _check_golden(opened, loaded.data[heads.GOLDEN])

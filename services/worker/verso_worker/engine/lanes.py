@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from verso_core.threads import yield_cores
 from verso_worker.engine.batching import Closed, Item, Pool, Request
 
 Work = TypeVar("Work")
@@ -31,6 +32,7 @@ class Lane(Generic[Work, Result]):
         rows: most texts of a batch.
         padding: most tokens of a batch that are padding; None for no bound.
         threads: with two, the Python part of one batch overlaps the graph of another.
+        yields: its threads let those of other lanes go first.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Lane(Generic[Work, Result]):
         rows: int,
         padding: int | None = None,
         threads: int = 1,
+        yields: bool = False,
     ) -> None:
         self._name = name
+        self._yields = yields
         self._run = run
         self._budget = budget
         self._rows = rows
@@ -64,7 +68,8 @@ class Lane(Generic[Work, Result]):
         Raises:
             Cancelled: the caller of the running handler hung up.
         """
-        if len(works) == 1 and not self._pool.waiting and self._turns.acquire(blocking=False):
+        at_once = len(works) == 1 and not self._yields
+        if at_once and not self._pool.waiting and self._turns.acquire(blocking=False):
             request = Request(1)
             try:
                 self._finish([Item(costs[0], 0, works[0], request, 0)])
@@ -84,6 +89,8 @@ class Lane(Generic[Work, Result]):
             thread.join()
 
     def _work(self) -> None:
+        if self._yields:
+            yield_cores()
         while True:
             try:
                 self._pool.wait()

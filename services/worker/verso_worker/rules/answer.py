@@ -60,9 +60,12 @@ class Context:
     @classmethod
     def of(cls, text: bytes, about: dict[str, Any], chunk: Chunk | None = None) -> Context:
         """Return the context of a text."""
-        kept = text.decode("utf-8", errors="surrogateescape")
+        try:
+            return cls(text, text.decode("utf-8"), True, about, chunk)
+        except UnicodeDecodeError:
+            kept = text.decode("utf-8", errors="surrogateescape")
         read = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in kept)
-        return cls(text, read, kept == read, about, chunk)
+        return cls(text, read, False, about, chunk)
 
     def place(self, start: int, end: int) -> Place:
         """Return characters [start, end) as offsets into the text."""
