@@ -17,7 +17,7 @@ from prometheus_client import start_http_server
 from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
-from verso_core.threads import share_interpreter
+from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_gateway import connections, memory
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
@@ -84,6 +84,7 @@ def main() -> int:
         except OSError as error:
             sys.stderr.write(f"VERSO_METRICS_PORT: {error.strerror}: {settings.metrics_port}\n")
             return 1
+    freeze_loaded()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is
         runner.run(server.serve())
     return 0 if server.started else 1

@@ -29,10 +29,10 @@ from redis import Redis
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import ArtifactInvalid, VersoError
+from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_core.jobs import Queue
 from verso_core.jobs.admin import CollectionParams
 from verso_core.result_files import ResultFiles
-from verso_core.threads import share_interpreter
 from verso_ledger import Ledger, WorkSubscriber, await_ledger
 from verso_ledger.connection import connect
 from verso_worker.app import create_app
@@ -264,6 +264,7 @@ def main() -> int:
     tracing.configure("worker")
     try:
         with working(settings) as dispatcher:
+            freeze_loaded()
             _consume(settings, dispatcher)
     except VersoError as error:
         _log.error("worker failed to start: %s", error.detail, extra={"code": error.code})

@@ -15,7 +15,7 @@ from typing import Any
 
 from verso_core import manifest, telemetry, tracing
 from verso_core.errors import VersoError
-from verso_core.threads import share_interpreter
+from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_worker.engine.encoder import Precision
 from verso_worker.engine.head_operations import head_handlers
 from verso_worker.engine.heads import Heads
@@ -47,6 +47,7 @@ def main() -> None:
     server = Server(arguments.socket, calls, threads=_CALLS)
     signal.signal(signal.SIGTERM, lambda *_: server.close())
     signal.signal(signal.SIGINT, lambda *_: server.close())
+    freeze_loaded()
     _log.info("engine ready", extra={"engine": info})
     server.serve_forever()
     heads.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from verso_core.threads import yield_cores
+from verso_core.interpreter import yield_cores
 from verso_worker.engine.batching import Closed, Item, Pool, Request
 
 Work = TypeVar("Work")
