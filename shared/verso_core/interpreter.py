@@ -37,7 +37,8 @@ def freeze_loaded() -> None:
     Modules and models are a hundred thousand objects and more that live as long as the process.
     Each full collection would visit them all and stop every request for tens of milliseconds.
     The young generation is collected after 5,000 new objects instead of Python's own 700: a request
-    makes hundreds, nearly all of which are freed by their reference counts. Called once, by ``main``, before it serves.
+    makes hundreds, nearly all of which are freed by their reference counts.
+    Called once, by ``main``, before it serves.
     """
     gc.collect()
     gc.freeze()
