@@ -13,8 +13,10 @@ version, the bits, and a CRC of two bytes.
 
 import binascii
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verso_codecs.coder import Bytes, Int, State, inlined, kernel
 from verso_codecs.logs.parsing import TIME, Lines, Parsed, Slots, mix
@@ -164,19 +166,43 @@ def check(held: bytes) -> None:
         raise RecordCorrupt("filter: expected another CRC")
 
 
+class Joined(NamedTuple):
+    """Filters one after the other, for those who ask the same ones again and again.
+
+    data: uint8
+    bounds: Shape: (filters + 1,), int64, where each begins and ends
+    """
+
+    data: Bytes
+    bounds: State
+
+
+def join(filters: Sequence[bytes]) -> Joined:
+    """Return filters as one.
+
+    Raises:
+        RecordCorrupt: when one is none.
+    """
+    if any(len(held) < _LEAST_BYTES or held[0] != _VERSION for held in filters):
+        raise RecordCorrupt(f"filter: expected version {_VERSION}")
+    data = np.frombuffer(bytearray(b"".join(filters)), np.uint8)
+    return Joined(data, np.cumsum([0, *(len(held) for held in filters)], dtype=np.int64))
+
+
+def find_joined(joined: Joined, token: bytes) -> NDArray[np.bool_]:
+    """Return which filters may hold a token. Shape: (filters,)"""
+    found = np.zeros(joined.bounds.size - 1, np.uint8)
+    _find(joined.data, joined.bounds, np.frombuffer(bytearray(token), np.uint8), found)
+    return found.view(np.bool_)
+
+
 def find(filters: Sequence[bytes], token: bytes) -> list[int]:
     """Return the positions of the filters that may hold a token.
 
     Raises:
         RecordCorrupt: when a filter is none.
     """
-    if any(len(held) < _LEAST_BYTES or held[0] != _VERSION for held in filters):
-        raise RecordCorrupt(f"filter: expected version {_VERSION}")
-    data = np.frombuffer(bytearray(b"".join(filters)), np.uint8)
-    bounds = np.cumsum([0, *(len(held) for held in filters)], dtype=np.int64)
-    found = np.zeros(len(filters), np.uint8)
-    _find(data, bounds, np.frombuffer(bytearray(token), np.uint8), found)
-    positions: list[int] = np.flatnonzero(found).tolist()
+    positions: list[int] = np.flatnonzero(find_joined(join(filters), token)).tolist()
     return positions
 
 

@@ -209,7 +209,11 @@ class Tables:
         base = self._base.memory
         needed = int(base.state[values.COUNT]) + size_bytes + 2
         text = int(base.state[values.TEXT_END]) + size_bytes + UUID_BYTES
-        work = self._idle.pop() if self._idle else None
+        work: Work | None
+        try:
+            work = self._idle.pop()
+        except IndexError:  # all are at work
+            work = None
         if work is None or work.memory.numbers.size < needed or work.memory.text.size < text:
             memory = new_memory(max(needed, 1 << 15), max(text, 1 << 16))
             values.remember(memory, base)

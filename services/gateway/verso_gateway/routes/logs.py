@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request
@@ -53,22 +54,28 @@ async def _page(request: Request, params: LinesParams) -> LinesPage:
 
 
 async def _stream(request: Request, asked: LinesRequest, page: LinesPage) -> AsyncIterator[bytes]:
+    """Yield page after page; the next one is made while one is sent."""
     sent = 0
+    following: asyncio.Task[LinesPage] | None = None
     try:
         while True:
             sent += page.lines
+            ends = page.next_cursor is None or (asked.limit and sent >= asked.limit)
+            if not ends:
+                left = asked.limit - sent if asked.limit else 0
+                fields = dict(asked.params()) | {"cursor": page.next_cursor, "limit": left}
+                following = asyncio.create_task(_page(request, LinesParams(**fields)))
             if page.data:
                 yield page.data
-            if page.next_cursor is None:
-                return
-            if asked.limit and sent >= asked.limit:
-                if not asked.raw:
+            if following is None:
+                if page.next_cursor is not None and not asked.raw:
                     yield responses.line({"next_cursor": page.next_cursor})
                 return
-            left = asked.limit - sent if asked.limit else 0
-            params = asked.params().model_copy(update={"cursor": page.next_cursor, "limit": left})
-            page = await _page(request, LinesParams(**dict(params)))
+            page, following = await following, None
     except VersoError as error:
         if asked.raw:
             raise
         yield responses.line({"error": error_body(error)})
+    finally:
+        if following is not None:
+            following.cancel()

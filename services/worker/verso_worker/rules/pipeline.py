@@ -19,7 +19,6 @@ from typing import Any
 from verso_codecs.logs.warm import warm
 from verso_core.errors import (
     CollectionUnknown,
-    DocumentUnknown,
     KindUnsupported,
     PatchCorrupt,
     RequestInvalid,
@@ -95,6 +94,7 @@ from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
 from verso_worker.rules.generations import Generations
 from verso_worker.rules.ingest import Coded, Ingest
+from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.ingest import LogIngest
 from verso_worker.rules.logs.manage import LogManagement
@@ -220,7 +220,7 @@ class Pipeline:
         self._log_ingest = LogIngest(
             models, store, self._reader, self._ingest, self._log_management
         )
-        self._log_search = LogSearch(models, store, lexicon, self._lines)
+        self._log_search = LogSearch(models, store, lexicon, self._lines, Blocks(store))
         self._rules: Mapping[Kind, Rule] = {
             Kind.EMBED: lambda work, _: SliceOutcome(self.embed([work])[0]),
             Kind.INGEST: self._run_ingest,
@@ -463,29 +463,31 @@ class Pipeline:
         self, work: Slice[ReconstructParams, ReconstructItem], call: Call
     ) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
-        found = self._reconstruct.run(work, collection, timings=call.timings)
-        if collection is not None and collection.kind is CollectionKind.LOGS:
-            found = self._with_lines(work, collection, found)
-        return SliceOutcome(found)
+        if collection is None or collection.kind is not CollectionKind.LOGS:
+            return SliceOutcome(self._reconstruct.run(work, collection, timings=call.timings))
+        return SliceOutcome(self._with_lines(work, collection, call.timings))
 
     def _with_lines(
         self,
         work: Slice[ReconstructParams, ReconstructItem],
         collection: Collection,
-        found: Result[Any],
+        timings: Timings,
     ) -> Result[Any]:
-        """Replace what no document has the name of by the lines of that name."""
-        missing = {
+        """Read lines by their ids, and what is no line as documents."""
+        names = {
             n: item.id
             for n, item in work.accepted.items()
-            if isinstance(found.items[n], Failed)
-            and found.items[n].error.code == DocumentUnknown.code
-            and not item.chunk
+            if not item.vector and item.chunk is None and line_place(item.id) is not None
         }
-        lines = self._lines.texts(collection, list(missing.values()))
-        for n, name in missing.items():
-            found.items[n] = lines.get(name, found.items[n])
-        return found
+        with timings.phase("restore"):
+            lines = self._lines.texts(collection, list(names.values()))
+        found: dict[int, Any] = {n: lines[name] for n, name in names.items() if name in lines}
+        others = [n for n in work.accepted if n not in found]
+        if others:
+            rest = replace(work, items=tuple(work.items[n] for n in others))
+            texts = self._reconstruct.run(rest, collection, timings=timings)
+            found |= dict(zip(others, texts.items, strict=True))
+        return Result(work.answered(found))
 
     def _run_cluster(self, work: Slice[ClusterParams, NoItem], call: Call) -> SliceOutcome:
         collection = self._documents_only(work.params.collection, "group its records")

@@ -8,10 +8,12 @@ numbers, so that every worker finds the same.
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +26,14 @@ from verso_core.segments import LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.logs.index import SegmentIndex, View
 from verso_worker.rules.ports import Logs
 
 _HASH_BYTES = 8
 _ENCODED_TOGETHER = 64
 _TABLES_KEPT = 4
 _LENGTH_BYTES = 8
+_MOST_THREADS = 8
 _SIMILAR, _WORDS = 0.8, 16
 """How templates are mined, chosen on half of fourteen systems (``docs/research/log-search.md``)."""
 
@@ -70,6 +74,8 @@ class LogCollection:
         self.name = name
         self.uid = uid
         self.lock = threading.RLock()
+        self.fitting = threading.Lock()
+        self._encoding = threading.Lock()
         self.shapes = Shapes()
         self.state = LogState(uid)
         self._logs = logs
@@ -85,6 +91,8 @@ class LogCollection:
         self._fitted_lines = 0
         self._streams: dict[int, dict[str, str]] = {}
         self._by_stream: dict[int, list[Segment]] = {}
+        self._index = SegmentIndex(logs, uid)
+        self._bitmaps: tuple[int, dict[tuple[int, int], bytes]] = (0, {})
 
     def refresh(self, state: LogState | None = None) -> None:
         """Read what came since the last call."""
@@ -123,20 +131,21 @@ class LogCollection:
 
     def embed(self, encode: Encode) -> int:
         """Encode the templates that have no vector yet; return how many these were."""
-        with self.lock:
-            made = 0
-            while True:
-                missing = self._missing()[:_ENCODED_TOGETHER]
+        made = 0
+        while True:
+            with self._encoding:
+                with self.lock:  # not while the model computes: readers wait for it
+                    missing, known = self._missing()[:_ENCODED_TOGETHER], self._read_vectors
                 if not missing:
                     return made
                 vectors = quarters.pack(encode([text.encode() for text in missing]))
                 rows = [
                     digest(text) + vector for text, vector in zip(missing, vectors, strict=True)
                 ]
-                known = self._read_vectors
                 if self._logs.append(self.name, self.uid, "statements", known=known, rows=rows):
                     made += len(rows)
-                self._read_statements()
+                with self.lock:
+                    self._read_statements()
 
     def statements(self) -> Statements:
         """Return the templates of the known shapes, with the vectors that there are."""
@@ -189,6 +198,24 @@ class LogCollection:
         """Return the segments of a stream, in order."""
         return self._by_stream.get(stream, [])
 
+    def view(self) -> View:
+        """Return which statements and values occur in which segments."""
+        with self.lock:
+            version = self.state.written, self.state.removed
+            segments = self.every_segment()
+        return self._index.view(segments, version=version)
+
+    def bitmaps(self) -> Mapping[tuple[int, int], bytes]:
+        """Return the bitmaps of deleted lines, by stream and first number of a segment."""
+        with self.lock:
+            removed = self.state.removed
+            if self._bitmaps[0] != removed:
+                places = [(one.stream, one.first) for one in self.every_segment()]
+                rows = self._logs.gone(self.uid, places if self.state.deleted else [])
+                held = {place: row for place, row in zip(places, rows, strict=False) if row}
+                self._bitmaps = removed, held
+            return self._bitmaps[1]
+
     def every_segment(self) -> list[Segment]:
         """Return all segments, stream by stream, in order."""
         with self.lock:
@@ -215,9 +242,11 @@ class LogCollection:
             one = Segment.unpack(member)
             new[one.stream].append(one)
         for stream, segments in new.items():
-            known = {one.first: one for one in by_stream.get(stream, [])}
-            known |= {one.first: one for one in segments}
-            by_stream[stream] = [known[first] for first in sorted(known)]
+            known, rows = by_stream[stream], {one.first: one for one in segments}
+            if known and min(rows) <= known[-1].first:
+                rows = {one.first: one for one in known} | rows
+                known = []
+            by_stream[stream] = [*known, *(rows[first] for first in sorted(rows))]
         self._by_stream = dict(by_stream)
 
     def _read_shapes(self) -> None:
@@ -277,10 +306,19 @@ class LogCollection:
 
 
 class LogStore:
-    """The log collections of a worker, each read once and kept."""
+    """The log collections of a worker, each read once and kept.
+
+    Attributes:
+        ledger: the ledger's lines.
+        readers: threads that decode blocks for callers who wait.
+        writers: threads that code and verify blocks.
+    """
 
     def __init__(self, logs: Logs) -> None:
         self.ledger = logs
+        threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+        self.readers = ThreadPoolExecutor(threads, thread_name_prefix="log-read")
+        self.writers = ThreadPoolExecutor(threads, thread_name_prefix="log-write")
         self._lock = threading.Lock()
         self._known: dict[str, LogCollection] = {}
 

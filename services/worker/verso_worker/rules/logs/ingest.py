@@ -114,10 +114,11 @@ class LogIngest:
                 parsed = _without(payload.lines, texts, log)
             known = len(log.shapes)
             parsed.number(log.number(parsed.new_rows))
-        with timings.phase("infer"):
-            made = self._embed(log, collection)
+        with timings.phase("store"):
             tables = self._tables(log, parsed)
             segments = self._segments(payload, parsed, texts, log=log, tables=tables, place=place)
+        with timings.phase("infer"):
+            made = self._embed(log, collection)
         writes = self._records(payload.lines, texts, collection, params, place=place, seq=seq)
         found = LinesIngested(
             stream=params.stream,
@@ -207,12 +208,13 @@ class LogIngest:
 
     def _tables(self, log: LogCollection, parsed: Parsed) -> Tables:
         """Return the tables to code with, fitted to these lines if it is time to."""
-        generation, at = log.fitted
-        due = log.state.lines >= FIT_AGAIN * at if generation else True
-        if parsed.count >= FIT_LINES and due and generation < GENERATIONS:
-            fitted = Tables.fit([parsed], log.shapes, generation=generation + 1)
-            log.put_tables(fitted, lines=max(log.state.lines, parsed.count))
-        return log.tables()
+        with log.fitting:  # a slice that is coded beside this one takes the same tables
+            generation, at = log.fitted
+            due = log.state.lines >= FIT_AGAIN * at if generation else True
+            if parsed.count >= FIT_LINES and due and generation < GENERATIONS:
+                fitted = Tables.fit([parsed], log.shapes, generation=generation + 1)
+                log.put_tables(fitted, lines=max(log.state.lines, parsed.count))
+            return log.tables()
 
     def _segments(
         self,
@@ -237,7 +239,7 @@ class LogIngest:
             found += coded(
                 parsed, log, tables,
                 place=replace(place, first=place.first + passed),
-                begin=begin - passed, end=end - passed, is_open=is_open,
+                begin=begin - passed, end=end - passed, is_open=is_open, pool=self.store.writers,
             )  # fmt: skip
         return found
 
@@ -294,7 +296,7 @@ class LogIngest:
                     asked = np.arange(at - item.first, stop - item.first)
                     given = line_arrays.take(payload.lines, asked)
                     inside = np.arange(at - segment.first, stop - segment.first)
-                    held = line_arrays.take(one.lines(log), inside)
+                    held = line_arrays.take(one.lines(log, self.store.writers), inside)
                     deleted = set_bits(bitmap, segment.lines)[inside]
                     if not _same(given, held, deleted):
                         return False
@@ -321,7 +323,7 @@ class LogIngest:
             new = coded(
                 parsed, log, log.tables(),
                 place=replace(place, first=old.first), begin=0, end=parsed.count,
-                is_open=payload.is_open and old.end == end,
+                is_open=payload.is_open and old.end == end, pool=self.store.writers,
             )  # fmt: skip
             if len(new) == 1:
                 self.store.ledger.swap(

@@ -191,7 +191,7 @@ class LogManagement:
         try:
             [opened] = open_segments(self.store.ledger, log, [segment])
             if opened is not None and not opened.is_records:
-                opened.lines(log)
+                opened.lines(log, self.store.writers)
                 if opened.front.filter:
                     filters.check(opened.front.filter)
         except RecordCorrupt:
@@ -207,7 +207,7 @@ class LogManagement:
         parts = [one for one in opened if one is not None]
         if len(parts) < len(run) or not _same_times(parts):
             return 0
-        lines = line_arrays.joined([one.lines(log) for one in parts])
+        lines = line_arrays.joined([one.lines(log, self.store.writers) for one in parts])
         deleted = np.concatenate(
             [set_bits(bits, one.lines) for bits, one in zip(bitmaps, run, strict=True)]
         )
@@ -224,6 +224,7 @@ class LogManagement:
             parsed, log, log.tables(),
             place=Place(run[0].stream, run[0].first, parts[0].front.times),
             begin=0, end=parsed.count, is_open=bool(run[-1].flags & OPEN),
+            pool=self.store.writers,
         )  # fmt: skip
         rows_new = []
         at = 0

@@ -8,6 +8,7 @@ the newest lines first everything is the other way round.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, OPEN, set_bits
 from verso_worker.rules.logs.collection import LogCollection, LogStore
-from verso_worker.rules.logs.conditions import Condition
+from verso_worker.rules.logs.conditions import Condition, Spans
 from verso_worker.rules.logs.segments import open_segments, read_times
 from verso_worker.rules.reader import Reader
 
@@ -114,10 +115,8 @@ class LineReader:
         segment, at = segments[0], number - segments[0].first
         if opened.is_records or self.deleted(log, segment)[at]:
             return None
-        lines = opened.lines(log, [at // BLOCK_LINES])
-        when = read_times(lines, opened.front.times, latest_ns=segment.latest)
-        chosen = line_arrays.take(lines, np.array([at % BLOCK_LINES]))
-        return line_arrays.rows(chosen)[0], int(when[at % BLOCK_LINES])
+        block, place = opened.block(log, at // BLOCK_LINES), at % BLOCK_LINES
+        return block.lines.line(place), int(block.when[place])
 
     def deleted(self, log: LogCollection, segment: Segment) -> NDArray[np.bool_]:
         """Return which lines of a segment are deleted. Shape: (lines,)."""
@@ -141,7 +140,7 @@ class LineReader:
         if opened.is_records:
             lines, there = self._documents(collection, segment)
         else:
-            lines, there = opened.lines(log), ~self.deleted(log, segment)
+            lines, there = opened.lines(log, self.store.readers), ~self.deleted(log, segment)
         when = read_times(lines, opened.front.times, latest_ns=segment.latest)
         passes = condition.of_segment(segment, log.labels(segment.stream))
         if passes is None:
@@ -254,15 +253,15 @@ class _Page:
 
     def _waiting(self, stream: int, start: int) -> list[Segment]:
         """Return the segments of a stream that hold lines of the list from a place on."""
-        labels = self._log.labels(stream)
-        segments = [
-            one
-            for one in self._log.segments(stream)
-            if self._condition.of_segment(one, labels) is not False
-        ]
+        segments = self._log.segments(stream)
+        at = bisect_left(segments, start, key=lambda one: one.first)
         if self._newest:
-            return [one for one in reversed(segments) if one.first < start]
-        return [one for one in segments if one.end > start]
+            segments = segments[:at]
+        else:  # the one before may hold the place too
+            segments = [one for one in segments[max(0, at - 1) :] if one.end > start]
+        passing = self._condition.of_stream(Spans.of(segments), self._log.labels(stream))
+        chosen = [segments[n] for n in np.flatnonzero(~passing.none).tolist()]
+        return chosen[::-1] if self._newest else chosen
 
     def _ready(self) -> int | None:
         """Read until it is known which lines come next; return the greatest of their keys."""

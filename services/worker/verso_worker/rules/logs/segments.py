@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +51,7 @@ def coded(
     begin: int,
     end: int,
     is_open: bool,
+    pool: Executor,
 ) -> list[SegmentWrite]:
     """Code lines [begin, end) of a parsed payload as segments, each decoded again and compared.
 
@@ -60,40 +63,48 @@ def coded(
         begin: first line.
         end: behind the last line.
         is_open: the last line has no line end.
+        pool: codes several blocks at once.
 
     Raises:
         RecordCorrupt: a block does not decode to its lines.
     """
+
+    def coded_block(at: int, count: int) -> bytes:
+        block = block_codec.encode(
+            parsed, log.shapes, tables, first=at, count=count, first_sequence=place.first + at
+        )
+        text = line_arrays.take(parsed.lines, np.arange(at, at + count)).data
+        if not np.array_equal(block_codec.decode(block, log.shapes, tables).data, text):
+            raise RecordCorrupt("a block does not decode to its lines")
+        return block
+
+    starts = [
+        (at, min(BLOCK_LINES, stop - at))
+        for start, stop in _parts(begin, end)
+        for at in range(start, stop, BLOCK_LINES)
+    ]
+    blocks = pool.map(coded_block, *zip(*starts, strict=True)) if starts else iter(())
     found = []
-    for start in range(begin, end, SEGMENT_LINES):
-        stop = min(end, start + SEGMENT_LINES)
+    for start, stop in _parts(begin, end):
         whole = line_arrays.take(parsed.lines, np.arange(start, stop))
-        when = read_times(whole, place.times)
-        blocks = []
-        for at in range(start, stop, BLOCK_LINES):
-            count = min(BLOCK_LINES, stop - at)
-            block = block_codec.encode(
-                parsed, log.shapes, tables,
-                first=at, count=count, first_sequence=place.first + at,
-            )  # fmt: skip
-            text = line_arrays.take(parsed.lines, np.arange(at, at + count)).data
-            again = block_codec.decode(block, log.shapes, tables)
-            if not np.array_equal(again.data, text):
-                raise RecordCorrupt("a block does not decode to its lines")
-            blocks.append(block)
+        own = list(islice(blocks, -(-(stop - start) // BLOCK_LINES)))
         front = Front(
             flags=OPEN if is_open and stop == end else 0,
             lines=stop - start,
             times=place.times,
             inventory=Inventory.of(parsed.shapes[start:stop]),
             filter=filters.build(parsed, first=start, count=stop - start),
-            sizes=tuple(map(len, blocks)),
+            sizes=tuple(map(len, own)),
         )
-        segment = Segment(
-            place.stream, place.first + start, stop - start, *_span(when), flags=front.flags
-        )
-        found.append(SegmentWrite(segment, front.pack(blocks), len(whole.data)))
+        span = _span(read_times(whole, place.times))
+        segment = Segment(place.stream, place.first + start, stop - start, *span, flags=front.flags)
+        found.append(SegmentWrite(segment, front.pack(own), len(whole.data)))
     return found
+
+
+def _parts(begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the bounds of the segments of some lines."""
+    return [(at, min(end, at + SEGMENT_LINES)) for at in range(begin, end, SEGMENT_LINES)]
 
 
 def of_records(lines: Lines, *, place: Place, begin: int, end: int, is_open: bool) -> SegmentWrite:
@@ -132,6 +143,27 @@ def read_times(lines: Lines, source: TimeSource, *, latest_ns: int = MISSING) ->
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A decoded block. Shape of each array: (lines,).
+
+    Attributes:
+        first: number of its first line in the stream.
+        lines: its lines.
+        shapes: the numbers of their shapes.
+        when: their times, Unix nanoseconds.
+    """
+
+    first: int
+    lines: Lines
+    shapes: NDArray[np.int32]
+    when: Times
+
+    def __len__(self) -> int:
+        """Return the bytes that it takes in memory."""
+        return sum(one.nbytes for one in (*self.lines, self.shapes, self.when))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Opened:
     """A segment that was read: its front and its blocks' bytes."""
 
@@ -144,24 +176,35 @@ class Opened:
         """Whether its lines are documents."""
         return bool(self.front.flags & RECORDS)
 
-    def lines(self, log: LogCollection, chosen: Sequence[int] | None = None) -> Lines:
-        """Decode all blocks, or the chosen ones, in order.
+    def lines(self, log: LogCollection, pool: Executor) -> Lines:
+        """Decode all blocks, in order.
 
         Raises:
             RecordCorrupt: one does not decode to what it was made of.
         """
-        numbers = range(len(self.blocks)) if chosen is None else chosen
-        parts = [self._decoded(log, number) for number in numbers]
-        return line_arrays.joined(parts)
+        parts = pool.map(lambda number: self._decoded(log, number)[0], range(len(self.blocks)))
+        return line_arrays.joined(list(parts))
 
-    def _decoded(self, log: LogCollection, number: int) -> Lines:
+    def block(self, log: LogCollection, number: int) -> Block:
+        """Decode one block.
+
+        Raises:
+            RecordCorrupt: it does not decode to what it was made of.
+        """
+        lines, shapes = self._decoded(log, number)
+        when = read_times(lines, self.front.times, latest_ns=self.segment.latest)
+        return Block(self._first(number), lines, shapes, when)
+
+    def _first(self, number: int) -> int:
+        return self.segment.first + number * BLOCK_LINES
+
+    def _decoded(self, log: LogCollection, number: int) -> tuple[Lines, NDArray[np.int32]]:
         block = self.blocks[number]
         head = block_codec.header(block)
         count = self.front.lines_of(number)
-        first = self.segment.first + number * BLOCK_LINES
-        if head.line_count != count or head.first_sequence != first:
+        if head.line_count != count or head.first_sequence != self._first(number):
             raise RecordCorrupt("expected the next block of a segment, got another")
-        return block_codec.decode(block, log.shapes, log.tables(head.generation))
+        return block_codec.decode_numbered(block, log.shapes, log.tables(head.generation))
 
 
 def open_segments(logs: Logs, log: LogCollection, asked: Sequence[Segment]) -> list[Opened | None]:
@@ -171,19 +214,23 @@ def open_segments(logs: Logs, log: LogCollection, asked: Sequence[Segment]) -> l
         RecordCorrupt: one is damaged.
     """
     rows = logs.read(log.uid, [(one.stream, one.first) for one in asked])
-    found: list[Opened | None] = []
-    for segment, data in zip(asked, rows, strict=True):
-        if data is None:
-            found.append(None)
-            continue
-        front = Front.read(data)
-        if front is None:
-            raise RecordCorrupt("a segment is shorter than its front says")
-        if (front.lines, front.flags) != (segment.lines, segment.flags):
-            found.append(None)
-            continue
-        found.append(Opened(segment, front, front.blocks(data)))
-    return found
+    return [opened_segment(segment, data) for segment, data in zip(asked, rows, strict=True)]
+
+
+def opened_segment(segment: Segment, data: bytes | None) -> Opened | None:
+    """Return a segment whose bytes were read; None if it is not the one that was listed.
+
+    Raises:
+        RecordCorrupt: it is damaged.
+    """
+    if data is None:
+        return None
+    front = Front.read(data)
+    if front is None:
+        raise RecordCorrupt("a segment is shorter than its front says")
+    if (front.lines, front.flags) != (segment.lines, segment.flags):
+        return None
+    return Opened(segment, front, front.blocks(data))
 
 
 def _span(when: Times) -> tuple[int, int]:

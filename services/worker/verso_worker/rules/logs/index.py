@@ -1,0 +1,161 @@
+"""Which statements and values occur in which segments, for all segments of a collection at once.
+
+Every segment begins with an inventory of its shapes and a filter of its values. A search asks those
+of all segments, thousands in a collection of ten million lines, so they are kept as arrays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs import filters
+from verso_core.errors import RecordCorrupt
+from verso_core.segments import Segment
+from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front
+from verso_worker.rules.logs.conditions import Spans
+from verso_worker.rules.ports import Logs
+
+_SIZES = (FRONT_BYTES, 8 * FRONT_BYTES, 1 << 29)
+"""How many bytes of a segment are read for its front: nearly always the first are enough."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Segments of lines, and what occurs in them, as one moment knows them.
+
+    Attributes:
+        segments: in the order of their rows.
+        spans: their places and times.
+        shapes, counts, blocks: the entries of all inventories, as
+            :class:`~verso_worker.records.segments.Inventory` has them. Shape: (entries,).
+        rows: of the segment of each entry. Shape: (entries,).
+        filters: of the values in each segment.
+    """
+
+    segments: tuple[Segment, ...]
+    spans: Spans
+    shapes: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+    blocks: NDArray[np.uint16]
+    rows: NDArray[np.int32]
+    filters: filters.Joined
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], fronts: Sequence[Front]) -> View:
+        """Return the view of segments that were read."""
+        inventories = [front.inventory for front in fronts]
+        sizes = [len(one.shapes) for one in inventories]
+        none = [np.zeros(0, np.int64)]
+        return cls(
+            tuple(segments),
+            Spans.of(segments),
+            np.concatenate([one.shapes for one in inventories] or none).astype(np.int32),
+            np.concatenate([one.counts for one in inventories] or none).astype(np.uint16),
+            np.concatenate([one.blocks for one in inventories] or none).astype(np.uint16),
+            np.repeat(np.arange(len(segments), dtype=np.int32), sizes),
+            filters.join([front.filter for front in fronts]),
+        )
+
+    def only(self, kept: NDArray[np.bool_]) -> View:
+        """Return the view of some of the segments. Shape of ``kept``: (segments,)."""
+        chosen = np.flatnonzero(kept)
+        inside = kept[self.rows]
+        numbers = np.cumsum(kept, dtype=np.int32) - 1
+        bounds = self.filters.bounds
+        sizes = np.diff(bounds)
+        return View(
+            tuple(self.segments[row] for row in chosen.tolist()),
+            self.spans.take(chosen),
+            self.shapes[inside],
+            self.counts[inside],
+            self.blocks[inside],
+            numbers[self.rows[inside]],
+            filters.Joined(
+                self.filters.data[np.repeat(kept, sizes)],
+                np.concatenate(([0], np.cumsum(sizes[chosen]))),
+            ),
+        )
+
+    def joined(self, other: View) -> View:
+        """Return the view of these segments and others."""
+        own, more = self.filters, other.filters
+        return View(
+            self.segments + other.segments,
+            Spans(*map(np.concatenate, zip(self.spans, other.spans, strict=True))),
+            np.concatenate((self.shapes, other.shapes)),
+            np.concatenate((self.counts, other.counts)),
+            np.concatenate((self.blocks, other.blocks)),
+            np.concatenate((self.rows, other.rows + np.int32(len(self.segments)))),
+            filters.Joined(
+                np.concatenate((own.data, more.data)),
+                np.concatenate((own.bounds, more.bounds[1:] + own.bounds[-1])),
+            ),
+        )
+
+
+class SegmentIndex:
+    """The view of one collection, brought up to date when it is asked for.
+
+    Args:
+        logs: the ledger's lines.
+        uid: of the collection.
+    """
+
+    def __init__(self, logs: Logs, uid: str) -> None:
+        self._logs = logs
+        self._uid = uid
+        self._lock = threading.Lock()
+        self._version = (-1, -1)
+        self._view = View.of([], [])
+
+    def view(self, segments: Sequence[Segment], *, version: tuple[int, int]) -> View:
+        """Return the view of a collection's segments but those stored as documents.
+
+        Segments that are gone or damaged are left out: the scrub reports them.
+
+        Args:
+            segments: of the collection.
+            version: changes whenever ``segments`` does.
+        """
+        with self._lock:
+            if version != self._version:
+                listed = [one for one in segments if not one.flags & RECORDS]
+                self._view = self._updated(self._view, listed)
+                self._version = version
+            return self._view
+
+    def _updated(self, view: View, listed: Sequence[Segment]) -> View:
+        known, wanted = set(view.segments), set(listed)
+        if not known <= wanted:
+            view = view.only(np.array([one in wanted for one in view.segments], np.bool_))
+        new = [one for one in listed if one not in known]
+        if not new:
+            return view
+        fronts = self._fronts(new)
+        return view.joined(View.of(list(fronts), list(fronts.values())))
+
+    def _fronts(self, segments: Sequence[Segment]) -> dict[Segment, Front]:
+        found: dict[Segment, Front] = {}
+        for size in _SIZES:
+            places = [(one.stream, one.first) for one in segments]
+            longer: list[Segment] = []
+            heads = self._logs.heads(self._uid, places, size=size)
+            for segment, head in zip(segments, heads, strict=True):
+                try:
+                    front = Front.read(head) if head else None
+                    if front is not None and front.lines == segment.lines:
+                        filters.check(front.filter)
+                        found[segment] = front
+                    elif front is None and len(head) == size:
+                        longer.append(segment)
+                except RecordCorrupt:
+                    continue
+            segments = longer
+            if not segments:
+                break
+        return found

@@ -1,0 +1,278 @@
+"""Where the lines of statements and values are, among the lines that a filter passes.
+
+The index says which segments have a statement's lines, how many, and in which blocks. Segments all
+of whose lines pass are counted by it, and only blocks whose lines are shown are decoded. Of
+segments that pass in part, or have deleted lines, every line of the statement is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs import filters
+from verso_codecs.logs import lines as line_codec
+from verso_core.segments import Segment
+from verso_worker.records import line_arrays
+from verso_worker.records.segments import BLOCK_LINES, set_bits
+from verso_worker.rules.logs.blocks import Blocks, Place
+from verso_worker.rules.logs.collection import LogCollection, Statements
+from verso_worker.rules.logs.conditions import Condition
+from verso_worker.rules.logs.segments import Block
+
+VALUE_SEGMENTS = 256
+"""Most segments that are decoded for the values of one question, the newest first."""
+VALUE_LINES = 256
+"""Lines with the values of a question after which no further segment is decoded."""
+_DECODED_TOGETHER = 32
+
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A line that a search found."""
+
+    stream: int
+    number: int
+    time_ns: int
+    text: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """The lines of one statement: how many, the times of the first and last, and the newest."""
+
+    statement: int
+    score: float
+    lines: list[Line] = field(default_factory=list)
+    count: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+    def note(self, times: NDArray[np.int64]) -> None:
+        """Take note of the times of lines, Unix nanoseconds."""
+        if len(times):
+            least, greatest = int(times.min()), int(times.max())
+            self.first_ns = least if self.first_ns is None else min(self.first_ns, least)
+            self.last_ns = greatest if self.last_ns is None else max(self.last_ns, greatest)
+
+    def show(self, lines: Sequence[Line], *, keep: int) -> None:
+        """Keep the newest of these lines and those before."""
+        both = [*self.lines, *lines]
+        self.lines = sorted(both, key=lambda line: (-line.time_ns, -line.number))[:keep]
+
+
+class Occurrences:
+    """What a filter passes of a log collection, as it is now.
+
+    Args:
+        log: the collection.
+        statements: its statements.
+        blocks: reads its blocks.
+        condition: the filter.
+        keep: newest lines that are shown of each statement.
+    """
+
+    def __init__(
+        self,
+        log: LogCollection,
+        statements: Statements,
+        blocks: Blocks,
+        condition: Condition,
+        *,
+        keep: int,
+    ) -> None:
+        self._log = log
+        self._blocks = blocks
+        self._condition = condition
+        self._keep = keep
+        self._view = view = log.view()
+        self._bitmaps = log.bitmaps()
+        self._passing = condition.of_segments(view.spans, log.labels)
+        self._whole = self._passing.all & ~self._with_deleted()
+        self._of_shape = np.append(statements.of_shape, -1)  # of shapes that came since
+        self._of_entry = self._statements_of(view.shapes)
+        there = self._of_entry[~self._passing.none[view.rows]]
+        self._occurring = np.bincount(there[there >= 0], minlength=len(statements.texts)) > 0
+
+    def best(
+        self, ranked: Sequence[int], scores: NDArray[np.float64], *, count: int
+    ) -> list[Found]:
+        """Return the first statements of a ranking that have lines."""
+        waiting = [one for one in ranked if self._occurring[one]]
+        found: list[Found] = []
+        while waiting and len(found) < count:
+            part, waiting = waiting[: count - len(found)], waiting[count - len(found) :]
+            places = {one: self._places(one) for one in part}
+            self._blocks.read(self._log, [p for one in places.values() for p in one.first_read()])
+            for one, held in places.items():
+                gathered = Found(one, float(scores[one]))
+                self._gather(gathered, held)
+                if gathered.count:
+                    found.append(gathered)
+        return found
+
+    def with_values(self, tokens: Sequence[bytes]) -> list[Found]:
+        """Return the statements of the newest lines that hold every value, the newest first."""
+        inside = ~self._passing.none
+        for token in tokens:
+            inside &= filters.find_joined(self._view.filters, token)
+        rows = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
+        found: dict[int, Found] = {}
+        for row in rows:
+            segment = self._view.segments[row]
+            places = [(segment, n) for n in range(-(-segment.lines // BLOCK_LINES))]
+            for block in self._decoded(places, kept=False):
+                held = np.logical_and.reduce(
+                    [line_codec.find(block.lines, token) for token in tokens]
+                )
+                self._add_values(found, row, block, held)
+            if sum(one.count for one in found.values()) >= VALUE_LINES:
+                break
+        return sorted(found.values(), key=lambda one: -(one.last_ns or 0))
+
+    def _add_values(self, found: dict[int, Found], row: int, block: Block, held: Mask) -> None:
+        held = held & self._passing_lines(row, block)
+        statements = self._statements_of(block.shapes)
+        for statement in np.unique(statements[held & (statements >= 0)]).tolist():
+            one = found.setdefault(statement, Found(statement, 1.0))
+            self._add(one, row, block, np.flatnonzero(held & (statements == statement)))
+
+    def _statements_of(self, shapes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the statements of shapes, -1 for those that are not known yet."""
+        return self._of_shape[np.minimum(shapes, len(self._of_shape) - 1)]
+
+    def _with_deleted(self) -> Mask:
+        """Return which segments have deleted lines. Shape: (segments,)."""
+        if not self._bitmaps:
+            return np.zeros(len(self._view.segments), np.bool_)
+        flags = [(one.stream, one.first) in self._bitmaps for one in self._view.segments]
+        return np.array(flags, np.bool_)
+
+    def _newest_first(self, rows: Indices) -> Indices:
+        spans = self._view.spans
+        return rows[np.lexsort((spans.first[rows], spans.latest[rows]))[::-1]]
+
+    def _places(self, statement: int) -> _Places:
+        """Return where the lines of a statement are that pass."""
+        entries = np.flatnonzero(self._of_entry == statement)
+        entries = entries[~self._passing.none[self._view.rows[entries]]]
+        rows, starts = np.unique(self._view.rows[entries].astype(np.int64), return_index=True)
+        masks = np.bitwise_or.reduceat(self._view.blocks[entries], starts)
+        counts = np.add.reduceat(self._view.counts[entries].astype(np.int64), starts)
+        spans = self._view.spans
+        order = np.lexsort((spans.first[rows], spans.latest[rows]))[::-1]
+        rows, masks, counts = rows[order], masks[order], counts[order]
+        whole = self._whole[rows]
+        oldest = int(np.argmin(spans.earliest[rows[whole]])) if whole.any() else None
+        return _Places(
+            count=int(counts[whole].sum()),
+            whole=_listed(self._view.segments, rows[whole], masks[whole]),
+            oldest=oldest,
+            partly=_listed(self._view.segments, rows[~whole], masks[~whole]),
+        )
+
+    def _gather(self, one: Found, held: _Places) -> None:
+        """Count a statement's lines, and note the newest and the first of them."""
+        for row, segment, numbers in held.partly:
+            for block in self._decoded([(segment, n) for n in numbers]):
+                chosen = self._statements_of(block.shapes) == one.statement
+                chosen &= self._passing_lines(row, block)
+                self._add(one, row, block, np.flatnonzero(chosen))
+        one.count += held.count
+        shown = 0
+        for _, segment, numbers in held.whole:
+            for number in reversed(numbers):
+                if shown >= self._keep:
+                    break
+                shown += self._show(one, segment, number)
+            if shown >= self._keep:
+                break
+        if held.oldest is not None:
+            _, segment, numbers = held.whole[held.oldest]
+            for block in self._decoded([(segment, numbers[0])]):
+                one.note(block.when[self._statements_of(block.shapes) == one.statement])
+
+    def _show(self, one: Found, segment: Segment, number: int) -> int:
+        """Keep the newest lines of a block of which all lines pass; return how many it has."""
+        for block in self._decoded([(segment, number)]):
+            chosen = np.flatnonzero(self._statements_of(block.shapes) == one.statement)
+            one.note(block.when[chosen])
+            one.show(_lines(segment.stream, block, chosen[-self._keep :]), keep=self._keep)
+            return len(chosen)
+        return 0
+
+    def _add(self, one: Found, row: int, block: Block, chosen: Indices) -> None:
+        """Count lines of a block, and keep the newest."""
+        one.count += len(chosen)
+        one.note(block.when[chosen])
+        stream = self._view.segments[row].stream
+        one.show(_lines(stream, block, chosen[-self._keep :]), keep=self._keep)
+
+    def _decoded(self, places: Sequence[Place], *, kept: bool = True) -> Iterator[Block]:
+        """Yield blocks, a few at a time."""
+        for start in range(0, len(places), _DECODED_TOGETHER):
+            part = places[start : start + _DECODED_TOGETHER]
+            found = self._blocks.read(self._log, part, keep=kept)
+            yield from (found[place] for place in part if place in found)
+
+    def _passing_lines(self, row: int, block: Block) -> Mask:
+        """Return which lines of a block pass and are not deleted. Shape: (lines,)."""
+        segment = self._view.segments[row]
+        if self._whole[row]:
+            return np.ones(len(block.when), np.bool_)
+        numbers = block.first + np.arange(len(block.when))
+        passing = self._condition.of_lines(
+            self._log.labels(segment.stream),
+            stream=segment.stream, numbers=numbers, when=block.when,
+        )  # fmt: skip
+        bitmap = self._bitmaps.get((segment.stream, segment.first))
+        return passing & ~set_bits(bitmap, segment.lines)[numbers - segment.first]
+
+
+_Listed = list[tuple[int, Segment, list[int]]]
+"""Rows, their segments, and the blocks that hold lines, in order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Where the lines of one statement are.
+
+    Attributes:
+        count: how many there are in segments that pass as a whole.
+        whole: those segments, the newest first.
+        oldest: which of them begins first.
+        partly: the other segments.
+    """
+
+    count: int
+    whole: _Listed
+    oldest: int | None
+    partly: _Listed
+
+    def first_read(self) -> list[Place]:
+        """Return the blocks that are decoded whatever they hold."""
+        found = []
+        if self.oldest is not None:
+            _, newest, numbers = self.whole[0]
+            _, oldest, first = self.whole[self.oldest]
+            found = [(newest, numbers[-1]), (oldest, first[0])]
+        return found
+
+
+def _listed(segments: Sequence[Segment], rows: Indices, masks: NDArray[np.uint16]) -> _Listed:
+    return [
+        (row, segments[row], [n for n in range(mask.bit_length()) if mask >> n & 1])
+        for row, mask in zip(rows.tolist(), masks.tolist(), strict=True)
+    ]
+
+
+def _lines(stream: int, block: Block, chosen: Indices) -> list[Line]:
+    texts = line_arrays.rows(line_arrays.take(block.lines, chosen))
+    rows = zip(chosen.tolist(), block.when[chosen].tolist(), texts, strict=True)
+    return [Line(stream, block.first + at, when, text) for at, when, text in rows]
