@@ -138,8 +138,13 @@ async def respond(
     return json_response(body(ended), status=status, headers=fields)
 
 
-async def finish(request: Request, job: NewJob) -> Ended:
-    """Submit a job and wait for its result, for routes that never answer 202.
+async def finish(request: Request, job: NewJob, *, wait_default_s: float | None = None) -> Ended:
+    """Submit a job and wait for its result, for answers that are never a 202.
+
+    Args:
+        request: the request, for its Prefer header.
+        job: the job.
+        wait_default_s: how long to wait if the caller did not say, seconds.
 
     Raises:
         NotReady: the result did not come in time.
@@ -147,8 +152,9 @@ async def finish(request: Request, job: NewJob) -> Ended:
     """
     context = context_of(request)
     preference = headers.preference_of(request)
-    wait_s = preference.wait(context.settings.wait_default_s, max_s=context.settings.wait_max_s)
-    wait_s = max(wait_s, 1.0)
+    settings = context.settings
+    default_s = settings.wait_default_s if wait_default_s is None else wait_default_s
+    wait_s = max(preference.wait(default_s, max_s=settings.wait_max_s), 1.0)
     if job.idempotency is None:  # with a key a repeated request finds the job, however late
         job = replace(job, deadline_s=min(wait_s, job.deadline_s or math.inf))
     return await context.job_service.run(job, timeout_s=wait_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verso_client.exchange import Call, Steps, path_of
@@ -50,8 +50,9 @@ def rerank(
     query: str, documents: Sequence[str], *, head: str, top_n: int | None
 ) -> Steps[list[RankedDocument]]:
     """Order texts by the score of each one's best sentence for a query, best first."""
-    body = {"head": head, "query": query, "documents": list(documents)}
-    row = yield from answered(post(path_of("rerank"), body))
+    body = {"head": head, "query": query, "documents": list(documents), "return_documents": False}
+    call = post(path_of("rerank"), body)
+    row = yield from answered(replace(call, headers={**call.headers, **_PATIENT}))
     scores = {}
     for index, item in enumerate(row["results"]):  # after a 202 they are in order, without index
         late = "relevance_score" not in checked(item)

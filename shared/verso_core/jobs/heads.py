@@ -193,7 +193,9 @@ class RerankRequest(StrictModel):
     query: str = Field(min_length=1)
     documents: list[str | _TextObject] = Field(min_length=1, max_length=MAX_PAIRS)
     top_n: int | None = Field(default=None, ge=1)
-    return_documents: bool = False
+    return_documents: bool | None = Field(
+        default=None, description="default: as Jina's clients expect, true; at /v2/rerank false"
+    )
     head: Name = "pairs"
     model: str | None = Field(default=None, description="taken and ignored: clients send it")
     max_tokens_per_doc: int | None = Field(default=None, description="taken and ignored")

@@ -165,7 +165,11 @@ class Embedded(ItemResult):
     In a frame it is ``vector``, float32, little endian. Shape: (dim,).
     """
 
-    tokens: int = 0
+    tokens: int = Field(default=0, description="tokens of the text that were read")
+    truncated: bool = Field(
+        default=False,
+        description="the text is longer than the encoder's window: only its beginning",
+    )
     embedding: Annotated[
         tuple[float, ...],
         WithJsonSchema(
@@ -181,16 +185,24 @@ class Embedded(ItemResult):
     def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
         """Return the frame's object for this result, and append its vector to ``blobs``."""
         blobs.append(self.vector)
-        return {"tokens": self.tokens, "blob": len(blobs) - 1}
+        header: dict[str, Any] = {"tokens": self.tokens, "blob": len(blobs) - 1}
+        return header | {"truncated": True} if self.truncated else header
 
     @classmethod
     def from_frame(cls, header: Mapping[str, Any], blobs: list[bytes]) -> Embedded:
         """Read what :meth:`frame_header` wrote."""
-        return cls(tokens=header["tokens"], vector=blobs[header["blob"]])
+        return cls(
+            tokens=header["tokens"],
+            truncated=header.get("truncated", False),
+            vector=blobs[header["blob"]],
+        )
 
     def public(self, *, vectors_base64: bool = False) -> dict[str, Any]:
         """Return the JSON object that the API answers; the vector as base64 if asked."""
-        if vectors_base64:
-            return {"tokens": self.tokens, "embedding": base64.b64encode(self.vector).decode()}
-        floats = struct.unpack(f"<{len(self.vector) // 4}f", self.vector)
-        return {"tokens": self.tokens, "embedding": floats}
+        size = len(self.vector) // 4
+        embedding: str | tuple[float, ...] = (
+            base64.b64encode(self.vector).decode()
+            if vectors_base64
+            else struct.unpack(f"<{size}f", self.vector)
+        )
+        return {"tokens": self.tokens, "truncated": self.truncated, "embedding": embedding}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx2
 import pytest
-from tests.integration.verso_gateway.conftest import FakeWorker, post
+from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 from verso_core.jobs import Kind
 
@@ -59,6 +61,27 @@ def test_scores_keep_their_order_and_rerank_gives_the_best_first(client: httpx2.
         {"index": 1, "relevance_score": 1.0, "document": {"text": "bb"}},
         {"index": 0, "relevance_score": 0.5, "document": {"text": "b"}},
     ]
+
+
+def test_a_rerank_is_answered_202_only_where_that_is_preferred(
+    valkey_url: str, start_gateway: Callable[..., Gateway], worker: FakeWorker
+) -> None:
+    worker.pause()
+    client = start_gateway(valkey_url, wait_max_s=1.0).client
+    body = {"query": "late", "documents": ["b"]}
+    assert client.post("/v1/rerank", json=body, headers={"Prefer": "wait=1"}).status_code == 202
+    late = client.post("/v2/rerank", json=body)
+    assert (late.status_code, late.json()["code"]) == (503, "not_ready")
+
+
+def test_documents_come_with_a_rerank_as_the_clients_of_each_path_expect(
+    client: httpx2.Client,
+) -> None:
+    body = {"query": "aa", "documents": ["b"]}
+    asked = {"return_documents": True}
+    for path, given, there in (("/v1", {}, True), ("/v2", {}, False), ("/v2", asked, True)):
+        [ranked] = client.post(f"{path}/rerank", json=body | given).json()["results"]
+        assert ("document" in ranked) is there
 
 
 def test_a_head_is_described_or_unknown(client: httpx2.Client) -> None:

@@ -96,6 +96,15 @@ def test_texts_come_back_in_every_batch_shape(
     assert found == coded.texts
 
 
+def test_a_text_longer_than_the_window_is_known_by_a_mark(service: Service) -> None:
+    texts = [b"a " * 254, b"a " * 255, b"x" * 20_000, b""]  # two of 256 tokens begin and end it
+    found = service.encode(texts)
+    assert (found.tokens[0], found.tokens[1]) == (256, 256)
+    assert found.truncated == [False, True, True, False]
+    whole = service.encode([b"a " * 254]).vectors[0]
+    np.testing.assert_allclose(found.vectors[1], whole, atol=1e-5)
+
+
 def test_texts_coded_with_two_threads_are_read_with_one(
     artifact: Artifact, service: Service, coded: Coded
 ) -> None:

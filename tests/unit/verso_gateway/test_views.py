@@ -33,7 +33,9 @@ def test_a_text_field_holds_every_byte(data: bytes) -> None:
 
 def test_vectors_are_numbers_or_base64_of_the_same_bytes() -> None:
     result = wire.Result([{"ok": True, "tokens": 3, "blob": 0}], [_VECTOR])
-    assert _rendered(Kind.EMBED, result) == [{"tokens": 3, "embedding": (1.0, 0.5)}]
+    assert _rendered(Kind.EMBED, result) == [
+        {"tokens": 3, "truncated": False, "embedding": (1.0, 0.5)}
+    ]
     [item] = _rendered(Kind.EMBED, result, vectors_base64=True)
     assert base64.b64decode(item["embedding"]) == _VECTOR
 

@@ -25,9 +25,13 @@ from verso_core.jobs.heads import (
 from verso_core.texts import text_bytes
 from verso_gateway import openapi, responses, views
 from verso_gateway.bodies import reading
+from verso_gateway.context import context_of
+from verso_gateway.headers import Preference, preference_of
 from verso_gateway.job_service import Ended
 from verso_ledger import NewJob
 
+_JINAS = "/v1/rerank"
+"""Jina's clients expect the documents in an answer, Cohere's, which call ``/v2``, do not."""
 router = APIRouter(tags=["heads"])
 
 
@@ -67,8 +71,15 @@ async def score(request: Request) -> Response:
 )
 @router.post("/v2/rerank", name="rerank", include_in_schema=False)
 async def rerank(request: Request) -> Response:
-    """Order documents by how well they fit a query, best first; each by its best sentence."""
+    """Order documents by how well they fit a query, best first; each by its best sentence.
+
+    The clients of other servers take a 202 for a result: only a caller who sends ``Prefer`` gets
+    one. Others wait as long as a caller may, and are then answered 503.
+    """
     checked = await reading.read(request, RerankRequest)
+    with_documents = checked.return_documents
+    if with_documents is None:
+        with_documents = request.url.path == _JINAS
     texts = checked.texts
     params = ScoreParams(head=checked.head, sentences=True)
     job = await _job(request, params, [(checked.query, text) for text in texts])
@@ -80,7 +91,7 @@ async def rerank(request: Request) -> Response:
             RankedDocument(
                 index=index,
                 relevance_score=scores[index],
-                **({"document": {"text": texts[index]}} if checked.return_documents else {}),
+                **({"document": {"text": texts[index]}} if with_documents else {}),
             )
             for index in best[: checked.top_n]
         ]
@@ -91,7 +102,12 @@ async def rerank(request: Request) -> Response:
             timings_ms=views.total_timings(ended.results),
         )
 
-    return await responses.respond(request, job, body=body)
+    if preference_of(request) != Preference():
+        return await responses.respond(request, job, body=body)
+    longest_s = context_of(request).settings.wait_max_s
+    ended = await responses.finish(request, job, wait_default_s=longest_s)
+    fields = {"Server-Timing": views.server_timing(ended.results)}
+    return responses.json_response(body(ended), headers=fields)
 
 
 async def _job(request: Request, params: ScoreParams, pairs: Sequence[tuple[str, str]]) -> NewJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -30,6 +31,14 @@ class Precision(StrEnum):
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The tokens of a text, and whether it has more than the encoder reads."""
+
+    ids: list[int]
+    truncated: bool
 
 
 class Encoder:
@@ -67,12 +76,21 @@ class Encoder:
         self._tokenizer.enable_truncation(space.max_encoder_tokens)
 
     def tokenise(self, texts: Sequence[bytes]) -> list[list[int]]:
+        """Return the tokens of each text, as :meth:`cut` does."""
+        return [cut.ids for cut in self.cut(texts)]
+
+    def cut(self, texts: Sequence[bytes]) -> list[Cut]:
         """Cut texts into encoder tokens, in parallel, keeping at most the encoder's limit.
 
         Bytes that are not UTF-8 are read as U+FFFD: a vector is for meaning, not for the bytes.
         """
-        strings = [text[: self._limit_bytes].decode("utf-8", errors="replace") for text in texts]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(strings)]
+        limit = self._limit_bytes
+        strings = [text[:limit].decode("utf-8", errors="replace") for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(strings)
+        return [
+            Cut(encoding.ids, len(text) > limit or bool(encoding.overflowing))
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def run(self, batch: Sequence[list[int]]) -> NDArray[np.float32]:
         """Encode a batch, padded to its longest row. Shape: (batch, dim), float32, unit length."""

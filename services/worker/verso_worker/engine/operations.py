@@ -4,7 +4,7 @@
     info     -                         -                   artifact, device, ...     -
     figures  -                         -                   lanes: {name: counts}     -
     passed   -                         -                   -; once codecs may serve  -
-    encode   -                         texts               tokens                    vectors
+    encode   -                         texts               tokens, truncated: [..]   vectors
     code     -                         vectors, texts      coded: [bool]             payloads
     read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
                                        maybe drafts
@@ -68,7 +68,8 @@ def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Han
 
     def encode(_: dict[str, Any], blobs: list[bytes]) -> Message:
         encoded = model.encode(blobs)
-        return {"tokens": encoded.tokens}, [pack_vectors(encoded.vectors)]
+        reply = {"tokens": encoded.tokens, "truncated": encoded.truncated}
+        return reply, [pack_vectors(encoded.vectors)]
 
     def code(_: dict[str, Any], blobs: list[bytes]) -> Message:
         gate.await_passed(patience_s=_PATIENCE_S)
@@ -144,7 +145,8 @@ class EngineClient(HeadCalls):
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Return each text's vector; text beyond the encoder's window is ignored."""
         header, [vectors] = self._client.call("encode", {}, texts)
-        return Encoded(unpack_vectors(vectors, count=len(texts)), header["tokens"])
+        rows = unpack_vectors(vectors, count=len(texts))
+        return Encoded(rows, header["tokens"], header["truncated"])
 
     def code(self, texts: Sequence[bytes], vectors: Vectors) -> list[bytes | None]:
         """Code each text against its vector; None where the decoder cannot."""

@@ -108,7 +108,8 @@ class Service:
             EngineUnavailable: a batch failed.
         """
         with tracing.inner("tokenize"):
-            tokens = self._encoder.tokenise(texts)
+            cut = self._encoder.cut(texts)
+        tokens = [one.ids for one in cut]
         sizes = [len(ids) for ids in tokens]
         with tracing.inner("infer"):
             rows = self._encode.submit(tokens, sizes)
@@ -117,7 +118,7 @@ class Service:
             if isinstance(row, Exception):
                 raise EngineUnavailable("the encoder failed on a text") from row
             vectors[index] = row
-        return Encoded(vectors, sizes)
+        return Encoded(vectors, sizes, [one.truncated for one in cut])
 
     def code(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> list[bytes | None]:
         """Code each text against its stored, widened vector; None where the decoder cannot.

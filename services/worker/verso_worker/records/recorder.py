@@ -31,10 +31,16 @@ from verso_worker.records.space import Space, Stored, Vector
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Vectors of a batch of texts. Shapes: (texts, dim) float32, unit length; (texts,) tokens."""
+    """Vectors of a batch of texts.
+
+    vectors: Shape: (texts, dim), float32, unit length.
+    tokens: how many tokens of each text were read.
+    truncated: whether a text has more.
+    """
 
     vectors: Vector
     tokens: list[int]
+    truncated: list[bool]
 
 
 @dataclass(frozen=True, slots=True)

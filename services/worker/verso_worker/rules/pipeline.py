@@ -313,8 +313,10 @@ class Pipeline:
                 encoded = self._models.current().recorder.engine.encode(texts)
             vectors = encoded.vectors.astype("<f4", copy=False)
             found = [
-                Embedded(tokens=tokens, vector=vector.tobytes())
-                for vector, tokens in zip(vectors, encoded.tokens, strict=True)
+                Embedded(tokens=tokens, truncated=truncated, vector=vector.tobytes())
+                for vector, tokens, truncated in zip(
+                    vectors, encoded.tokens, encoded.truncated, strict=True
+                )
             ]
         rest = iter(found)
         return [

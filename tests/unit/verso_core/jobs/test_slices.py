@@ -118,7 +118,11 @@ def built(draw: st.DrawFn, cls: type[Any]) -> Any:
                 else values(hints[name])
             )
     if cls is Embedded:
-        given_fields = {"tokens": 3, "vector": draw(st.sampled_from([b"", b"\0\0\x80?"]))}
+        given_fields = {
+            "tokens": 3,
+            "truncated": draw(st.booleans()),
+            "vector": draw(st.sampled_from([b"", b"\0\0\x80?"])),
+        }
     if issubclass(cls, Text) and cls is not UnreadRecord:
         given_fields |= draw(st.sampled_from([{}, {"text": "é"}, {"text_base64": "/w=="}]))
     if issubclass(cls, RecordText) and (cls is not AnswerPart or "id" in given_fields):
