@@ -25,6 +25,10 @@ ROOM_TOKENS = 16
 _BYTES_PER_TOKEN = 64  # read for each token that can be kept; ordinary text has about 5
 
 
+_PIECE_CHARACTERS = 8192
+"""Of a context, read at a time: about a millisecond with the interpreter held."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """One row of a graph's input.
@@ -85,8 +89,7 @@ class Windows:
         if room < ROOM_TOKENS:
             most = max_tokens - 3 - ROOM_TOKENS
             raise QuestionTooLong(f"expected a question of <= {most} tokens, got {len(asked)}")
-        encoding = self._tokenizer.encode(context, add_special_tokens=False)
-        ids, offsets = encoding.ids, encoding.offsets
+        ids, offsets = self._tokens_of(context)
         step = room - min(stride, room // 2)
         rows = []
         for start in range(0, max(1, len(ids)), step):
@@ -95,6 +98,26 @@ class Windows:
             if start + room >= len(ids):
                 break
         return rows
+
+    def _tokens_of(self, context: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the tokens of a context and the characters of each.
+
+        It is cut between words, where no token reaches across: reading 255 KiB as one would hold
+        the interpreter for 0.1 s, and every other call of the engine with it.
+        """
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        start = 0
+        while start < len(context):
+            end = _cut_between_words(context, start)
+            # encode() holds the interpreter, encode_batch() does not
+            [encoding] = self._tokenizer.encode_batch(
+                [context[start:end]], add_special_tokens=False
+            )
+            ids += encoding.ids
+            offsets += [(first + start, last + start) for first, last in encoding.offsets]
+            start = end
+        return ids, offsets
 
     def _pair(self, a: list[int], b: list[int], *, offsets: Sequence[tuple[int, int]] = ()) -> Row:
         ids = [self._first, *a, self._between, *b, self._between]
@@ -113,6 +136,18 @@ class Windows:
         if found is None:
             raise HeadInvalid(f"encoder_tokenizer.json: expected a token {name}")
         return found
+
+
+def _cut_between_words(text: str, start: int) -> int:
+    """Return where the next piece of a text ends: behind the last space of its characters."""
+    end = start + _PIECE_CHARACTERS
+    if end >= len(text):
+        return len(text)
+    space = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+    if space < 0:  # one endless word: a piece ends with it
+        found = [at for at in (text.find(" ", end), text.find("\n", end)) if at >= 0]
+        space = min(found, default=len(text) - 1)
+    return space + 1
 
 
 def feeds(rows: Sequence[Row]) -> dict[str, NDArray[np.int64]]:
