@@ -158,11 +158,16 @@ def _kept(table: Table, kept: Kept, *, lines: LineStatistics | None, text: int) 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
     """Show collections."""
     table = Table("name", "precision", "text policy", "search", "codec policy", "dim", "created")
+    indexed = any(one.indexes for one in found)
+    bounded = any(one.retention_days for one in found)
+    for heading in ("indexes",) * indexed + ("days kept",) * bounded:
+        table.add_column(heading)
     for one in found:
         created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
+        days = "" if one.retention_days is None else f"{one.retention_days:g}"
         table.add_row(
             *(one.name, one.precision, one.text_policy, one.search, one.codec_policy),
-            *(str(one.dim), created),
+            *(str(one.dim), created, *(", ".join(one.indexes),) * indexed, *(days,) * bounded),
         )
     console.print(table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,13 +15,15 @@ from threading import Thread
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from verso_client.cli import app as command_line
-from verso_client.cli import sources
+from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit
 from verso_core.jobs import Filter
+from verso_core.jobs.admin import CollectionInfo
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 
@@ -181,6 +184,16 @@ def test_conditions_become_a_filter() -> None:
 def test_what_is_no_condition_is_wrong_usage(where: list[str] | None, text: str | None) -> None:
     with pytest.raises(typer.BadParameter):
         filter_of(where, text)
+
+
+def test_collections_are_shown_with_what_is_set_of_them() -> None:
+    plain = CollectionInfo(name="a", precision="int8", text_policy="patch", space="s", dim=4)
+    bounded = plain.model_copy(update={"indexes": {"host": "keyword"}, "retention_days": 30.0})
+    for found, shown in (([plain], False), ([plain, bounded], True)):
+        console = Console(width=200, record=True, file=io.StringIO())
+        render.collections(console, found)
+        text = console.export_text()
+        assert ("host" in text and "30" in text and "days kept" in text) is shown
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _mode(checked: SearchRequest, collection: Collection) -> SearchMode:
     if collection.search is SearchMode.DENSE:
         raise RequestInvalid(
             f"expected mode dense, got {checked.mode}: collection {collection.name} keeps no words "
-            "(search: hybrid, when it is made, keeps them)"
+            "(a migration to search: hybrid adds them)"
         )
     if checked.query is None:
         raise RequestInvalid(f"expected query with mode {checked.mode}: a vector has no words")

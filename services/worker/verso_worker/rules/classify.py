@@ -161,7 +161,7 @@ class Classify:
                 faults[index] = entry
             elif entry is None or not _has(entry, chunk):
                 where = document if chunk is None else f"{document}#{chunk}"
-                faults[index] = DocumentUnknown(f"no {where!r} in {collection.name}")
+                faults[index] = DocumentUnknown(f"no document or record {where!r}")
             else:
                 chunks = range(len(entry.records)) if chunk is None else (chunk,)
                 records = tuple(Chunk(document, entry, n) for n in chunks)
@@ -185,7 +185,7 @@ class Classify:
             if collection.space != head.head.space:
                 raise SpaceMismatch(
                     f"head {head.head.name} reads space {head.head.space}, the vectors of "
-                    f"{collection.name} are of {collection.space}"
+                    f"the collection are of {collection.space}"
                 )
             with timings.phase("store"):
                 ready = self._with_vectors(ready, collection, faults)

@@ -107,7 +107,7 @@ class Cluster:
             for index in range(len(entry.records)):
                 if next(seen) > MAX_RECORDS:
                     raise RequestInvalid(
-                        f"expected at most {MAX_RECORDS} records in {collection.name}, got more"
+                        f"expected at most {MAX_RECORDS} records in a collection, got more"
                     )
                 yield Chunk(document, entry, index)
 

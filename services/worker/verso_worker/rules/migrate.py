@@ -21,7 +21,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from verso_core.errors import (
@@ -243,7 +242,6 @@ class Migrate:
                 "artifacts": (model.codec,),
                 "checksum_key": secrets.token_hex(16),
                 "fitting": Fitting(),
-                "created": datetime.now(UTC),
             }
         )
         room = self.documents.collection_room(made.name)

@@ -176,7 +176,7 @@ class Reader:
         for document in dict.fromkeys(ids):
             entry = live.get(document)
             if entry is None:
-                found[document] = DocumentUnknown(f"no document {document!r} in {collection.name}")
+                found[document] = DocumentUnknown(f"no document {document!r}")
             elif isinstance(entry, VersoError):
                 found[document] = entry
             else:

@@ -131,7 +131,7 @@ class Search:
         if isinstance(entry, VersoError):
             raise entry
         if entry is None or chunk >= len(entry.records):
-            raise DocumentUnknown(f"no record {document!r} chunk {chunk} in {collection.name}")
+            raise DocumentUnknown(f"no record {document!r} chunk {chunk}")
         point = point_ids(collection.name, document, entry)[chunk]
         stored = self.vectors.get(collection.name, [point]).get(point)
         if stored is None:

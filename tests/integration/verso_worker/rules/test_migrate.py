@@ -226,6 +226,7 @@ def test_settings_change_by_a_migration_in_the_same_space_and_back(moving: Movin
     after = moving.ledger.documents.collections()["coded"]
     assert {name: getattr(after, name) for name in settings} == settings
     assert (after.space, after.artifacts) == (before.space, before.artifacts)
+    assert (after.created, after.owner) == (before.created, before.owner)
     moving.holds(texts)
     assert moving.codecs() <= {Codec.RAW, Codec.ZSTD}
     assert moving.vectors.sizes(after.name).terms > 0
