@@ -116,7 +116,10 @@ async def test_a_body_with_too_many_values_is_refused_before_it_is_parsed() -> N
     many = b'{"a": [' + arrays + b"]}"
     with pytest.raises(RequestInvalid, match="values in the body"):
         await reading.read_object(_json_request(many))
-    assert await reading.read_object(_json_request(many), most_values=None)
+    assert await reading.read_object(_json_request(many), most_values=reading.MOST_LISTED)
+    most = b'{"documents": [' + b"{}," * reading.MOST_LISTED + b"{}]}"
+    with pytest.raises(RequestInvalid, match="values in the body"):
+        await reading.read_object(_json_request(most), most_values=reading.MOST_LISTED)
 
 
 def _json_request(body: bytes) -> Request:

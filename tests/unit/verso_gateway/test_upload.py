@@ -82,6 +82,14 @@ def test_a_bad_line_fails_alone_with_its_number() -> None:
     assert details[1].startswith("line 5: expected an object")
 
 
+def test_a_line_of_too_many_values_fails_alone_before_it_is_parsed() -> None:
+    crowded = b'{"text": "a", "metadata": {"a": [' + b"1," * 9000 + b"1]}}\n"
+    items = _items(_upload(b'{"text": "' + b"," * 9000 + b'"}\n' + crowded))
+    assert [item.blob for item in items] == [b"," * 9000, None]
+    assert items[1].rejected is not None
+    assert items[1].rejected["detail"] == "line 2: expected <= 8192 values in a line"
+
+
 def test_an_endless_line_is_refused_without_being_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "LINE_BYTES", 100)
     long = b'{"text": "' + b"x" * 200 + b'"}\n'

@@ -37,7 +37,7 @@ async def from_body(request: Request) -> tuple[TrainRequest, Examples | None]:
         RequestInvalid: the body is no training request.
         TrainingDataInvalid: an example is invalid, or there are too few.
     """
-    value = await reading.read_object(request, most_values=None)
+    value = await reading.read_object(request, most_values=reading.MOST_LISTED)
     source = value.get("source")
     found = None
     if isinstance(source, dict):

@@ -145,7 +145,7 @@ class Upload:
         if not line.strip():
             return
         try:
-            document = reading.parse(line)
+            document = reading.parse_bounded(line, reading.LONGEST_ARRAY, what="a line")
         except RequestInvalid as error:
             self._add(self._intake.refuse(error, where=where))
         else:

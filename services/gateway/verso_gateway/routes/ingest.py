@@ -93,7 +93,7 @@ async def ingest(
             chunks = _each(parts)
         await upload.read_lines(chunks)
     else:
-        value = await reading.read_object(request, most_values=None)
+        value = await reading.read_object(request, most_values=reading.MOST_LISTED)
         data = await request.body()
         await reading.off_loop(len(data), partial(fingerprint.update, data))
         # the documents are judged one by one: a bad one must not fail its neighbours
