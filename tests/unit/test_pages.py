@@ -16,6 +16,7 @@ from tests.unit.test_house import PAGES, ROOT, settings_fields
 from typer.core import TyperCommand, TyperGroup
 
 from verso_client.cli.app import add_plugins, app
+from verso_core import DISTRIBUTION
 
 BENCHES = (ROOT / "tests/bench", ROOT / "training/studies/benches")
 SOURCES = ("shared", "services", "training", "tests")
@@ -118,6 +119,15 @@ def program(words: list[str]) -> Path | None:
             assert found.exists() or spec is not None, name
             return None
     return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_installs_is_no_other_project_of_that_name(page: Path) -> None:
+    for words in typed(page):
+        if "install" not in words or not {"pip", "uv", "pipx"} & {Path(w).name for w in words}:
+            continue
+        ours = [word for word in words if word.startswith("verso")]
+        assert all(word.startswith(DISTRIBUTION) for word in ours), " ".join(words)
 
 
 def test_every_setting_that_a_page_names_is_read_somewhere() -> None:
