@@ -9,10 +9,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from verso_core import crc
+from verso_core.errors import PatchCorrupt
 
 MISSING = -(2**63)
 """Time of a segment none of whose lines has one."""
 _MEMBER = struct.Struct(">IQIqqB")
+
+LogValue = Literal["shapes", "statements", "fitted", "streams", "segments", "segment", "gone"]
+"""Kinds of keys of a log collection whose values have a check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +49,23 @@ class Segment:
 
     def pack(self) -> bytes:
         """Return the member that the ledger lists the segment as."""
-        return _MEMBER.pack(
-            self.stream, self.first, self.lines, self.earliest, self.latest, self.flags
+        return crc.closed(
+            _MEMBER.pack(
+                self.stream, self.first, self.lines, self.earliest, self.latest, self.flags
+            )
         )
 
     @classmethod
     def unpack(cls, member: bytes) -> Segment:
-        """Read what :meth:`pack` wrote."""
-        return cls(*_MEMBER.unpack(member))
+        """Read what :meth:`pack` wrote; one flipped bit is corrected.
+
+        Raises:
+            PatchCorrupt: more of it is not as it was written.
+        """
+        place = crc.opened(member)
+        if len(place) != _MEMBER.size:
+            raise PatchCorrupt(f"expected the place of a segment, got {len(place)} bytes")
+        return cls(*_MEMBER.unpack(place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,25 @@ class LinesWrite:
 
 
 @dataclass(frozen=True, slots=True)
+class LinesDelete:
+    """Lines of a segment to be deleted.
+
+    Attributes:
+        segment: theirs.
+        old: the bitmap of its deleted lines as it is stored, empty without one.
+        new: the bitmap that replaces it.
+        before: how many lines the old one names.
+        after: how many the new one names; all of them: the segment goes.
+    """
+
+    segment: Segment
+    old: bytes
+    new: bytes
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogState:
     """What a log collection holds now.
 
@@ -82,6 +117,7 @@ class LogState:
         statements: length of the list of vectors.
         lines: lines in segments, deleted ones included.
         deleted: deleted lines in segments.
+        bitmaps: segments with such lines.
         verified: lines that were read back from what is stored.
         text_bytes: bytes of text that were taken in.
         segment_bytes: bytes of all segments.
@@ -94,6 +130,7 @@ class LogState:
     statements: int = 0
     lines: int = 0
     deleted: int = 0
+    bitmaps: int = 0
     verified: int = 0
     text_bytes: int = 0
     segment_bytes: int = 0

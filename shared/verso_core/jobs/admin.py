@@ -286,7 +286,9 @@ class Scrubbed(ItemResult):
     """What a scrub of some buckets found.
 
     ``buckets`` were read; each of ``documents`` is in one of the next three counts; ``bytes`` of
-    text were decoded; ``orphans`` were removed; ``ids`` name damaged documents.
+    text were decoded; ``orphans`` were removed; ``ids`` name damaged documents. Lines count as
+    documents; the id of a damaged block is that of its first line, and what all lines of a
+    collection share is named by its kind, in parentheses.
     """
 
     buckets: int

@@ -3,16 +3,31 @@
 A line has a stream and a number in it. Lines lie in segments: values of up to 2,048 consecutive
 lines, which this package does not look into. What a reader caches of a collection is valid as long
 as its :class:`LogState` stays: lists only grow, and a segment is only ever replaced as a whole.
+
+Every value has a check, so that one flipped bit is corrected where it is read: streams that of
+:func:`stream_value`, the counters by counting again (:meth:`Logs.put_counts`), all others one that
+the workers write and know.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from verso_core.errors import CollectionUnknown, LedgerBehind, RequestInvalid
-from verso_core.segments import LinesWrite, LogState, Memory, Reserved, Segment
+from verso_core.crc import flipped
+from verso_core.errors import CollectionUnknown, LedgerBehind, RecordCorrupt, RequestInvalid
+from verso_core.segments import (
+    LinesDelete,
+    LinesWrite,
+    LogState,
+    LogValue,
+    Memory,
+    Reserved,
+    Segment,
+)
 from verso_ledger import codec
 from verso_ledger.collections.documents import Locations
 from verso_ledger.connection import translated
@@ -24,6 +39,8 @@ MAX_STREAMS = 1_000_000
 _PAGE = 64
 _MEASURED = 2_000
 """Segments whose memory is measured; that of more is estimated from as many."""
+
+_STREAM = re.compile(rb"[0-9a-f]+ (([0-9]+) [0-9]+)")
 
 ListKind = Literal["shapes", "statements"]
 
@@ -38,18 +55,41 @@ def reserve_args(collection: str, labels: Mapping[str, str], lines: int) -> list
     return [collection, labels_key(labels), lines, MAX_STREAMS]
 
 
+def stream_value(labels: bytes, row: bytes) -> bytes:
+    """Return a stream as it is stored: a check, then its number and that of its next line."""
+    check = hashlib.sha1(labels + b" " + row, usedforsecurity=False).hexdigest()
+    return check[:8].encode() + b" " + row
+
+
+def correct_stream(labels: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+    """Return a stream's labels and value as they were stored; None if more than a bit is wrong."""
+    if _is_stream(labels, value):
+        return labels, value
+    near = ((labels, flipped(value, place)) for place in range(8 * len(value)))
+    other = ((flipped(labels, place), value) for place in range(8 * len(labels)))
+    return next((row for rows in (near, other) for row in rows if _is_stream(*row)), None)
+
+
+def _is_stream(labels: bytes, value: bytes) -> bool:
+    found = _STREAM.fullmatch(value)
+    return found is not None and stream_value(labels, found[1]) == value
+
+
 def reserved(reply: Any) -> Reserved:
     """Read the reply of ``reserve.lua``.
 
     Raises:
         CollectionUnknown: there is no such collection.
         LedgerBehind: the ledger is read-only.
+        RecordCorrupt: which number comes next in the stream is not known any more.
         RequestInvalid: the collection has as many streams as it may.
     """
     if isinstance(reply, bytes):
         match codec.text(reply):
             case "read_only":
                 raise LedgerBehind
+            case "damaged":
+                raise RecordCorrupt("expected the numbers of a stream, got other bytes")
             case "crowded":
                 raise RequestInvalid(f"expected <= {MAX_STREAMS} sets of labels in a collection")
             case _:
@@ -88,28 +128,38 @@ class Logs:
         uid, _ = self._locations.find(collection, fresh=True)
         with translated(), self._redis.pipeline(transaction=True) as pipe:
             pipe.hgetall(key("log", uid))
+            pipe.zrange(key("segments", uid), -1, -1, withscores=True)
             pipe.llen(key("shapes", uid))
             pipe.llen(key("statements", uid))
-            row, shapes, statements = pipe.execute()
-        number = {codec.text(name): int(value) for name, value in row.items()}
+            row, newest, shapes, statements = pipe.execute()
+        number = {codec.text(name): _number(value) for name, value in row.items()}
         return LogState(
             uid=uid,
-            written=number.get("v", 0),
+            written=int(newest[0][1]) if newest else 0,
             removed=number.get("r", 0),
             shapes=shapes,
             statements=statements,
             lines=number.get("lines", 0),
             deleted=number.get("gone", 0),
+            bitmaps=number.get("masks", 0),
             verified=number.get("verified", 0),
             text_bytes=number.get("text", 0),
             segment_bytes=number.get("bytes", 0),
         )
 
     def streams(self, uid: str) -> dict[int, dict[str, str]]:
-        """Return the labels of each stream."""
+        """Return the labels of each stream, but for damaged ones."""
+        rows = (correct_stream(*row) for row in self.stored_streams(uid).items())
+        return {int(row[1].split()[1]): json.loads(row[0]) for row in rows if row is not None}
+
+    def correct_stream(self, labels: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+        """Return a stream's labels and value as they were stored; None if they are not known."""
+        return correct_stream(labels, value)
+
+    def stored_streams(self, uid: str) -> dict[bytes, bytes]:
+        """Return labels and value of each stream as they are stored."""
         with translated():
-            rows = cast("dict[bytes, bytes]", self._redis.hgetall(key("streams", uid)))
-        return {int(value.split()[0]): json.loads(name) for name, value in rows.items()}
+            return cast("dict[bytes, bytes]", self._redis.hgetall(key("streams", uid)))
 
     def rows(self, uid: str, kind: ListKind, *, first: int = 0) -> list[bytes]:
         """Return the elements of a list from one on."""
@@ -195,22 +245,72 @@ class Logs:
             args += [one.stream, one.first, one.pack(), data, bitmap]
         return _checked(self._run("segments_swap", args)) == "done"
 
-    def delete(
-        self, collection: str, uid: str, lines: Sequence[tuple[Segment, bytes]]
-    ) -> int | None:
-        """Delete the lines of bitmaps; return how many were there, None if a segment was replaced.
+    def delete(self, collection: str, uid: str, lines: Sequence[LinesDelete]) -> int | None:
+        """Delete lines; return how many, None if a segment or a bitmap was replaced meanwhile.
 
         Raises:
             LedgerBehind: the ledger is read-only.
         """
         args: list[codec.Arg] = [collection, uid]
-        for one, bitmap in lines:
-            args += [one.stream, one.first, one.pack(), one.lines, bitmap]
+        for one in lines:
+            place = one.segment
+            args += [place.stream, place.first, place.pack(), place.lines]
+            args += [one.old, one.new, one.before, one.after]
         reply = self._run("segments_delete", args)
         if isinstance(reply, int):
             return reply
         _checked(reply)
         return None
+
+    def correct(
+        self,
+        collection: str,
+        uid: str,
+        kind: LogValue,
+        *,
+        where: codec.Arg = "",
+        old: bytes,
+        new: bytes,
+        labels: bytes = b"",
+    ) -> bool:
+        """Replace a damaged value; return whether it was replaced: False if it has changed.
+
+        Args:
+            collection: own name.
+            uid: of the collection.
+            kind: of the key.
+            where: index in a list, field of a hash, ``stream:first`` of a segment.
+            old: the value as it is stored.
+            new: the value as it was written.
+            labels: right labels of a stream.
+
+        Raises:
+            CollectionUnknown: the collection is gone.
+            LedgerBehind: the ledger is read-only.
+        """
+        args = [collection, uid, kind, where, old, new, labels]
+        return _checked(self._run("log_correct", args)) == "done"
+
+    def put_counts(self, collection: str, state: LogState, counts: Mapping[str, int]) -> bool:
+        """Set counters to what was counted; return whether the state is still the one given.
+
+        Raises:
+            CollectionUnknown: the collection is gone.
+            LedgerBehind: the ledger is read-only.
+        """
+        args: list[codec.Arg] = [collection, state.uid, state.written, state.removed]
+        for name, count in counts.items():
+            args += [name, count]
+        return _checked(self._run("log_count", args)) == "done"
+
+    def sizes(self, uid: str, places: Sequence[tuple[int, int]]) -> Iterator[int]:
+        """Yield the bytes of segments; 0 for one that is gone."""
+        for start in range(0, len(places), 512):
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for place in places[start : start + 512]:
+                    pipe.strlen(key("segment", uid, *place))
+                sizes = pipe.execute()
+            yield from sizes
 
     def memory(self, uid: str) -> Memory:
         """Return what a collection's keys take in memory, those of many segments estimated."""
@@ -239,6 +339,14 @@ class Logs:
                 part = names[start : start + _PAGE]
                 found += cast("list[bytes | None]", self._redis.mget(part))
         return found
+
+
+def _number(value: bytes) -> int:
+    """Return a counter; 0 for a damaged one, which the scrub counts again."""
+    try:
+        return int(value)
+    except ValueError:
+        return 0
 
 
 def _checked(reply: bytes) -> str:

@@ -2,20 +2,31 @@
 
 local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
 
+-- Adds to a counter of a log collection. One that is damaged begins anew: the scrub counts again.
+local function log_add(uid, field, by)
+  local reply = redis.pcall('HINCRBY', K.log .. uid, field, by)
+  if type(reply) == 'table' then redis.call('HSET', K.log .. uid, field, by) end
+end
+
+-- Number of the newest segment; 0 without one. Where it is removed the counter `r` says so.
+local function newest_segment(uid)
+  return tonumber(redis.call('ZREVRANGE', K.segments .. uid, 0, 0, 'WITHSCORES')[2] or 0)
+end
+
 -- Writes one segment. `member` describes it in the list of segments; see verso_ledger.collections.logs.
 local function put_segment(uid, stream, first, member, data)
-  local number = redis.call('HINCRBY', K.log .. uid, 'v', 1)
   redis.call('SET', K.segment .. segment_name(uid, stream, first), data)
-  redis.call('ZADD', K.segments .. uid, number, member)
-  redis.call('HINCRBY', K.log .. uid, 'bytes', #data)
+  redis.call('ZADD', K.segments .. uid, newest_segment(uid) + 1, member)
+  log_add(uid, 'bytes', #data)
 end
 
 local function take_segment(uid, stream, first, member)
   local name = K.segment .. segment_name(uid, stream, first)
-  redis.call('HINCRBY', K.log .. uid, 'bytes', -redis.call('STRLEN', name))
+  log_add(uid, 'bytes', -redis.call('STRLEN', name))
+  log_add(uid, 'masks', -redis.call('EXISTS', K.gone .. segment_name(uid, stream, first)))
   redis.call('UNLINK', name, K.gone .. segment_name(uid, stream, first))
   redis.call('ZREM', K.segments .. uid, member)
-  redis.call('HINCRBY', K.log .. uid, 'r', 1)
+  log_add(uid, 'r', 1)
 end
 
 -- Writes the segments of a slice: own name, uid, then for each: stream, first number, member, lines, bytes of
@@ -26,8 +37,8 @@ local function put_segments(at, count)
   for i = 0, count - 1 do
     local b = at + 3 + i * 6
     put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 5])
-    redis.call('HINCRBY', K.log .. uid, 'lines', ARGV[b + 3])
-    redis.call('HINCRBY', K.log .. uid, 'text', ARGV[b + 4])
+    log_add(uid, 'lines', ARGV[b + 3])
+    log_add(uid, 'text', ARGV[b + 4])
   end
 end
 

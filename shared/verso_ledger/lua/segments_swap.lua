@@ -16,6 +16,9 @@ end
 for i = 0, new - 1 do
   local b = 5 + old * 4 + i * 5
   put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 3])
-  if ARGV[b + 4] ~= '' then redis.call('SET', K.gone .. segment_name(uid, ARGV[b], ARGV[b + 1]), ARGV[b + 4]) end
+  if ARGV[b + 4] ~= '' then
+    redis.call('SET', K.gone .. segment_name(uid, ARGV[b], ARGV[b + 1]), ARGV[b + 4])
+    log_add(uid, 'masks', 1)
+  end
 end
 return 'done'

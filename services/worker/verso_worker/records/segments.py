@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_core import crc
 from verso_core.errors import PatchCorrupt
 
 VERSION = 1
@@ -50,6 +51,8 @@ FRONT_BYTES = 8192
 """Enough for the front of nearly every segment."""
 
 _HEAD = struct.Struct("<BBIqiHIIBB")
+_SIZE, _SIZE_AT = 6, 20
+"""Where the size of the front stands among the numbers of the head, and among its bytes."""
 _WIDTHS: tuple[np.dtype[Any], ...] = (np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"))
 _FAULT = "expected a segment, got other bytes"
 
@@ -206,20 +209,42 @@ class Front:
         return found
 
 
+def corrected(data: bytes) -> bytes | None:
+    """Return a whole segment with a flipped bit of its front corrected; None if it cannot be."""
+    if len(data) < _HEAD.size:
+        return None
+    size: int = _HEAD.unpack_from(data)[_SIZE]
+    for bit in range(32):
+        # The size says where the CRC is: of a wrong one no CRC would be found.
+        other = size ^ 1 << bit
+        if _HEAD.size < other <= len(data):
+            front = data[:_SIZE_AT] + other.to_bytes(4, "little") + data[_SIZE_AT + 4 : other]
+            if crc.intact(front):
+                return front + data[other:]
+    right = crc.corrected(data[:size]) if _HEAD.size < size <= len(data) else None
+    return None if right is None else right + data[size:]
+
+
 def bitmap(indices: NDArray[np.int64], lines: int) -> bytes:
     """Return a bitmap of some of a segment's lines: bit 0 of byte 0 is the first line."""
     bits = np.zeros(lines, np.uint8)
     bits[indices] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
+    return crc.closed(np.packbits(bits, bitorder="little").tobytes())
 
 
 def set_bits(data: bytes | None, lines: int) -> NDArray[np.bool_]:
-    """Return which lines a bitmap names. Shape: (lines,)."""
+    """Return which lines a bitmap names. Shape: (lines,).
+
+    Raises:
+        PatchCorrupt: more than one bit of it is not as it was written.
+    """
     if not data:
         return np.zeros(lines, np.bool_)
-    bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-    found = np.zeros(lines, np.bool_)
-    found[: min(lines, len(bits))] = bits[:lines]
+    packed = crc.opened(data)
+    if len(packed) != (lines + 7) // 8:
+        raise PatchCorrupt(f"expected a bitmap of {lines} lines, got {len(packed)} bytes")
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+    found: NDArray[np.bool_] = bits[:lines].astype(np.bool_)
     return found
 
 

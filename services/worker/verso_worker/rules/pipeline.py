@@ -99,6 +99,7 @@ from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.ingest import LogIngest
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.reading import LineReader
+from verso_worker.rules.logs.scrub import LogScrub
 from verso_worker.rules.logs.search import LogSearch
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
@@ -217,6 +218,7 @@ class Pipeline:
         store = LogStore(logs)
         self._lines = LineReader(store, self._reader)
         self._log_management = LogManagement(store, self._lines)
+        self._log_scrub = LogScrub(store, self._log_management)
         self._log_ingest = LogIngest(
             models, store, self._reader, self._ingest, self._log_management
         )
@@ -597,7 +599,7 @@ class Pipeline:
             found = self._scrub.run(collection, item)
             if collection.kind is CollectionKind.LOGS and item.since is None:
                 read = replace(item, count=found.buckets)
-                found = _added(found, self._log_management.scrub(collection, read))
+                found = _added(found, self._log_scrub.run(collection, read))
         except CollectionUnknown:
             if name in self._documents.collections():
                 raise  # it was not deleted: the vector store has lost it

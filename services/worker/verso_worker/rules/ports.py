@@ -6,7 +6,7 @@ adapter repeats the signatures, so that the type checker compares them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -18,7 +18,7 @@ from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import Holdings, LedgerMemory
 from verso_core.registry import Channel
-from verso_core.segments import LinesWrite, LogState, Memory, Segment
+from verso_core.segments import LinesDelete, LinesWrite, LogState, LogValue, Memory, Segment
 from verso_worker.records.confidence import Statistics
 from verso_worker.records.outputs import Classified, Found, Trial, Wanted
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
@@ -426,7 +426,7 @@ class Logs(Protocol):
         ...
 
     def streams(self, uid: str) -> dict[int, dict[str, str]]:
-        """Return the labels of each stream."""
+        """Return the labels of each stream, but for damaged ones."""
         ...
 
     def rows(
@@ -481,10 +481,38 @@ class Logs(Protocol):
         """Replace segments by others of the same lines; return whether they were unchanged."""
         ...
 
-    def delete(
-        self, collection: str, uid: str, lines: Sequence[tuple[Segment, bytes]]
-    ) -> int | None:
-        """Delete the lines of bitmaps; return how many, None if a segment was replaced."""
+    def delete(self, collection: str, uid: str, lines: Sequence[LinesDelete]) -> int | None:
+        """Delete lines; return how many, None if a segment or a bitmap was replaced meanwhile."""
+        ...
+
+    def correct_stream(self, labels: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+        """Return a stream's labels and value as they were stored, a flipped bit corrected."""
+        ...
+
+    def stored_streams(self, uid: str) -> dict[bytes, bytes]:
+        """Return labels and value of each stream as they are stored."""
+        ...
+
+    def correct(
+        self,
+        collection: str,
+        uid: str,
+        kind: LogValue,
+        *,
+        where: str | int | bytes = "",
+        old: bytes,
+        new: bytes,
+        labels: bytes = b"",
+    ) -> bool:
+        """Replace a damaged value; return whether it was still the one that is damaged."""
+        ...
+
+    def put_counts(self, collection: str, state: LogState, counts: Mapping[str, int]) -> bool:
+        """Set counters to what was counted; return whether the state is still the one given."""
+        ...
+
+    def sizes(self, uid: str, places: Sequence[tuple[int, int]]) -> Iterator[int]:
+        """Yield the bytes of segments; 0 for one that is gone."""
         ...
 
     def memory(self, uid: str) -> Memory:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
 
 import pytest
+from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
 from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 from tests.wire import cut as wire_cut
 
-from verso_core.jobs import CollectionKind, Kind, Queue, Result, SliceSpec, Status
+from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.admin import CollectionParams
-from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesPage
-from verso_core.jobs.slices import cut
 from verso_ledger import NewJob
 from verso_worker.rules.pipeline import Pipeline
-
-NAME = "lines"
-START = 1_767_225_600  # 2026-01-01
 
 
 @pytest.fixture
@@ -27,88 +22,6 @@ def logs(stores: Stores) -> Stores:
     """The stores, with an empty log collection."""
     stores.pipeline.create_collection(CollectionParams(name=NAME, kind=CollectionKind.LOGS))
     return stores
-
-
-def lines(count: int, *, start: int = 0, host: str = "a") -> bytes:
-    """Return lines of four statements, a second apart."""
-    drawn = random.Random(start)
-    rows = []
-    for n in range(start, start + count):
-        at = f"2026-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z {host}"
-        match n % 4:
-            case 0:
-                rows.append(f"{at} sshd[{drawn.randrange(9999)}]: Accepted key for user{n % 7}")
-            case 1:
-                rows.append(
-                    f"{at} kernel: eth{n % 2}: link is up at {drawn.choice([10, 100])} Mbps"
-                )
-            case 2:
-                rows.append(f"{at} disk: write to block {drawn.randrange(10**9)} failed")
-            case _:
-                rows.append(f"{at} proxy: open 10.0.{n % 250}.{drawn.randrange(250)}:443")
-    return "".join(row + "\n" for row in rows).encode()
-
-
-def ingest(logs: Stores, *parts: bytes, verify: bool = True, **labels: str) -> list[dict[str, Any]]:
-    """Take lines in, a slice a part, and return the results of the slices."""
-    counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
-    place = logs.ledger.logs.reserve(NAME, labels, sum(counts))
-    params = IngestLinesParams(
-        collection=NAME,
-        uid=place.uid,
-        stream=place.stream,
-        labels=labels,
-        arrived=START * 1_000_000_000,
-    )
-    slices: list[SliceSpec] = []
-    first = place.first
-    for part, count in zip(parts, counts, strict=True):
-        item = LinesItem(first, count, part)
-        slices += cut(Kind.INGEST_LINES, params, [item], max_bytes=1 << 30)
-        first += count
-    job = NewJob(kind=Kind.INGEST_LINES, queue=Queue.BULK, slices=slices)
-    accepted = logs.ledger.jobs.accept(job)
-    logs.dispatcher.run_queue(Queue.BULK)
-    record = logs.ledger.jobs.get(accepted.job_id)
-    assert record.status is Status.SUCCEEDED, record.error
-    if verify:
-        logs.dispatcher.run_queue(Queue.SCRUB)
-    frames = [logs.ledger.jobs.result(accepted.job_id, n) for n in range(len(slices))]
-    return [Result.unpack(Kind.INGEST_LINES, data or b"").only.public() for data in frames]
-
-
-def query(logs: Stores, **asked: Any) -> list[LinesPage]:
-    """Return all pages of a query."""
-    pages: list[LinesPage] = []
-    cursor = None
-    while True:
-        params = {"collection": NAME, "limit": 0, "raw": True, **asked, "cursor": cursor}
-        accepted = logs.ledger.jobs.accept(
-            NewJob(
-                kind=Kind.LINES,
-                queue=Queue.INTERACTIVE,
-                slices=list(wire_cut(Kind.LINES, params, [Item({})])),
-            )
-        )
-        logs.dispatcher.run_queue(Queue.INTERACTIVE)
-        data = logs.ledger.jobs.result(accepted.job_id, 0)
-        assert data is not None, logs.ledger.jobs.get(accepted.job_id).error
-        page: LinesPage = Result.unpack(Kind.LINES, data).only
-        pages.append(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            return pages
-
-
-def raw(logs: Stores, **asked: Any) -> bytes:
-    return b"".join(page.data for page in query(logs, **asked))
-
-
-def search(logs: Stores, question: bytes, **asked: Any) -> list[dict[str, Any]]:
-    params = {"collection": NAME, "limit": 5, "filter": None, "with_text": True, **asked}
-    _, [result] = logs.do(Kind.SEARCH, params, [Item({}, question)], queue=Queue.INTERACTIVE)
-    found: list[dict[str, Any]] = result.items[0]["hits"]
-    return found
 
 
 def test_what_goes_in_comes_out_in_order(logs: Stores) -> None:
@@ -188,19 +101,49 @@ def test_small_segments_are_merged(logs: Stores) -> None:
     assert logs.read("0:54", "0:55", "0:56", collection=NAME)[1] == "document_unknown"
 
 
-def test_a_damaged_segment_is_written_again_by_its_verify(logs: Stores) -> None:
+@pytest.mark.parametrize("bits", [4, 255], ids=["one that reading corrects", "more"])
+def test_a_damaged_segment_is_written_again_by_its_verify(logs: Stores, bits: int) -> None:
     text = lines(2500)
     ingest(logs, text, verify=False)
-    uid = logs.uid(NAME)
-    name = f"verso:segment:{uid}:0:0"
+    name = f"verso:segment:{logs.uid(NAME)}:0:0"
     stored = logs.redis.get(name)
     assert isinstance(stored, bytes)
     data = bytearray(stored)
-    data[len(data) // 2] ^= 4
+    data[len(data) // 2] ^= bits
     logs.redis.set(name, bytes(data))
     logs.dispatcher.run_queue(Queue.SCRUB)
+    assert logs.redis.get(name) == stored
     assert raw(logs) == text
     assert logs.ledger.logs.state(NAME).verified == 2500
+
+
+def test_the_text_stays_until_the_lines_read_back(logs: Stores) -> None:
+    for start in (0, 40):
+        ingest(logs, lines(40, start=start), verify=False)
+    logs.pipeline._log_management.merge(logs.ledger.documents.collection(NAME))
+    [name] = logs.redis.keys("verso:segment:*")
+    stored = logs.redis.get(name)
+    assert isinstance(stored, bytes)
+    logs.redis.set(name, stored[:-9] + bytes(5) + stored[-4:])
+    payloads = set(logs.redis.keys("verso:payload:*"))
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    logs.ledger.maintenance.drop_due()
+    assert payloads <= set(logs.redis.keys("verso:payload:*"))
+    assert logs.ledger.logs.state(NAME).verified == 0
+
+
+def test_lines_that_were_deleted_before_their_verify_are_verified(logs: Stores) -> None:
+    """Segments that are gone are missing to the verify; those that were lost are not."""
+    ingest(logs, lines(2100), verify=False)
+    params = {"collection": NAME, "filter": {"field": "time", "lt": START + 2048}}
+    logs.do(Kind.DELETE_MATCHING, params, [Item({"part": 0, "parts": 1})])
+    assert raw(logs).count(b"\n") == 52
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    assert logs.ledger.logs.state(NAME).verified == 2100
+    ingest(logs, lines(2100, start=2100), verify=False)
+    logs.redis.zremrangebyrank(f"verso:segments:{logs.uid(NAME)}", -2, -2)
+    logs.dispatcher.run_queue(Queue.SCRUB)
+    assert logs.ledger.logs.state(NAME).verified == 2100
 
 
 def test_no_flipped_bit_of_a_segment_returns_a_wrong_line(logs: Stores) -> None:

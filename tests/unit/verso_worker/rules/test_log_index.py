@@ -30,6 +30,9 @@ class Heads:
         self.asked += len(places)
         return [self.rows.get(place, b"")[:size] for place in places]
 
+    def read(self, _: str, places: list[tuple[int, int]]) -> list[bytes | None]:
+        return [self.rows.get(place) for place in places]
+
 
 def segment(number: int, *, lines: int = 20, values: int = 1) -> tuple[Segment, bytes]:
     """Return a segment of which every line holds values with its number."""
@@ -107,7 +110,9 @@ def test_what_is_gone_damaged_or_stored_as_documents_is_left_out() -> None:
     made = [segment(number) for number in range(3)]
     damaged = bytearray(made[1][1])
     damaged[-1] ^= 1
-    heads.rows = {(0, 0): made[0][1], (0, 100): bytes(damaged)}
+    heads.rows = {(0, 0): bytes([made[0][1][0] ^ 8]) + made[0][1][1:]}  # one bit is corrected
+    damaged[9] ^= 3
+    heads.rows |= {(0, 100): bytes(damaged)}
     documents = Segment(0, 900, 5, flags=RECORDS)
     view = followed.view([*(one for one, _ in made), documents], version=(1, 0))
     assert view.segments == (made[0][0],)

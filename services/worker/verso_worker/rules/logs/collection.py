@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from verso_codecs.logs.shapes import Shapes, message
 from verso_codecs.logs.tables import Tables
-from verso_core.errors import ArtifactInvalid, LedgerUnavailable, RecordCorrupt
+from verso_core import crc
+from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
 from verso_core.segments import LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
@@ -99,7 +100,6 @@ class LogCollection:
         state = self._logs.state(self.name) if state is None else state
         with self.lock:
             old, first = self.state, self.state.written == 0
-            self.state = state
             if state.shapes > self._packed_shapes:
                 self._read_shapes()
             if state.statements > self._read_vectors:
@@ -108,6 +108,7 @@ class LogCollection:
                 self._list_segments(self._logs.segments(self.uid), whole=True)
             elif state.written > old.written:
                 self._list_segments(self._logs.segments(self.uid, after=old.written), whole=False)
+            self.state = state  # only now: what could not be read is read again
 
     def number(self, rows: Sequence[bytes]) -> list[int]:
         """Return the numbers of shapes; those that the ledger does not know are added to it.
@@ -120,7 +121,7 @@ class LogCollection:
                 new = [row for row in dict.fromkeys(rows) if self.shapes.find(row) < 0]
                 if not new:
                     return [self.shapes.find(row) for row in rows]
-                packed = self.shapes.pack_rows(new)
+                packed = crc.closed(self.shapes.pack_rows(new))
                 known = self._packed_shapes
                 if self._logs.append(self.name, self.uid, "shapes", known=known, rows=[packed]):
                     self.shapes.extend(new)
@@ -140,7 +141,8 @@ class LogCollection:
                     return made
                 vectors = quarters.pack(encode([text.encode() for text in missing]))
                 rows = [
-                    digest(text) + vector for text, vector in zip(missing, vectors, strict=True)
+                    crc.closed(digest(text) + vector)
+                    for text, vector in zip(missing, vectors, strict=True)
                 ]
                 if self._logs.append(self.name, self.uid, "statements", known=known, rows=rows):
                     made += len(rows)
@@ -170,7 +172,7 @@ class LogCollection:
 
     def put_tables(self, tables: Tables, *, lines: int) -> None:
         """Store tables that were fitted when the collection had so many lines."""
-        packed = lines.to_bytes(_LENGTH_BYTES, "little") + tables.pack()
+        packed = crc.closed(lines.to_bytes(_LENGTH_BYTES, "little") + tables.pack())
         with self.lock:
             self._logs.put_tables(self.name, self.uid, tables.generation, packed)
             self._read_tables(None)
@@ -183,16 +185,22 @@ class LogCollection:
             return self._newest, self._fitted_lines
 
     def labels(self, stream: int) -> dict[str, str]:
-        """Return the labels of a stream."""
+        """Return the labels of a stream.
+
+        Raises:
+            RecordCorrupt: they are not known any more.
+        """
         with self.lock:
             if stream not in self._streams:
                 self._streams = self._logs.streams(self.uid)
-            return self._streams.get(stream, {})
+            if stream not in self._streams:
+                raise RecordCorrupt(f"the labels of stream {stream} are damaged")
+            return self._streams[stream]
 
-    def streams(self) -> dict[int, dict[str, str]]:
-        """Return the labels of every stream that has lines."""
+    def streams(self) -> list[int]:
+        """Return the number of every stream that has lines."""
         with self.lock:
-            return {stream: self.labels(stream) for stream in sorted(self._by_stream)}
+            return sorted(self._by_stream)
 
     def segments(self, stream: int) -> list[Segment]:
         """Return the segments of a stream, in order."""
@@ -211,7 +219,9 @@ class LogCollection:
             removed = self.state.removed
             if self._bitmaps[0] != removed:
                 places = [(one.stream, one.first) for one in self.every_segment()]
-                rows = self._logs.gone(self.uid, places if self.state.deleted else [])
+                # Two counters, so that damage of one brings no deleted line back.
+                there = self.state.deleted or self.state.bitmaps
+                rows = self._logs.gone(self.uid, places if there else [])
                 held = {place: row for place, row in zip(places, rows, strict=False) if row}
                 self._bitmaps = removed, held
             return self._bitmaps[1]
@@ -252,19 +262,22 @@ class LogCollection:
     def _read_shapes(self) -> None:
         for packed in self._logs.rows(self.uid, "shapes", first=self._packed_shapes):
             try:
-                self.shapes.extend(self.shapes.unpack(packed))
-            except (ArtifactInvalid, ValueError) as exc:
+                self.shapes.extend(self.shapes.unpack(crc.opened(packed)))
+            except (ArtifactInvalid, PatchCorrupt, ValueError) as exc:
                 raise RecordCorrupt("the shapes of a log collection are damaged") from exc
             self._packed_shapes += 1
 
     def _read_statements(self) -> None:
         rows = self._logs.rows(self.uid, "statements", first=self._read_vectors)
         size = _HASH_BYTES + quarters.size_bytes(self._dim)
-        self._vectors |= {row[:_HASH_BYTES]: row[_HASH_BYTES:] for row in rows if len(row) == size}
+        for row in map(_intact, rows):
+            if row is not None and len(row) == size:  # else the template is encoded again
+                self._vectors[row[:_HASH_BYTES]] = row[_HASH_BYTES:]
         self._read_vectors += len(rows)
 
     def _read_tables(self, generation: int | None) -> None:
-        stored = self._logs.tables(self.uid)
+        rows = self._logs.tables(self.uid)
+        stored = {n: kept for n, row in rows.items() if (kept := _intact(row)) is not None}
         if stored:
             self._newest = max(stored)
             self._fitted_lines = int.from_bytes(stored[self._newest][:_LENGTH_BYTES], "little")
@@ -272,7 +285,9 @@ class LogCollection:
         if wanted == 0 or wanted in self._tables:
             return
         if wanted not in stored:
-            raise RecordCorrupt(f"no tables of generation {wanted}")
+            fault = "are damaged" if wanted in rows else "are not there"
+            raise RecordCorrupt(f"the tables of generation {wanted} {fault}")
+        self._read_shapes()  # they may have been fitted to shapes that came since
         if len(self._tables) > _TABLES_KEPT:
             self._tables = {n: kept for n, kept in self._tables.items() if n in (0, self._newest)}
         try:
@@ -335,6 +350,14 @@ class LogStore:
                 known = self._known[name] = LogCollection(self.ledger, name, state.uid, dim=dim)
         known.refresh(state)
         return known
+
+
+def _intact(row: bytes) -> bytes | None:
+    """Return a value as it was written; None if it is not known any more."""
+    try:
+        return crc.opened(row)
+    except PatchCorrupt:
+        return None
 
 
 def digest(template: str) -> bytes:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from verso_codecs.logs import filters
 from verso_core.errors import RecordCorrupt
 from verso_core.segments import Segment
-from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front
+from verso_worker.records.segments import FRONT_BYTES, RECORDS, Front, corrected
 from verso_worker.rules.logs.conditions import Spans
 from verso_worker.rules.ports import Logs
 
@@ -116,7 +116,7 @@ class SegmentIndex:
     def view(self, segments: Sequence[Segment], *, version: tuple[int, int]) -> View:
         """Return the view of a collection's segments but those stored as documents.
 
-        Segments that are gone or damaged are left out: the scrub reports them.
+        Segments that are gone or too much damaged are left out: the scrub reports them.
 
         Args:
             segments: of the collection.
@@ -141,6 +141,7 @@ class SegmentIndex:
 
     def _fronts(self, segments: Sequence[Segment]) -> dict[Segment, Front]:
         found: dict[Segment, Front] = {}
+        damaged: list[Segment] = []
         for size in _SIZES:
             places = [(one.stream, one.first) for one in segments]
             longer: list[Segment] = []
@@ -153,9 +154,24 @@ class SegmentIndex:
                         found[segment] = front
                     elif front is None and len(head) == size:
                         longer.append(segment)
+                    elif front is None and head:
+                        damaged.append(segment)
                 except RecordCorrupt:
-                    continue
+                    damaged.append(segment)
             segments = longer
             if not segments:
                 break
+        return found | self._corrected(damaged)
+
+    def _corrected(self, damaged: Sequence[Segment]) -> dict[Segment, Front]:
+        """Return the fronts of segments of which one flipped bit can be corrected."""
+        found: dict[Segment, Front] = {}
+        if not damaged:
+            return found
+        rows = self._logs.read(self._uid, [(one.stream, one.first) for one in damaged])
+        for segment, data in zip(damaged, rows, strict=True):
+            right = None if data is None else corrected(data)
+            front = None if right is None else Front.read(right)
+            if front is not None and front.lines == segment.lines:
+                found[segment] = front
         return found

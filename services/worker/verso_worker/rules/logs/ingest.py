@@ -28,7 +28,7 @@ from verso_core.errors import CollectionUnknown, RecordCorrupt
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
 from verso_core.record import Entry
-from verso_core.segments import LinesWrite, SegmentWrite
+from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_worker.records import line_arrays
 from verso_worker.records.outputs import Timings
 from verso_worker.records.segments import RECORDS, TimeSource, set_bits
@@ -60,6 +60,7 @@ FIT_AGAIN = 8
 GENERATIONS = 6
 """Most generations of tables."""
 _STORED_TOGETHER = 64
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +286,14 @@ class LogIngest:
         segments = log.overlapping(params.stream, item.first, end)
         places = [(one.stream, one.first) for one in segments]
         bitmaps = self.store.ledger.gone(log.uid, places)
-        at = item.first
+        at, missing = item.first, False
         try:
             opened = open_segments(self.store.ledger, log, segments)
             for segment, one, bitmap in zip(segments, opened, bitmaps, strict=True):
-                if one is None or segment.first > at:
+                if one is None or not one.intact:
                     return False
+                missing = missing or segment.first > at
+                at = max(at, segment.first)
                 stop = min(end, segment.end)
                 if not one.is_records:
                     asked = np.arange(at - item.first, stop - item.first)
@@ -303,8 +306,21 @@ class LogIngest:
                 at = stop
         except RecordCorrupt:
             return False
-        # Segments all of whose lines were deleted are gone.
-        return at == end or (not segments and log.state.removed > 0)
+        missing = missing or at < end
+        return not missing or self._none_lost(log)
+
+    def _none_lost(self, log: LogCollection) -> bool:
+        """Whether segments that are missing were removed since all their lines were deleted.
+
+        The list of segments then has as many lines as the counters say.
+        """
+        logs = self.store.ledger
+        for _ in range(_TRIES):
+            state = logs.state(log.name)
+            listed = sum(Segment.unpack(member).lines for member in logs.segments(log.uid))
+            if logs.state(log.name) == state:
+                return state.removed > 0 and listed == state.lines
+        return False
 
     def _rewrite(
         self, payload: _Payload, item: LinesItem, log: LogCollection, params: IngestLinesParams

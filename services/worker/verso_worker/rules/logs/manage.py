@@ -1,20 +1,22 @@
-"""Count and delete lines, check them, merge small segments, and say what they take."""
+"""Count and delete lines, merge small segments, and say what they take."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from verso_codecs.logs import filters, parsing
-from verso_core.errors import RecordCorrupt
-from verso_core.jobs import BucketRange, Collection, Filter
-from verso_core.jobs.admin import LineStatistics, Scrubbed
+from verso_codecs.logs import parsing
+from verso_core.errors import LedgerUnavailable, RecordCorrupt
+from verso_core.jobs import Collection, Filter
+from verso_core.jobs.admin import LineStatistics
 from verso_core.jobs.filters import compiled
-from verso_core.jobs.lines import line_id, line_place
-from verso_core.segments import Segment
+from verso_core.jobs.lines import line_place
+from verso_core.segments import LinesDelete, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import OPEN, SEGMENT_LINES, bitmap, set_bits
 from verso_worker.rules.logs.collection import LogCollection, LogStore
@@ -26,9 +28,12 @@ from verso_worker.rules.ports import OnProgress, no_progress
 MERGED_TOGETHER = 16
 """Small neighbours that are merged once there are so many."""
 _TOGETHER = 64
-_LISTED = 100
+_TRIES = 64
 _SMALL_LINES = SEGMENT_LINES // 2
 _DAY_NS = 86_400_000_000_000
+
+
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +71,24 @@ class LogManagement:
         return total
 
     def delete(self, collection: Collection, ids: Sequence[str]) -> set[str]:
-        """Delete lines by id; return the ids of those that were there."""
-        log = self._open(collection)
-        there = set(self.lines.texts(collection, ids))
-        chosen: dict[Segment, list[int]] = defaultdict(list)
-        for name in there:
-            place = line_place(name)
-            assert place is not None
-            for segment in log.overlapping(place[0], place[1], place[1] + 1):
-                chosen[segment].append(place[1] - segment.first)
-        rows = [
-            (segment, bitmap(np.array(places, np.int64), segment.lines))
-            for segment, places in chosen.items()
-        ]
-        if rows and self.store.ledger.delete(log.name, log.uid, rows) is None:
-            return self.delete(collection, ids)  # segments were merged meanwhile
-        return there
+        """Delete lines by id; return the ids of those that were there.
+
+        Raises:
+            LedgerUnavailable: others change the same segments again and again.
+        """
+        for _ in range(_TRIES):
+            log = self._open(collection)
+            there = set(self.lines.texts(collection, ids))
+            chosen: dict[Segment, list[int]] = defaultdict(list)
+            for name in there:
+                place = line_place(name)
+                assert place is not None
+                for segment in log.overlapping(place[0], place[1], place[1] + 1):
+                    chosen[segment].append(place[1] - segment.first)
+            rows = {one: np.array(places, np.int64) for one, places in chosen.items()}
+            if self._delete(log, rows) is not None:
+                return there
+        raise LedgerUnavailable("others change the segments of these lines all the while")
 
     def delete_matching(
         self,
@@ -90,48 +97,43 @@ class LogManagement:
         *,
         on_progress: OnProgress = no_progress,
     ) -> int:
-        """Delete the lines that a filter passes; return how many. ``on_progress`` may end it."""
+        """Delete the lines that a filter passes; return how many. ``on_progress`` may end it.
+
+        Raises:
+            RecordCorrupt: lines cannot be read; all others that pass have been deleted.
+        """
         log = self._open(collection)
         condition = Condition(compiled(where))
         deleted = 0
-        waiting: list[tuple[Segment, bytes]] = []
+        damage: RecordCorrupt | None = None
+        waiting: dict[Segment, Indices] = {}
         segments = log.every_segment()
         for n, segment in enumerate(segments):
-            passes = condition.of_segment(segment, log.labels(segment.stream))
-            if passes is False:
+            try:
+                chosen = self._passing(log, collection, segment, condition)
+            except RecordCorrupt as error:
+                damage = error
                 continue
-            if passes:
-                chosen = np.arange(segment.lines)
-            else:
-                batch = self.lines.batch(log, collection, segment, condition)
-                chosen = np.zeros(0, np.int64) if batch is None else np.flatnonzero(batch.passing)
             if len(chosen):
-                waiting.append((segment, bitmap(chosen, segment.lines)))
+                waiting[segment] = chosen
             if len(waiting) == _TOGETHER:
-                deleted += self._delete(log, waiting)
-                waiting = []
+                deleted += self._delete_all(log, collection, waiting, condition)
+                waiting = {}
                 on_progress("scan", n, len(segments))
-        return deleted + self._delete(log, waiting)
+        deleted += self._delete_all(log, collection, waiting, condition)
+        if damage is not None:
+            raise damage
+        return deleted
 
-    def scrub(self, collection: Collection, asked: BucketRange) -> Scrubbed:
-        """Decode the segments of a range of buckets, and merge small ones.
-
-        A segment has a bucket as documents have, so that a pass over all buckets reads each once.
-        """
-        log = self._open(collection)
-        found: Counter[str] = Counter()
-        damaged: list[str] = []
-        last = asked.first + asked.count
-        for segment in log.every_segment():
-            if not asked.first <= _bucket(segment) % collection.buckets < last:
-                continue
-            status = self._status(log, segment)
-            found.update({"documents": segment.lines, status: segment.lines})
-            if status == "damaged":
-                damaged.append(line_id(segment.stream, segment.first))
-        if asked.first == 0:
-            self.merge(collection)
-        return Scrubbed.of(asked.count, found, damaged[:_LISTED])
+    def _passing(
+        self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
+    ) -> Indices:
+        """Return which lines of a segment a filter passes, as indices."""
+        passes = condition.of_segment(segment, log.labels(segment.stream))
+        if passes is not None:
+            return np.arange(segment.lines if passes else 0)
+        batch = self.lines.batch(log, collection, segment, condition)
+        return np.zeros(0, np.int64) if batch is None else np.flatnonzero(batch.passing)
 
     def merge(self, collection: Collection) -> int:
         """Merge small neighbours of every stream; return how many segments there are fewer."""
@@ -153,7 +155,11 @@ class LogManagement:
             for run in _small_runs(log.segments(stream))
             if len(run) >= least or sum(one.lines for one in run) >= _SMALL_LINES
         ]
-        return sum(self._merged(log, run) for run in runs)
+        fewer = 0
+        for run in runs:
+            with suppress(RecordCorrupt):  # the scrub reports it
+                fewer += self._merged(log, run)
+        return fewer
 
     def statistics(self, collection: Collection) -> LineStatistics:
         """Return what a collection holds of lines, and what they take."""
@@ -179,26 +185,41 @@ class LogManagement:
     def _open(self, collection: Collection) -> LogCollection:
         return self.store.open(collection.name, dim=collection.dim)
 
-    def _delete(self, log: LogCollection, rows: Sequence[tuple[Segment, bytes]]) -> int:
-        if not rows:
-            return 0
-        deleted = self.store.ledger.delete(log.name, log.uid, rows)
-        if deleted is None:
-            raise RecordCorrupt("segments were merged while lines were deleted")
-        return deleted
+    def _delete_all(
+        self,
+        log: LogCollection,
+        collection: Collection,
+        chosen: Mapping[Segment, Indices],
+        condition: Condition,
+    ) -> int:
+        """Delete lines of segments; those that were replaced meanwhile are looked at again.
 
-    def _status(self, log: LogCollection, segment: Segment) -> str:
-        try:
-            [opened] = open_segments(self.store.ledger, log, [segment])
-            if opened is not None and not opened.is_records:
-                opened.lines(log, self.store.writers)
-                if opened.front.filter:
-                    filters.check(opened.front.filter)
-        except RecordCorrupt:
+        Raises:
+            LedgerUnavailable: others change the same segments again and again.
+        """
+        for _ in range(_TRIES):
+            deleted = self._delete(log, chosen)
+            if deleted is not None:
+                return deleted
             log.refresh()
-            known = log.overlapping(segment.stream, segment.first, segment.end)
-            return "damaged" if segment in known else "sound"
-        return "sound"
+            now = {one for old in chosen for one in log.overlapping(old.stream, old.first, old.end)}
+            rows = {one: self._passing(log, collection, one, condition) for one in now}
+            chosen = {one: places for one, places in rows.items() if len(places)}
+        raise LedgerUnavailable("others change the segments of these lines all the while")
+
+    def _delete(self, log: LogCollection, chosen: Mapping[Segment, Indices]) -> int | None:
+        """Delete lines of segments, by index; return how many, None if a segment has changed."""
+        if not chosen:
+            return 0
+        places = [(one.stream, one.first) for one in chosen]
+        rows = []
+        for one, old in zip(chosen, self.store.ledger.gone(log.uid, places), strict=True):
+            was = set_bits(old, one.lines)
+            now = was.copy()
+            now[chosen[one]] = True
+            new = bitmap(np.flatnonzero(now), one.lines)
+            rows.append(LinesDelete(one, old or b"", new, int(was.sum()), int(now.sum())))
+        return self.store.ledger.delete(log.name, log.uid, rows)
 
     def _merged(self, log: LogCollection, run: Sequence[Segment]) -> int:
         """Merge consecutive segments into one; return how many there are fewer."""
@@ -237,10 +258,6 @@ class LogManagement:
         return (
             len(run) - len(new) if self.store.ledger.swap(log.name, log.uid, old, rows_new) else 0
         )
-
-
-def _bucket(segment: Segment) -> int:
-    return segment.stream + segment.first // SEGMENT_LINES
 
 
 def _same_times(parts: Sequence[Opened]) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.logs import filters
 from verso_codecs.logs import lines as line_codec
+from verso_core.errors import RecordCorrupt
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, set_bits
@@ -232,7 +233,11 @@ class Occurrences:
             stream=segment.stream, numbers=numbers, when=block.when,
         )  # fmt: skip
         bitmap = self._bitmaps.get((segment.stream, segment.first))
-        return passing & ~set_bits(bitmap, segment.lines)[numbers - segment.first]
+        try:
+            deleted = set_bits(bitmap, segment.lines)
+        except RecordCorrupt:  # the scrub reports it
+            return np.zeros(len(numbers), np.bool_)
+        return passing & ~deleted[numbers - segment.first]
 
 
 _Listed = list[tuple[int, Segment, list[int]]]

@@ -43,6 +43,8 @@ from verso_worker.rules.logs.segments import open_segments, read_times
 from verso_worker.rules.reader import Reader
 
 Numbers = NDArray[np.int64]
+_TRIES = 3
+"""Readings of a segment that others may have replaced."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,26 +104,31 @@ class LineReader:
 
     def _line(self, log: LogCollection, stream: int, number: int) -> tuple[bytes, int] | None:
         """Return a line and its time; None if no segment holds it."""
-        for _ in range(3):
+        for _ in range(_TRIES):
             segments = log.overlapping(stream, number, number + 1)
             if not segments:
                 return None
+            deleted = self.deleted(log, segments[0])
             [opened] = open_segments(self.store.ledger, log, segments)
             if opened is not None:
                 break
             log.refresh()  # it was merged with others
         else:
             raise RecordCorrupt("a segment is not where the ledger lists it")
-        segment, at = segments[0], number - segments[0].first
-        if opened.is_records or self.deleted(log, segment)[at]:
+        at = number - segments[0].first
+        if opened.is_records or deleted[at]:
             return None
         block, place = opened.block(log, at // BLOCK_LINES), at % BLOCK_LINES
         return block.lines.line(place), int(block.when[place])
 
     def deleted(self, log: LogCollection, segment: Segment) -> NDArray[np.bool_]:
-        """Return which lines of a segment are deleted. Shape: (lines,)."""
-        if log.state.deleted == 0:
-            return np.zeros(segment.lines, np.bool_)
+        """Return which lines of a segment are deleted. Shape: (lines,).
+
+        It is to be read before the segment: a segment that is replaced loses its bitmap.
+
+        Raises:
+            RecordCorrupt: it is not known any more.
+        """
         [bitmap] = self.store.ledger.gone(log.uid, [(segment.stream, segment.first)])
         return set_bits(bitmap, segment.lines)
 
@@ -133,6 +140,7 @@ class LineReader:
         Raises:
             RecordCorrupt: a block does not read back.
         """
+        deleted = self.deleted(log, segment)
         [opened] = open_segments(self.store.ledger, log, [segment])
         if opened is None:
             return None
@@ -140,7 +148,7 @@ class LineReader:
         if opened.is_records:
             lines, there = self._documents(collection, segment)
         else:
-            lines, there = opened.lines(log, self.store.readers), ~self.deleted(log, segment)
+            lines, there = opened.lines(log, self.store.readers), ~deleted
         when = read_times(lines, opened.front.times, latest_ns=segment.latest)
         passes = condition.of_segment(segment, log.labels(segment.stream))
         if passes is None:
@@ -186,7 +194,7 @@ class _Stream:
     """Where the list stands in one stream.
 
     ``waiting``: segments to read. ``batch``: what was read of the stream and is not in a page yet,
-    in the list's order, with ascending ``keys``.
+    in the list's order, with ascending ``keys``. ``missed``: how often a segment was not there.
     """
 
     number: int
@@ -195,6 +203,7 @@ class _Stream:
     batch: Batch | None = None
     keys: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     greatest: int = MISSING
+    missed: int = 0
 
 
 class _Page:
@@ -291,9 +300,13 @@ class _Page:
                 self._log, self._collection, one.waiting.pop(0), self._condition
             )
             if batch is None:  # it was replaced or deleted meanwhile
+                one.missed += 1
+                if one.missed > _TRIES:
+                    raise RecordCorrupt("a segment is not where the ledger lists it")
                 self._log.refresh()
                 one.waiting = self._waiting(one.number, one.place)
                 continue
+            one.missed = 0
             inside = batch.numbers < one.place if self._newest else batch.numbers >= one.place
             chosen = np.flatnonzero(inside)
             if not len(chosen):

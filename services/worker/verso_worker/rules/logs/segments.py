@@ -14,7 +14,9 @@ from verso_codecs.logs import blocks as block_codec
 from verso_codecs.logs import filters, times
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
-from verso_core.errors import RecordCorrupt
+from verso_core import crc
+from verso_core.errors import PatchCorrupt, RecordCorrupt
+from verso_core.jobs.lines import line_id
 from verso_core.segments import MISSING, Segment, SegmentWrite
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import (
@@ -26,6 +28,7 @@ from verso_worker.records.segments import (
     Front,
     Inventory,
     TimeSource,
+    corrected,
 )
 from verso_worker.rules.logs.collection import LogCollection
 from verso_worker.rules.ports import Logs
@@ -165,11 +168,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A segment that was read: its front and its blocks' bytes."""
+    """A segment that was read: its front and its blocks' bytes.
+
+    ``data`` is the whole of it. A flipped bit of the front or of a block is corrected in all three,
+    and ``intact`` is False.
+    """
 
     segment: Segment
     front: Front
     blocks: list[bytes]
+    data: bytes
+    intact: bool = True
 
     @property
     def is_records(self) -> bool:
@@ -180,7 +189,7 @@ class Opened:
         """Decode all blocks, in order.
 
         Raises:
-            RecordCorrupt: one does not decode to what it was made of.
+            RecordCorrupt: one does not decode to what it was made of; it names the lines.
         """
         parts = pool.map(lambda number: self._decoded(log, number)[0], range(len(self.blocks)))
         return line_arrays.joined(list(parts))
@@ -189,29 +198,47 @@ class Opened:
         """Decode one block.
 
         Raises:
-            RecordCorrupt: it does not decode to what it was made of.
+            RecordCorrupt: it does not decode to what it was made of; it names the lines.
         """
         lines, shapes = self._decoded(log, number)
         when = read_times(lines, self.front.times, latest_ns=self.segment.latest)
-        return Block(self._first(number), lines, shapes, when)
+        return Block(self.first_of(number), lines, shapes, when)
 
-    def _first(self, number: int) -> int:
+    def decodes(self, log: LogCollection, pool: Executor) -> list[bool]:
+        """Return whether each block decodes to what it was made of."""
+        return list(pool.map(lambda number: self._decodes(log, number), range(len(self.blocks))))
+
+    def first_of(self, number: int) -> int:
+        """Return the number of a block's first line."""
         return self.segment.first + number * BLOCK_LINES
+
+    def _decodes(self, log: LogCollection, number: int) -> bool:
+        try:
+            self._decoded(log, number)
+        except RecordCorrupt:
+            return False
+        return True
 
     def _decoded(self, log: LogCollection, number: int) -> tuple[Lines, NDArray[np.int32]]:
         block = self.blocks[number]
-        head = block_codec.header(block)
-        count = self.front.lines_of(number)
-        if head.line_count != count or head.first_sequence != self._first(number):
-            raise RecordCorrupt("expected the next block of a segment, got another")
-        return block_codec.decode_numbered(block, log.shapes, log.tables(head.generation))
+        first, count = self.first_of(number), self.front.lines_of(number)
+        try:
+            head = block_codec.header(block)
+            if head.line_count != count or head.first_sequence != first:
+                raise RecordCorrupt("expected the next block of a segment, got another")
+            block_codec.check(block)
+            if head.shape_count > len(log.shapes):
+                log.refresh()  # it was listed after the shapes were read
+            return block_codec.decode_numbered(block, log.shapes, log.tables(head.generation))
+        except (RecordCorrupt, ValueError) as exc:
+            raise _unreadable(self.segment.stream, first, count, exc) from exc
 
 
 def open_segments(logs: Logs, log: LogCollection, asked: Sequence[Segment]) -> list[Opened | None]:
     """Read segments; None for one that was replaced or deleted meanwhile.
 
     Raises:
-        RecordCorrupt: one is damaged.
+        RecordCorrupt: one is damaged; it names the lines.
     """
     rows = logs.read(log.uid, [(one.stream, one.first) for one in asked])
     return [opened_segment(segment, data) for segment, data in zip(asked, rows, strict=True)]
@@ -221,16 +248,40 @@ def opened_segment(segment: Segment, data: bytes | None) -> Opened | None:
     """Return a segment whose bytes were read; None if it is not the one that was listed.
 
     Raises:
-        RecordCorrupt: it is damaged.
+        RecordCorrupt: its front is damaged; it names the lines.
     """
     if data is None:
         return None
-    front = Front.read(data)
-    if front is None:
-        raise RecordCorrupt("a segment is shorter than its front says")
+    try:
+        front, blocks, whole = _front_of(data)
+    except PatchCorrupt as exc:
+        raise _unreadable(segment.stream, segment.first, segment.lines, exc) from exc
     if (front.lines, front.flags) != (segment.lines, segment.flags):
         return None
-    return Opened(segment, front, front.blocks(data))
+    right = [block if (found := crc.corrected(block)) is None else found for block in blocks]
+    if right != blocks:
+        whole = whole[: front.size_bytes] + b"".join(right)
+    return Opened(segment, front, right, whole, intact=whole == data)
+
+
+def _front_of(data: bytes) -> tuple[Front, list[bytes], bytes]:
+    """Return the front and the blocks of a segment, and all of it with its front corrected."""
+    try:
+        front = Front.read(data)
+        if front is None:
+            raise PatchCorrupt("a segment is shorter than its front says")
+    except PatchCorrupt:
+        right = corrected(data)
+        if right is None:
+            raise
+        data, front = right, Front.read(right)
+        assert front is not None, "its CRC is behind it"
+    return front, front.blocks(data), data
+
+
+def _unreadable(stream: int, first: int, count: int, cause: Exception) -> RecordCorrupt:
+    last = line_id(stream, first + count - 1)
+    return RecordCorrupt(f"the lines {line_id(stream, first)} to {last} cannot be read: {cause}")
 
 
 def _span(when: Times) -> tuple[int, int]:

@@ -1,0 +1,30 @@
+-- Replaces a damaged value of a log collection, if it is still as the caller has read it. ARGV: own name, uid, kind of
+-- key, where (index, field, stream:first, field's name), what is there, what replaces it. Returns whether it was
+-- replaced.
+if read_only() then return 'read_only' end
+local uid, kind, where, old, new = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'gone' end
+if kind == 'shapes' or kind == 'statements' then
+  local name = (kind == 'shapes' and K.shapes or K.statements) .. uid
+  if redis.call('LINDEX', name, where) ~= old then return 'moved' end
+  redis.call('LSET', name, where, new)
+elseif kind == 'fitted' then
+  if redis.call('HGET', K.fitted .. uid, where) ~= old then return 'moved' end
+  redis.call('HSET', K.fitted .. uid, where, new)
+elseif kind == 'streams' then -- the field, which is the labels, may be what is damaged: ARGV[7] is the right one
+  local name = K.streams .. uid
+  if redis.call('HGET', name, where) ~= old then return 'moved' end
+  if where ~= ARGV[7] and redis.call('HEXISTS', name, ARGV[7]) == 1 then return 'moved' end
+  redis.call('HDEL', name, where)
+  redis.call('HSET', name, ARGV[7], new)
+elseif kind == 'segments' then
+  local score = redis.call('ZSCORE', K.segments .. uid, old)
+  if not score then return 'moved' end
+  redis.call('ZREM', K.segments .. uid, old)
+  redis.call('ZADD', K.segments .. uid, score, new)
+else -- segment, gone
+  local name = (kind == 'gone' and K.gone or K.segment) .. uid .. ':' .. where
+  if redis.call('GET', name) ~= old then return 'moved' end
+  redis.call('SET', name, new)
+end
+return 'done'
