@@ -8,8 +8,9 @@ import sys
 
 _SWITCH_S = 0.0005
 _YOUNG_OBJECTS = 5_000
-_NICE = 10
-"""A tenth of a core that another thread wants as well (sched(7)), all of an idle one."""
+_NICE = 5
+"""A quarter of a core that another thread wants as well (sched(7)), all of an idle one. With less,
+work of seconds could take longer beside bulk work than a caller waits."""
 
 
 def share_interpreter() -> None:

@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -128,15 +128,26 @@ def test_a_long_call_finds_what_short_ones_find_and_lets_other_threads_go_first(
     heads = Heads(manifest.load(ARTIFACT), threads=2)
     heads.load(FOLDERS["qa"])
     contexts = [f"{line.decode()} and {n} others" for n, line in enumerate(LINES.values())] * 64
-    ask = partial(heads.answer, "qa", version("qa"), question=b"what was the fault", count=1)
+
+    def spans(contexts: list[str]) -> list[list[tuple[int, int]]]:
+        found = heads.answer(
+            "qa", version("qa"), question=b"what was the fault", contexts=contexts, count=1
+        )
+        return [[(span.start, span.end) for span in one.spans] for one in found]
+
+    def yielding() -> int:
+        return sum(n > own for thread, n in _priorities().items() if thread not in others)
+
     try:
-        together = ask(contexts=contexts)
-        later = [n for thread, n in _priorities().items() if n > own and thread not in others]
-        apart = [found for context in contexts[:4] for found in ask(contexts=[context])]
+        apart = [one for context in contexts[:4] for one in spans([context])]
+        assert spans(contexts)[:4] == apart  # beside other calls: it leaves a core to them
+        beside = yielding()
+        time.sleep(1.1)
+        assert spans(contexts)[:4] == apart  # alone: on all cores
+        alone = yielding()
     finally:
         heads.close()
-    assert together[:4] == apart
-    assert len(later) == 2 or sys.platform != "linux"  # that of the lane, and its session's other
+    assert (beside, alone) == (1, 2) or sys.platform != "linux"
 
 
 def _priorities() -> dict[int, int]:

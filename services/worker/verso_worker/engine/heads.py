@@ -4,8 +4,9 @@
    weights (:class:`BaseWeights`), which all such heads share.
 2. Its golden samples must give their outputs. Only then can it be called, by name and version.
 3. Calls are batched like any other work of the engine, in lanes of the head's own: calls of more
-   than ``SHORT_TOKENS`` in one whose threads let all others go first. It has a session of its own,
-   as the cores of a run are threads of its session, and opens it when the first such call comes.
+   than ``SHORT_TOKENS`` in one whose threads let all others go first. It has sessions of its own,
+   as the cores of a run are threads of its session, and opens them when such calls come: one on
+   all cores, and one that leaves a core to what others call meanwhile.
 
 Several versions of a head may be loaded at once; they stay until the engine ends.
 """
@@ -16,7 +17,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ SHORT_TOKENS = 4 * TOKEN_BUDGET
 """Tokens of a call that others may wait for; beyond it a call takes longer than a person waits for
 an embed or a search, a quarter of a second on two cores."""
 
+_ALONE_S = 1.0
+"""A long call takes all cores if nobody has called anything else for so long."""
+
 _PADDING = 64
 _ROWS = 64
 
@@ -74,17 +78,26 @@ class _Loaded:
 
     Args:
         head: the head.
-        opened: makes a session of its graph.
+        opened: makes a session of its graph, on so many cores.
+        cores: most cores of a run.
+        by_length: long calls have a lane of their own.
         load: counts its runs.
     """
 
     def __init__(
-        self, head: Head, opened: Callable[[], ort.InferenceSession], *, load: Load
+        self,
+        head: Head,
+        opened: Callable[[int], ort.InferenceSession],
+        *,
+        cores: int,
+        by_length: bool,
+        load: Load,
     ) -> None:
         self.head = head
-        self._opened = opened
-        self._session = opened()
-        self._long_session: ort.InferenceSession | None = None
+        self._cores = cores
+        self._session = opened(cores)
+        # opened by the thread that runs them, whose priority their own threads have then
+        self._long_session = cache(opened)
         self._load = load
         self._inputs = _INPUTS[head.reads]
         expect_names(self._session, heads.GRAPH, inputs=self._inputs, outputs=_OUTPUTS[head.task])
@@ -94,7 +107,8 @@ class _Loaded:
         if head.reads.tokens:
             lane = partial(Lane, budget=TOKEN_BUDGET, rows=_ROWS, padding=_PADDING)
             self._lane = lane(f"head-{head.name}", self._run_rows)
-            self._long_lane = lane(f"head-{head.name}-long", self._run_long, yields=True)
+            if by_length:
+                self._long_lane = lane(f"head-{head.name}-long", self._run_long, yields=True)
         else:
             self._lane = Lane(
                 f"head-{head.name}", self._run_vectors, budget=VECTOR_ROWS, rows=VECTOR_ROWS
@@ -125,21 +139,21 @@ class _Loaded:
 
     def session_run(self, given: Mapping[str, NDArray[Any]]) -> Outputs:
         """Run the graph on a batch."""
-        return self._run(self._session, given)
+        with self._load.run():  # an encoder beside it then keeps to one core
+            return self._run(self._session, given)
 
     def _run(self, session: ort.InferenceSession, given: Mapping[str, NDArray[Any]]) -> Outputs:
-        fed = {name: given[name] for name in self._inputs}
-        with self._load.run():  # an encoder beside it then keeps to one core
-            values = session.run(self._outputs, fed)
+        values = session.run(self._outputs, {name: given[name] for name in self._inputs})
         return dict(zip(self._outputs, values, strict=True))
 
     def _run_rows(self, rows: Sequence[Row]) -> list[Outputs]:
         return self._cut(rows, self.session_run(feeds(rows)))
 
     def _run_long(self, rows: Sequence[Row]) -> list[Outputs]:
-        if self._long_session is None:  # here: its threads have the priority of this one
-            self._long_session = self._opened()
-        return self._cut(rows, self._run(self._long_session, feeds(rows)))
+        alone = self._load.idle_s >= _ALONE_S
+        session = self._long_session(self._cores if alone else max(1, self._cores - 1))
+        with self._load.run(yields=True):
+            return self._cut(rows, self._run(session, feeds(rows)))
 
     def _cut(self, rows: Sequence[Row], outputs: Outputs) -> list[Outputs]:
         # Logits of tokens are cut to the row's length; other outputs have no token axis.
@@ -262,16 +276,21 @@ class Heads:
             raise HeadInvalid(
                 f"head {head.name}: expected one of space {self._space.id}, got {head.space}"
             )
-        session = partial(
-            open_session,
-            loaded.data[heads.GRAPH],
-            heads.GRAPH,
-            threads=self._threads,
-            device=self._device,
-            optimisation=self._optimisation,
-            base=self._weights.take(head.base_weights),
-        )
-        opened = _Loaded(head, session, load=self._load)
+        base = self._weights.take(head.base_weights)
+
+        def session(cores: int) -> ort.InferenceSession:
+            return open_session(
+                loaded.data[heads.GRAPH],
+                heads.GRAPH,
+                threads=cores,
+                device=self._device,
+                optimisation=self._optimisation,
+                base=base,
+            )
+
+        # on a GPU neither cores nor priorities tell calls apart
+        by_length = head.reads.tokens and self._device is Device.CPU
+        opened = _Loaded(head, session, cores=self._threads, by_length=by_length, load=self._load)
         try:
             _check_golden(opened, loaded.data[heads.GOLDEN])
         except HeadInvalid:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -81,19 +83,36 @@ class Load:
 
     def __init__(self) -> None:
         self._running = 0
+        self._yielding = 0
+        self._ended = -math.inf
         self._lock = threading.Lock()
 
     @contextmanager
-    def run(self) -> Iterator[bool]:
-        """Count a run from here on; yields whether it is alone."""
+    def run(self, *, yields: bool = False) -> Iterator[bool]:
+        """Count a run from here on; yields whether it is alone.
+
+        Args:
+            yields: it lets others go first, and does not count for :attr:`idle_s`.
+        """
         with self._lock:
             self._running += 1
+            self._yielding += yields
             alone = self._running == 1
         try:
             yield alone
         finally:
             with self._lock:
                 self._running -= 1
+                self._yielding -= yields
+                if not yields:
+                    self._ended = time.monotonic()
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last run that yields to none; 0 while one is under way."""
+        with self._lock:
+            busy = self._running > self._yielding
+            return 0.0 if busy else time.monotonic() - self._ended
 
 
 class Sessions:
