@@ -228,12 +228,15 @@ class LogIngest:
         place: Place,
     ) -> list[SegmentWrite]:
         found: list[SegmentWrite] = []
+        when = read_times(payload.lines, place.times) if texts.any() else np.zeros(0, np.int64)
         passed = 0  # text lines before the run, which are not among the parsed ones
         for begin, end, is_text in _runs(texts):
             is_open = payload.is_open and end == len(texts)
             if is_text:
+                # A line without a time has that of the line before, which this segment lacks.
+                own = replace(place, times=replace(place.times, arrived_ns=int(when[begin])))
                 found.append(
-                    of_records(payload.lines, place=place, begin=begin, end=end, is_open=is_open)
+                    of_records(payload.lines, place=own, begin=begin, end=end, is_open=is_open)
                 )
                 passed += end - begin
                 continue

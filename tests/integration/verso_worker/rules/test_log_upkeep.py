@@ -1,0 +1,103 @@
+"""What happens to lines by themselves: retention; and lines that are text, among the others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
+from tests.integration.verso_worker.worker_parts import Stores, flip
+from tests.wire import Item
+
+from verso_core.errors import DocumentUnknown, RecordCorrupt
+from verso_core.jobs import CollectionKind, Kind, Queue, Status
+from verso_core.jobs.admin import CollectionParams
+from verso_keeper.retention import Retention
+
+DAY = 86_400.0
+LONG = b"2026-01-01T00:01:40Z a trace of java.lang.NullPointerException " + b"at f(X.java:7) " * 700
+
+
+@pytest.fixture
+def logs(stores: Stores) -> Stores:
+    """The stores, with an empty log collection that keeps its lines for a day."""
+    stores.pipeline.create_collection(
+        CollectionParams(name=NAME, kind=CollectionKind.LOGS, retention_days=1.0)
+    )
+    return stores
+
+
+def mixed() -> list[bytes]:
+    """Return lines, among them two that are text."""
+    rows = lines(200).splitlines()
+    return [*rows[:100], LONG, *rows[100:150], b"\xff" + LONG, *rows[150:]]
+
+
+def text_of(rows: list[bytes]) -> bytes:
+    return b"".join(row + b"\n" for row in rows)
+
+
+def test_the_keeper_has_lines_deleted_that_are_past_their_time(logs: Stores) -> None:
+    ingest(logs, text_of(mixed()), host="a")
+    ingest(logs, b"no time 1\nno time 2\n", host="b")  # theirs is when they came
+    now = [START + DAY + 120.0]
+    keeper = Retention(logs.ledger, every_s=60.0, clock=lambda: now[0])
+    assert (keeper.step(), keeper.step()) == (1, 0)
+    logs.dispatcher.run_queue(Queue.BULK)
+    # The second text begins with another byte: its time is that of the line before it.
+    kept = [row for row in mixed()[101:] if LONG not in row][20:]
+    left = [*kept[:30], b"\xff" + LONG, *kept[30:]]
+    assert raw(logs, filter={"field": "host", "eq": "a"}) == text_of(left)
+    assert raw(logs, filter={"field": "host", "eq": "b"}) == b""
+    assert logs.read("0:5", "0:100", collection=NAME) == [DocumentUnknown.code] * 2
+    assert logs.read("0:121", collection=NAME) == [mixed()[121]]
+    now[0] += 300.0
+    assert keeper.step() == 1
+    logs.dispatcher.run_queue(Queue.BULK)
+    assert raw(logs) == b""
+    assert logs.redis.keys("verso:segment:*") == []
+    state = logs.ledger.logs.state(NAME)
+    assert (state.lines, state.deleted, state.segment_bytes) == (0, 0, 0)
+    ingest(logs, lines(10), host="a")
+    assert raw(logs) == lines(10)
+
+
+def test_text_among_lines_is_read_found_filtered_and_deleted_as_they_are(logs: Stores) -> None:
+    rows = mixed()
+    [found] = ingest(logs, text_of(rows), host="a")
+    assert (found["lines"], found["records"]) == (202, 2)
+    assert raw(logs) == text_of(rows)
+    assert raw(logs, order="newest") == text_of(rows[::-1])
+    assert logs.read("0:99", "0:100", "0:101", "0:151", collection=NAME) == [
+        rows[99], rows[100], rows[101], rows[151],
+    ]  # fmt: skip
+    assert raw(logs, contains="NullPointer") == text_of([rows[100], rows[151]])
+    at = {"field": "time", "gte": START + 99, "lt": START + 101}
+    assert raw(logs, filter=at) == text_of([rows[99], rows[100], rows[101]])
+    shown = [json.loads(row) for row in raw(logs, raw=False, contains="Null").splitlines()]
+    assert [row["id"] for row in shown] == ["0:100", "0:151"]
+    assert shown[0]["time"] == "2026-01-01T00:01:40Z"
+    names = {hit["id"] for hit in search(logs, b"trace of a NullPointerException", mode="hybrid")}
+    assert names & {"0:100", "0:151"}
+    items = [Item({"id": name}) for name in ("0:100", "0:101")]
+    status, [result] = logs.do(Kind.DELETE, {"collection": NAME}, items)
+    assert (status, [item["deleted"] for item in result.items]) == (Status.SUCCEEDED, [True] * 2)
+    assert raw(logs) == text_of([*rows[:100], *rows[102:]])
+    logs.pipeline._log_management.merge(logs.ledger.documents.collection(NAME))
+    assert raw(logs) == text_of([*rows[:100], *rows[102:]])
+    assert logs.read("0:100", collection=NAME) == [DocumentUnknown.code]
+
+
+def test_a_scrub_finds_a_damaged_text_among_lines_and_no_line_is_lost(logs: Stores) -> None:
+    rows = mixed()
+    ingest(logs, text_of(rows), host="a")
+    before: dict[str, Any] = logs.scrub(NAME)
+    assert (before["damaged"], before["repaired"], before["ids"]) == (0, 0, [])
+    logs.alter("0:100", flip, NAME)
+    found = logs.scrub(NAME)
+    assert found["ids"] == ["0:100"]
+    assert found["damaged"] == 1
+    assert logs.read("0:99", "0:100", "0:101", collection=NAME) == [
+        rows[99], RecordCorrupt.code, rows[101],
+    ]  # fmt: skip
