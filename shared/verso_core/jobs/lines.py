@@ -59,19 +59,24 @@ class IngestLinesParams(Params):
 
     def cost(self, item: Item) -> int:
         """Return the cost of lines, which no model reads but those of a new statement."""
-        size = len(item.text) if isinstance(item, LinesItem) else 0
+        size = max(item.size, len(item.text)) if isinstance(item, LinesItem) else 0
         return ITEM_COST + size // _SHARE
 
 
 @dataclass(frozen=True, slots=True)
 class LinesItem(Item):
-    """Consecutive lines of a stream, each with its line end but perhaps the last."""
+    """Consecutive lines of a stream, each with its line end but perhaps the last.
+
+    ``text`` is a Zstandard frame of ``size`` bytes of lines, or the lines themselves where that
+    is 0: they wait in the ledger until they are verified and then for the retention of raw texts.
+    """
 
     BLOB: ClassVar = "text"
 
     first: int
     count: int
     text: bytes
+    size: int = 0
 
 
 class LinesIngested(ItemResult):

@@ -150,14 +150,18 @@ async def _respond_lines(
     labels = labels_of(label)
     count = sum(map(lines_in, parts))
     place = await context_of(request).ledger.reserve(name, labels, count)
-    slices = slices_of(
-        parts,
-        collection=name,
-        uid=place.uid,
-        stream=place.stream,
-        first=place.first,
-        labels=labels,
-        offset_s=offset_s,
+    slices = await reading.off_loop(
+        sum(map(len, parts)),
+        partial(
+            slices_of,
+            parts,
+            collection=name,
+            uid=place.uid,
+            stream=place.stream,
+            first=place.first,
+            labels=labels,
+            offset_s=offset_s,
+        ),
     )
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
     key = key_of(request)

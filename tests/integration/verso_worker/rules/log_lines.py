@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import zstandard
 from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 from tests.wire import cut as wire_cut
@@ -38,7 +39,9 @@ def lines(count: int, *, start: int = 0, host: str = "a") -> bytes:
     return "".join(row + "\n" for row in rows).encode()
 
 
-def ingest(logs: Stores, *parts: bytes, verify: bool = True, **labels: str) -> list[dict[str, Any]]:
+def ingest(
+    logs: Stores, *parts: bytes, verify: bool = True, packed: bool = True, **labels: str
+) -> list[dict[str, Any]]:
     """Take lines in, a slice a part, and return the results of the slices."""
     counts = [part.count(b"\n") + (not part.endswith(b"\n")) for part in parts]
     place = logs.ledger.logs.reserve(NAME, labels, sum(counts))
@@ -52,7 +55,9 @@ def ingest(logs: Stores, *parts: bytes, verify: bool = True, **labels: str) -> l
     slices: list[SliceSpec] = []
     first = place.first
     for part, count in zip(parts, counts, strict=True):
-        item = LinesItem(first, count, part)
+        item = LinesItem(first, count, zstandard.compress(part), len(part))
+        if not packed:
+            item = LinesItem(first, count, part)
         slices += cut(Kind.INGEST_LINES, params, [item], max_bytes=1 << 30)
         first += count
     job = NewJob(kind=Kind.INGEST_LINES, queue=Queue.BULK, slices=slices)

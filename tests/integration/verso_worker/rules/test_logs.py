@@ -40,7 +40,7 @@ def test_what_goes_in_comes_out_in_order(logs: Stores) -> None:
 def test_lines_without_a_line_end_at_the_end_and_any_bytes_come_out(logs: Stores) -> None:
     drawn = random.Random(5)
     text = bytes(drawn.randrange(256) for _ in range(3000)) + b"\r\n\x00\xff\n\n\nlast"
-    ingest(logs, text)
+    ingest(logs, text, packed=False)
     assert raw(logs) == text
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from verso_codecs.logs import parsing, times
@@ -65,15 +66,32 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class _Payload:
-    """The lines of a slice. ``is_open``: the last one came without a line end."""
+    """The lines of a slice, and their bytes as they came.
+
+    ``is_open``: the last one came without a line end.
+    """
 
     lines: Lines
+    size_bytes: int
     is_open: bool
 
     @classmethod
     def of(cls, item: LinesItem) -> _Payload:
-        is_open = not item.text.endswith(b"\n")
-        return cls(parsing.split(item.text + b"\n" if is_open else item.text), is_open)
+        """Read the lines of a slice.
+
+        Raises:
+            RecordCorrupt: a bit of them is not as it was sent.
+        """
+        text = item.text
+        if item.size:
+            try:
+                if zstandard.frame_content_size(text) != item.size:
+                    raise RecordCorrupt("the lines of a slice are damaged")
+                text = zstandard.ZstdDecompressor().decompress(text)
+            except zstandard.ZstdError as exc:
+                raise RecordCorrupt("the lines of a slice are damaged") from exc
+        is_open = not text.endswith(b"\n")
+        return cls(parsing.split(text + b"\n" if is_open else text), len(text), is_open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +144,7 @@ class LogIngest:
             first=item.first,
             lines=item.count,
             records=int(texts.sum()),
-            bytes_text=len(item.text),
+            bytes_text=payload.size_bytes,
             bytes_stored=sum(len(one.data) for one in segments),
             shapes=len(log.shapes) - known,
             statements=made,
@@ -161,7 +179,7 @@ class LogIngest:
                 raise RecordCorrupt("lines do not read back, even written again")
         with suppress(RecordCorrupt):  # of another segment: the scrub reports it
             self.management.merge_stream(log, params.stream)
-        documents = self._documents(log, params, item)
+        documents = self._documents(log, params, item, payload)
         sound, rewritten = self._verify_records(documents, collection, seq=seq)
         return Verdict(
             sound, rewritten, collection.name, lines=(collection.name, log.uid, item.count)
@@ -350,11 +368,10 @@ class LogIngest:
                 )
 
     def _documents(
-        self, log: LogCollection, params: IngestLinesParams, item: LinesItem
+        self, log: LogCollection, params: IngestLinesParams, item: LinesItem, payload: _Payload
     ) -> dict[str, bytes]:
         """Return the lines of a slice that are documents, by id."""
         end = item.first + item.count
-        payload = _Payload.of(item)
         found: dict[str, bytes] = {}
         for one in log.overlapping(params.stream, item.first, end):
             if not one.flags & RECORDS:
