@@ -10,13 +10,11 @@ is raised here concerns the whole slice, which is tried again if the error is re
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from verso_codecs.logs.warm import warm
 from verso_core.errors import (
     CollectionUnknown,
     KindUnsupported,
@@ -97,6 +95,7 @@ from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.ingest import LogIngest
+from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
@@ -214,7 +213,7 @@ class Pipeline:
         self._scrub = Scrub(
             models, vectors, documents, self._reader, self._ingest, self.collect, orphans
         )
-        self._warming: threading.Thread | None = None
+        self._kernels = Kernels()
         store = LogStore(logs)
         self._lines = LineReader(store, self._reader)
         self._log_management = LogManagement(store, self._lines)
@@ -278,6 +277,7 @@ class Pipeline:
         except CollectionUnknown:
             return Verdict([], [])
         if work.kind is Kind.INGEST_LINES:
+            self._kernels.wait()
             return self._log_ingest.verify(work, collection, seq=seq)
         return self._ingest.verify(work, collection, seq=seq)
 
@@ -342,16 +342,11 @@ class Pipeline:
         self._collections.ensure_indexes()
 
     def prepare_logs(self) -> None:
-        """Compile the codec of lines in the background if there is a log collection."""
+        """Have the codec of lines compiled in the background, and loaded if there are lines."""
+        self._kernels.compile()
         collections = self._documents.collections().values()
         if any(one.kind is CollectionKind.LOGS for one in collections):
-            self._warm_logs()
-
-    def _warm_logs(self) -> None:
-        """Compile the codec of lines, which takes a minute the first time, before it is needed."""
-        if self._warming is None:
-            self._warming = threading.Thread(target=warm, name="logs codec", daemon=True)
-            self._warming.start()
+            self._kernels.load()
 
     def _collection(self, name: str) -> Collection:
         collection = self._documents.collections().get(name)
@@ -379,6 +374,7 @@ class Pipeline:
         collection = self._collection(name)
         if collection.kind is not CollectionKind.LOGS:
             raise KindUnsupported(f"expected a collection of kind logs, got {name!r} of documents")
+        self._kernels.wait()
         return collection
 
     def _documents_only(self, name: str, what: str) -> Collection:
@@ -411,6 +407,7 @@ class Pipeline:
     def _run_search(self, work: Slice[SearchParams, SearchItem], call: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
         if collection.kind is CollectionKind.LOGS:
+            self._kernels.wait()
             lines = self._log_search.run(work, collection, timings=call.timings)
             if not self._documents.holdings(collection.name).documents:
                 return SliceOutcome(lines)
@@ -483,6 +480,7 @@ class Pipeline:
             for n, item in work.accepted.items()
             if not item.vector and item.chunk is None and line_place(item.id) is not None
         }
+        self._kernels.wait()
         with timings.phase("restore"):
             lines = self._lines.texts(collection, list(names.values()))
         found: dict[int, Any] = {n: lines[name] for n, name in names.items() if name in lines}
@@ -547,7 +545,7 @@ class Pipeline:
 
     def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
         if work.params.kind is CollectionKind.LOGS:
-            self._warm_logs()
+            self._kernels.load()
         return SliceOutcome(Result([self._collections.create(work.params)]))
 
     def _run_drop(self, work: Slice[CollectionName, NoItem], call: Call) -> SliceOutcome:

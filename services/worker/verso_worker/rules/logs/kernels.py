@@ -1,0 +1,57 @@
+"""Machine code of the codec of lines: compiled apart, loaded when there are lines.
+
+A compiler in a worker's own interpreter would hold up every other request for a minute. So a
+process of low priority compiles once, at the first start on a machine, and a worker only loads.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from verso_codecs.logs import warm
+from verso_core.supervise import tethered
+
+
+class Kernels:
+    """Compiles and loads the kernels in the background; any number of threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: dict[str, threading.Thread] = {}
+
+    def compile(self) -> None:
+        """Begin to compile them, unless they are compiled."""
+        self._begin("compile", _compile_apart)
+
+    def load(self) -> None:
+        """Begin to load them, once they are compiled."""
+        compiling = self._begin("compile", _compile_apart)
+
+        def load() -> None:
+            compiling.join()
+            warm.warm()
+
+        self._begin("load", load)
+
+    def wait(self) -> None:
+        """Wait until they are loaded."""
+        self.load()
+        self._threads["load"].join()
+
+    def _begin(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        with self._lock:
+            thread = self._threads.get(name)
+            if thread is None:
+                thread = threading.Thread(target=work, name=f"log codec {name}", daemon=True)
+                self._threads[name] = thread
+                thread.start()
+            return thread
+
+
+def _compile_apart() -> None:
+    if not warm.is_compiled():
+        argv = tethered([sys.executable, "-m", warm.__name__])
+        subprocess.run(argv, stdin=subprocess.DEVNULL, check=False)
