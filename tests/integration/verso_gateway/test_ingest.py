@@ -167,15 +167,22 @@ def test_nothing_is_taken_in_while_no_worker_has_room_on_its_disk(
 def test_lines_without_number_hold_up_nobody(
     valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
 ) -> None:
-    """Many lines are refused, and another caller is answered meanwhile."""
+    """Many lines and documents are refused, and another caller is answered meanwhile."""
     served = start_gateway(valkey_url, upload_limit_documents=60_000)
     worker.pause()
-    answers: list[httpx2.Response] = []
+    answers: list[tuple[int, str]] = []
+    lines, json = "application/x-ndjson", "application/json"
+    bodies = [
+        (lines, b"1\n" * 1_000_000),
+        (lines, b"1\n" * 50_000),
+        (json, b'{"documents": [' + b"1," * 49_999 + b"1]}"),
+    ]
 
     def upload() -> None:
         with httpx2.Client(base_url=served.client.base_url, timeout=120.0) as client:
-            headers = {"Content-Type": "application/x-ndjson"}
-            answers.append(client.post("/v1/ingest", content=b"1\n" * 1_000_000, headers=headers))
+            for kind, body in bodies:
+                answer = client.post("/v1/ingest", content=body, headers={"Content-Type": kind})
+                answers.append((answer.status_code, answer.json()["code"]))
 
     thread = threading.Thread(target=upload)
     thread.start()
@@ -184,6 +191,6 @@ def test_lines_without_number_hold_up_nobody(
         started = time.monotonic()
         assert served.client.get("/v1/collections").status_code == 200
         slowest = max(slowest, time.monotonic() - started)
-    assert (answers[0].status_code, answers[0].json()["code"]) == (413, "body_too_large")
+    assert answers == [(413, "body_too_large"), *2 * [(422, "documents_refused")]]
     assert slowest < 2.0  # it was six seconds when lines were read between other requests
     assert Ledger.from_url(valkey_url).maintenance.backlog().staged_bytes == 0

@@ -47,7 +47,7 @@ def test_lines_come_out_in_order_however_they_arrive(texts: list[str], size: int
 def test_json_documents_and_lines_give_the_same_slices() -> None:
     documents = [{"id": str(n), "text": "x" * (n * 37 % 5000)} for n in range(400)]
     by_body = Upload("default", limit=1000)
-    asyncio.run(by_body.read_documents(documents))
+    asyncio.run(by_body.read_documents(list(documents)))
     lines = b"\n".join(json.dumps(one).encode() for one in documents)
     assert by_body.finish() == _upload(lines)
 

@@ -112,14 +112,12 @@ def vector_bytes(values: Sequence[float]) -> bytes:
     return data
 
 
-async def off_loop(
-    size_bytes: int, work: Callable[[], Value], *, above: int = LARGE_BYTES
-) -> Value:
-    """Run work whose time grows with a body; for a large one in a thread, so that none waits.
+async def off_loop(size: int, work: Callable[[], Value], *, above: int = LARGE_BYTES) -> Value:
+    """Run work whose time grows with a size; for a large one in a thread, so that none waits.
 
     The interpreter lets the event loop run every few milliseconds meanwhile.
     """
-    if size_bytes <= above:
+    if size <= above:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_READERS, work)
 

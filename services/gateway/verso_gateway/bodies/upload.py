@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
@@ -35,7 +34,7 @@ LINE_BYTES = 6 * MAX_TEXT_BYTES + 64 * 1024
 AHEAD_BYTES = 4 * 1024 * 1024
 """Lines are counted so far ahead of where they are read: an upload of too many short lines is
 refused before the first is parsed."""
-_YIELD_EVERY = 256
+_FEW = 64  # documents that are taken at once
 _INLINE = 2048  # a smaller chunk is read at once
 
 
@@ -57,16 +56,21 @@ class Upload:
         self._slices: list[SliceSpec] = []
 
     async def read_documents(self, documents: list[Any]) -> None:
-        """Take the documents of a JSON body.
+        """Take the documents of a JSON body out of their list, which is empty then.
+
+        Many are taken in a thread, and each is freed there as soon as its slice has its text.
 
         Raises:
             BodyTooLarge: there are more than the limit.
         """
         self._check_count(len(documents))
-        for number, document in enumerate(documents):
-            self._add(self._intake.take(document, where=f"document {number}"))
-            if number % _YIELD_EVERY == 0:  # a large body must not hold up the other callers
-                await asyncio.sleep(0)
+        work = partial(self._take_documents, documents)
+        await reading.off_loop(len(documents), work, above=_FEW)
+
+    def _take_documents(self, documents: list[Any]) -> None:
+        documents.reverse()
+        for number in range(len(documents)):
+            self._add(self._intake.take(documents.pop(), where=f"document {number}"))
 
     async def read_lines(self, chunks: AsyncIterator[bytes]) -> None:
         """Take an NDJSON body, a document a line; empty lines are skipped but counted.
