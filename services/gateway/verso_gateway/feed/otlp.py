@@ -1,0 +1,341 @@
+"""OTLP/HTTP logs: ``ExportLogsServiceRequest`` as protobuf or JSON.
+
+Source: OpenTelemetry protocol specification, "OTLP/HTTP"; ``logs.proto`` and ``common.proto`` of
+opentelemetry-proto. In JSON names are lowerCamelCase, 64-bit integers are strings (or numbers), ids
+are hexadecimal and enums are numbers; what is unknown is ignored.
+
+Both forms are read as the same plain values: an object for each record, with the names of JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from verso_core.errors import RequestInvalid, VersoError
+from verso_core.jobs.log_records import TimeFrom
+from verso_gateway.feed import times
+from verso_gateway.feed.records import (
+    Decoded,
+    FieldMap,
+    LogRecord,
+    add_label,
+    checked,
+    flat,
+    packed,
+)
+
+UID = "log.record.uid"
+"""Attribute that identifies a record (semantic conventions, "General logs attributes")."""
+_SERVICE = "service.name"
+_LEVELS = ("trace", "debug", "info", "warn", "error", "fatal")
+_SCOPE = ("name", "version")
+_MAX_DEPTH = 16
+
+
+def decode_protobuf(body: bytes, fields: FieldMap) -> list[Decoded]:
+    """Return the records of a request in protobuf, in order.
+
+    Raises:
+        RequestInvalid: the body is no request.
+    """
+    request = ExportLogsServiceRequest()
+    try:
+        request.ParseFromString(body)
+    except DecodeError as exc:
+        raise RequestInvalid("expected an ExportLogsServiceRequest in protobuf") from exc
+    found: list[Decoded] = []
+    for part in request.resource_logs:
+        resource = _attributes(part.resource.attributes)
+        for scoped in part.scope_logs:
+            shared = _Shared(resource, _scope_of(scoped.scope), fields)
+            found += (shared.decoded(_fields(record)) for record in scoped.log_records)
+    return found
+
+
+def decode_json(body: bytes, fields: FieldMap) -> list[Decoded]:
+    """Return the records of a request in JSON, in order.
+
+    Raises:
+        RequestInvalid: the body is no request.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise RequestInvalid(f"malformed JSON: {exc.msg} at character {exc.pos}") from exc
+    if not isinstance(value, dict):
+        raise RequestInvalid("expected an object with resourceLogs")
+    return [record for part in _list(value, "resourceLogs") for record in _part(part, fields)]
+
+
+def _part(part: Any, fields: FieldMap) -> Iterator[Decoded]:
+    for scoped in _list(part, "scopeLogs"):
+        try:
+            scope = _object(scoped, "scope")
+            about = {f"scope.{name}": scope[name] for name in _SCOPE if scope.get(name)}
+            resource = _json_attributes(_object(part, "resource"))
+            shared = _Shared(resource, about | _json_attributes(scope), fields)
+        except RequestInvalid as error:
+            yield from (error for _ in _list(scoped, "logRecords"))
+            continue
+        for record in _list(scoped, "logRecords"):
+            try:
+                yield shared.decoded(_json_fields(record))
+            except RequestInvalid as error:
+                yield error
+
+
+class _Shared:
+    """What the records of a scope share: the labels, and attributes that are no labels."""
+
+    def __init__(
+        self, resource: Mapping[str, Any], scope: Mapping[str, Any], fields: FieldMap
+    ) -> None:
+        self._fields = fields
+        rest = flat(resource)
+        service = rest.get(_SERVICE)
+        self._source = service if isinstance(service, str) else ""
+        self._labels = fields.take_labels(rest)
+        for name in [*rest]:
+            if isinstance(rest[name], str) and add_label(self._labels, name, rest[name]):
+                del rest[name]
+        self._more = {**rest, **flat(scope)}
+
+    def decoded(self, record: Mapping[str, Any]) -> Decoded:
+        """Return a record of plain values as one of ours."""
+        try:
+            return self._record(record)
+        except VersoError as error:
+            return error
+
+    def _record(self, record: Mapping[str, Any]) -> LogRecord:
+        rest = flat(record["attributes"])
+        identity = rest.get(UID)
+        for name in self._more.keys() & rest.keys():  # neither of them is cut
+            rest[f"record.{name}"] = rest.pop(name)
+        rest = {**self._more, **rest, **_about(record)}
+        text, more = self._body(record["body"])
+        rest |= {name if name not in rest else f"body.{name}": more[name] for name in more}
+        labels = self._fields.take_labels(rest, known=self._labels)
+        if "level" not in labels and (level := _level(record)):
+            add_label(labels, "level", level)
+        if text is None:  # an event is its name and its attributes
+            text, rest = packed(rest), {}
+        time_ns, time_from = _time(record)
+        return checked(
+            LogRecord(
+                text,
+                labels,
+                time_ns,
+                time_from,
+                attributes=packed(rest),
+                source=self._source,
+                identity=identity if isinstance(identity, str) and identity else None,
+            )
+        )
+
+    def _body(self, body: Any) -> tuple[bytes | None, dict[str, Any]]:
+        """Return a body's text and its other fields; no text of a record without a body."""
+        match body:
+            case None:
+                return None, {}
+            case str():
+                return body.encode(), {}
+            case bytes():
+                return body, {}
+            case dict():
+                rest = flat(body)
+                text = next((n for n in self._fields.text if isinstance(rest.get(n), str)), None)
+                if text is not None:
+                    return rest.pop(text).encode(), rest
+        return orjson.dumps(body, default=_base64), {}
+
+
+def _about(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says besides its attributes, as attributes."""
+    return {
+        name: record[field]
+        for name, field in (
+            ("severity_number", "severityNumber"),
+            ("trace_id", "traceId"),
+            ("span_id", "spanId"),
+            ("trace_flags", "flags"),
+            ("event_name", "eventName"),
+        )
+        if record[field]
+    }
+
+
+def _time(record: Mapping[str, Any]) -> tuple[int | None, TimeFrom]:
+    if (sent := record["timeUnixNano"]) and times.in_range(sent) is not None:
+        return sent, TimeFrom.SENDER
+    if (observed := record["observedTimeUnixNano"]) and times.in_range(observed) is not None:
+        return observed, TimeFrom.OBSERVED
+    return None, TimeFrom.ARRIVAL
+
+
+def _level(record: Mapping[str, Any]) -> str:
+    """Return the level of a record; of its number alone the short name (SeverityNumber)."""
+    text, number = record["severityText"], record["severityNumber"]
+    if text:
+        return str(text).lower()
+    return _LEVELS[(number - 1) // 4] if 1 <= number <= 24 else ""
+
+
+def _scope_of(scope: Any) -> dict[str, Any]:
+    about = {f"scope.{name}": getattr(scope, name) for name in _SCOPE if getattr(scope, name)}
+    return about | _attributes(scope.attributes)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """Return a record of protobuf as plain values."""
+    return {
+        "timeUnixNano": record.time_unix_nano,
+        "observedTimeUnixNano": record.observed_time_unix_nano,
+        "severityNumber": record.severity_number,
+        "severityText": record.severity_text,
+        "body": _value(record.body) if record.HasField("body") else None,
+        "attributes": _attributes(record.attributes),
+        "flags": record.flags,
+        "traceId": record.trace_id.hex(),
+        "spanId": record.span_id.hex(),
+        "eventName": record.event_name,
+    }
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: _jsonable(_value(pair.value)) for pair in pairs}
+
+
+def _value(value: Any) -> Any:
+    """Return an AnyValue of protobuf as a plain value."""
+    match value.WhichOneof("value"):
+        case None:
+            return None
+        case "array_value":
+            return [_jsonable(_value(one)) for one in value.array_value.values]
+        case "kvlist_value":
+            return _attributes(value.kvlist_value.values)
+        case name:
+            return getattr(value, name)
+
+
+def _json_fields(record: Any) -> dict[str, Any]:
+    """Return a record of JSON as plain values.
+
+    Raises:
+        RequestInvalid: it is no record.
+    """
+    if not isinstance(record, dict):
+        raise RequestInvalid(f"expected an object as log record, got {type(record).__name__}")
+    body = record.get("body")
+    found: dict[str, Any] = {
+        "timeUnixNano": _integer(record, "timeUnixNano"),
+        "observedTimeUnixNano": _integer(record, "observedTimeUnixNano"),
+        "severityNumber": _integer(record, "severityNumber"),
+        "flags": _integer(record, "flags"),
+        "body": None if body is None else _json_value(body, 0),
+        "attributes": _json_attributes(record),
+    }
+    for name in ("severityText", "traceId", "spanId", "eventName"):
+        value = record.get(name) or ""
+        if not isinstance(value, str):
+            raise RequestInvalid(f"expected a string as {name}, got {type(value).__name__}")
+        found[name] = value
+    return found
+
+
+def _integer(record: Mapping[str, Any], name: str) -> int:
+    value = record.get(name) or 0
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 21:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestInvalid(f"expected an integer as {name}, got {type(value).__name__}")
+    return value
+
+
+def _json_attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for pair in _list(holder, "attributes"):
+        key = (
+            pair.get("key", "") if isinstance(pair, dict) else None
+        )  # what is empty may be left out
+        if not isinstance(key, str):
+            raise RequestInvalid("expected objects with key and value as attributes")
+        found[key] = _jsonable(_json_value(pair.get("value"), 0))
+    return found
+
+
+def _json_value(value: Any, depth: int) -> Any:
+    """Return an AnyValue of JSON as a plain value.
+
+    Raises:
+        RequestInvalid: it is none.
+    """
+    if value is None or value == {}:
+        return None
+    if not isinstance(value, dict) or len(value) != 1 or depth > _MAX_DEPTH:
+        raise RequestInvalid("expected an object such as {stringValue: …} as a value")
+    [(kind, inner)] = value.items()
+    match kind, inner:
+        case ("stringValue", str()) | ("boolValue", bool()):
+            return inner
+        case "intValue", _:
+            return _signed(inner)
+        case "doubleValue", int() | float():
+            return inner
+        case "bytesValue", str():
+            return _from_base64(inner)
+        case "arrayValue", dict():
+            return [_jsonable(_json_value(one, depth + 1)) for one in _list(inner, "values")]
+        case "kvlistValue", dict():
+            return _json_attributes({"attributes": _list(inner, "values")})
+    raise RequestInvalid(f"expected a value of its kind in {kind[:32]!a}")
+
+
+def _signed(value: object) -> int:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 21:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestInvalid("expected an integer, or one as a string, as intValue")
+    return value
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise RequestInvalid("expected base64 as bytesValue") from exc
+
+
+def _list(holder: Any, name: str) -> Sequence[Any]:
+    """Return an array of an object; empty where there is none.
+
+    Raises:
+        RequestInvalid: it is another value.
+    """
+    value = holder.get(name) if isinstance(holder, dict) else ()
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise RequestInvalid(f"expected an array as {name}, got {type(value).__name__}")
+    return value
+
+
+def _object(holder: Any, name: str) -> Mapping[str, Any]:
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _jsonable(value: Any) -> Any:
+    return _base64(value) if isinstance(value, bytes) else value
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(value).decode()
