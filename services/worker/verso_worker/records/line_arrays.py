@@ -46,6 +46,14 @@ def take(lines: Lines, indices: Indices) -> Lines:
     return Lines(data, places, places + sizes - 1)
 
 
+def of_rows(texts: Sequence[bytes]) -> Lines:
+    """Return texts as lines, each followed by a line end."""
+    sizes = np.array([len(text) + 1 for text in texts], np.int64)
+    begins = np.cumsum(sizes) - sizes
+    data = np.frombuffer(b"".join(text + b"\n" for text in texts), np.uint8)
+    return Lines(data, begins, begins + sizes - 1)
+
+
 def rows(lines: Lines) -> list[bytes]:
     """Return each line without its line end, for a few lines."""
     data = lines.data.tobytes()

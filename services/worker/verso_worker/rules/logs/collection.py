@@ -23,10 +23,12 @@ from verso_codecs.logs.shapes import Shapes, message
 from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
+from verso_core.jobs.log_records import is_marked, public
 from verso_core.segments import LogState, Segment
 from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import Miner
+from verso_worker.rules.logs.bodies import statement_text
 from verso_worker.rules.logs.index import SegmentIndex, View
 from verso_worker.rules.ports import Logs
 
@@ -91,6 +93,7 @@ class LogCollection:
         self._newest = 0
         self._fitted_lines = 0
         self._streams: dict[int, dict[str, str]] = {}
+        self._of_records: set[int] = set()
         self._by_stream: dict[int, list[Segment]] = {}
         self._index = SegmentIndex(logs, uid)
         self._bitmaps: tuple[int, dict[tuple[int, int], bytes]] = (0, {})
@@ -191,11 +194,18 @@ class LogCollection:
             RecordCorrupt: they are not known any more.
         """
         with self.lock:
-            if stream not in self._streams:
-                self._streams = self._logs.streams(self.uid)
-            if stream not in self._streams:
-                raise RecordCorrupt(f"the labels of stream {stream} are damaged")
+            self._know(stream)
             return self._streams[stream]
+
+    def holds_records(self, stream: int) -> bool:
+        """Whether the lines of a stream are records (:mod:`verso_core.jobs.log_records`).
+
+        Raises:
+            RecordCorrupt: its labels are not known any more.
+        """
+        with self.lock:
+            self._know(stream)
+            return stream in self._of_records
 
     def streams(self) -> list[int]:
         """Return the number of every stream that has lines."""
@@ -242,6 +252,19 @@ class LogCollection:
             if one.end > first:
                 found.append(one)
         return found
+
+    def _know(self, stream: int) -> None:
+        """Read the labels of all streams if those of one are not known.
+
+        Raises:
+            RecordCorrupt: they are not known any more.
+        """
+        if stream not in self._streams:
+            rows = self._logs.streams(self.uid)
+            self._streams = {number: public(labels) for number, labels in rows.items()}
+            self._of_records = {number for number, labels in rows.items() if is_marked(labels)}
+        if stream not in self._streams:
+            raise RecordCorrupt(f"the labels of stream {stream} are damaged")
 
     def _list_segments(self, members: Sequence[bytes], *, whole: bool) -> None:
         by_stream: dict[int, list[Segment]] = defaultdict(list)
@@ -298,7 +321,7 @@ class LogCollection:
     def _mine(self) -> list[str]:
         """Return the template of each shape."""
         for number in range(len(self._mined), len(self.shapes)):
-            text = message(self.shapes.row(number)).decode("utf-8", "replace")
+            text = statement_text(message(self.shapes.row(number))).decode("utf-8", "replace")
             self._mined.append(self._miner.add(text))
         templates = self._miner.templates()
         return [templates[mined] for mined in self._mined]

@@ -28,12 +28,14 @@ from verso_codecs.logs.tables import Tables
 from verso_core.errors import CollectionUnknown, RecordCorrupt
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
+from verso_core.jobs.log_records import is_marked, public
 from verso_core.record import Entry
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
 from verso_worker.records import line_arrays
 from verso_worker.records.outputs import Timings
 from verso_worker.records.segments import RECORDS, TimeSource, set_bits
 from verso_worker.rules.ingest import Ingest, Source
+from verso_worker.rules.logs.bodies import TIME_PATTERN
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.segments import (
@@ -193,6 +195,8 @@ class LogIngest:
 
     def _times(self, lines: Lines, params: IngestLinesParams) -> TimeSource:
         """Find where the times of lines stand; a stream keeps the format it had."""
+        if is_marked(params.labels):
+            return TimeSource(TIME_PATTERN, 0, params.arrived)
         key = params.uid, params.stream
         found = times.find_format(lines)
         with self._lock:
@@ -279,11 +283,11 @@ class LogIngest:
         chosen = np.flatnonzero(texts)
         if not len(chosen):
             return []
-        model = self.models.writing(collection)
+        model, labels = self.models.writing(collection), public(params.labels)
         when = read_times(lines, place.times)[chosen] / 1e9
         sources = [
             (
-                Source(line_id(params.stream, place.first + index), text, params.labels, time_s),
+                Source(line_id(params.stream, place.first + index), text, labels, time_s),
                 seq,
             )
             for index, text, time_s in zip(

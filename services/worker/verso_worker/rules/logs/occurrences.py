@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from verso_codecs.logs import filters
 from verso_codecs.logs import lines as line_codec
 from verso_core.errors import RecordCorrupt
+from verso_core.jobs.log_records import read_line
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, set_bits
@@ -204,7 +205,8 @@ class Occurrences:
         for block in self._decoded([(segment, number)]):
             chosen = np.flatnonzero(self._statements_of(block.shapes) == one.statement)
             one.note(block.when[chosen])
-            one.show(_lines(segment.stream, block, chosen[-self._keep :]), keep=self._keep)
+            lines = _lines(self._log, segment.stream, block, chosen[-self._keep :])
+            one.show(lines, keep=self._keep)
             return len(chosen)
         return 0
 
@@ -213,7 +215,7 @@ class Occurrences:
         one.count += len(chosen)
         one.note(block.when[chosen])
         stream = self._view.segments[row].stream
-        one.show(_lines(stream, block, chosen[-self._keep :]), keep=self._keep)
+        one.show(_lines(self._log, stream, block, chosen[-self._keep :]), keep=self._keep)
 
     def _decoded(self, places: Sequence[Place], *, kept: bool = True) -> Iterator[Block]:
         """Yield blocks, a few at a time."""
@@ -277,7 +279,9 @@ def _listed(segments: Sequence[Segment], rows: Indices, masks: NDArray[np.uint16
     ]
 
 
-def _lines(stream: int, block: Block, chosen: Indices) -> list[Line]:
+def _lines(log: LogCollection, stream: int, block: Block, chosen: Indices) -> list[Line]:
     texts = line_arrays.rows(line_arrays.take(block.lines, chosen))
+    if log.holds_records(stream):
+        texts = [read_line(text).text for text in texts]
     rows = zip(chosen.tolist(), block.when[chosen].tolist(), texts, strict=True)
     return [Line(stream, block.first + at, when, text) for at, when, text in rows]

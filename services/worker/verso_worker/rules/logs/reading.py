@@ -32,14 +32,16 @@ from verso_core.jobs.lines import (
     read_cursor,
     write_cursor,
 )
+from verso_core.jobs.log_records import read_line
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, OPEN, set_bits
+from verso_worker.rules.logs.bodies import bodies
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition, Spans
-from verso_worker.rules.logs.segments import open_segments, read_times
+from verso_worker.rules.logs.segments import Opened, open_segments, read_times
 from verso_worker.rules.reader import Reader
 
 Numbers = NDArray[np.int64]
@@ -82,7 +84,7 @@ class LineReader:
             if place is None:
                 continue
             try:
-                row = self._line(log, *place)
+                row = self._line(log, collection, *place)
             except VersoError as error:
                 if error.retryable:
                     raise
@@ -102,7 +104,9 @@ class LineReader:
                 )
         return found
 
-    def _line(self, log: LogCollection, stream: int, number: int) -> tuple[bytes, int] | None:
+    def _line(
+        self, log: LogCollection, collection: Collection, stream: int, number: int
+    ) -> tuple[bytes, int] | None:
         """Return a line and its time; None if no segment holds it."""
         for _ in range(_TRIES):
             segments = log.overlapping(stream, number, number + 1)
@@ -116,10 +120,29 @@ class LineReader:
         else:
             raise RecordCorrupt("a segment is not where the ledger lists it")
         at = number - segments[0].first
-        if opened.is_records or deleted[at]:
+        if opened.is_records:
+            return self._body(log, collection, opened, at)
+        if deleted[at]:
             return None
         block, place = opened.block(log, at // BLOCK_LINES), at % BLOCK_LINES
-        return block.lines.line(place), int(block.when[place])
+        text = block.lines.line(place)
+        if log.holds_records(stream):
+            text = read_line(text).text
+        return text, int(block.when[place])
+
+    def _body(
+        self, log: LogCollection, collection: Collection, opened: Opened, at: int
+    ) -> tuple[bytes, int] | None:
+        """Return the body and the time of a record that is a document; None of a plain line."""
+        stream, number = opened.segment.stream, opened.segment.first + at
+        if not log.holds_records(stream):
+            return None
+        name = line_id(stream, number)
+        found = self.reader.texts(collection, [name])[name]
+        if not isinstance(found, tuple):
+            return None
+        when = read_times(line_arrays.of_rows([found[1]]), opened.front.times)
+        return read_line(found[1]).text, int(when[0])
 
     def deleted(self, log: LogCollection, segment: Segment) -> NDArray[np.bool_]:
         """Return which lines of a segment are deleted. Shape: (lines,).
@@ -157,6 +180,8 @@ class LineReader:
             )
         elif not passes:
             there = np.zeros(segment.lines, np.bool_)
+        if log.holds_records(segment.stream):
+            lines = bodies(lines)
         return Batch(segment.stream, numbers, when, there, lines)
 
     def _documents(
@@ -170,10 +195,7 @@ class LineReader:
             if isinstance(error, VersoError) and not isinstance(error, DocumentUnknown):
                 raise error
         there = np.array([isinstance(texts[name], tuple) for name in names], np.bool_)
-        sizes = np.array([len(row) + 1 for row in rows], np.int64)
-        begins = np.cumsum(sizes) - sizes
-        data = np.frombuffer(b"".join(row + b"\n" for row in rows), np.uint8)
-        return Lines(data, begins, begins + sizes - 1), there
+        return line_arrays.of_rows(rows), there
 
     def page(self, work: Slice[LinesParams, NoItem], collection: Collection) -> Result[LinesPage]:
         """Return a page of the lines that a filter passes.
