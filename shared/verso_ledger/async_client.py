@@ -63,6 +63,7 @@ class AsyncLedger:
             IdempotencyConflict: the idempotency key came with another body before.
             QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
             BodyTooLarge: the job is larger than an empty queue may hold.
+            IdentityKnown: one of its identities was accepted meanwhile.
         """
         admission = codec.admission(job)
         if admission.staged:
@@ -244,6 +245,13 @@ class AsyncLedger:
             CollectionUnknown: there is no such collection.
         """
         return reserved(await self._scripts.run("reserve", reserve_args(collection, labels, lines)))
+
+    async def known_identities(
+        self, identities: Mapping[str, Sequence[bytes]], *, identity_s: int
+    ) -> list[int]:
+        """Return the positions of identities that were accepted lately, over all collections."""
+        args = codec.identity_args(identities, identity_s)
+        return cast("list[int]", await self._scripts.run("identities", args))
 
     async def document_count(self, collection: str) -> int:
         """Return how many documents a collection holds, as counted last; 0 before the first count.

@@ -34,6 +34,7 @@ from verso_ledger.models import (
     Event,
     Finished,
     Health,
+    IdentityKnown,
     JobOutcome,
     JobRecord,
     Lease,
@@ -130,6 +131,16 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         size = len(part.payload)
         cost = size if part.cost is None else part.cost
         args += [part.items, size, cost, b"" if staged else part.payload]
+    if job.identities:
+        args += identity_args(job.identities, job.identity_s)
+    return args
+
+
+def identity_args(identities: Mapping[str, Sequence[bytes]], identity_s: int) -> list[Arg]:
+    """Return hashes of identities as ``identities.lua`` and ``accept.lua`` read them."""
+    args: list[Arg] = [identity_s, len(identities)]
+    for collection, hashes in identities.items():
+        args += [collection, len(hashes), *hashes]
     return args
 
 
@@ -156,6 +167,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         QueueFull: the queue holds as much as it may.
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
+        IdentityKnown: an identity was accepted meanwhile.
         WebhookUnknown: the tenant has no webhook of the id given.
     """
     word = text(reply[0])
@@ -169,6 +181,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise _queue_full(reply)
     if word == "missing":
         raise LedgerUnavailable("the request took too long to come in")
+    if word == "known":
+        raise IdentityKnown
     return Accepted(
         job_id=text(reply[1]),
         replayed=word == "dup",

@@ -57,6 +57,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     segments    {uid}                sorted set: every segment's place, lines and times, by when it
                                      was written
     gone        {uid}:{stream}:{n}   string: bitmap of the deleted lines of a segment
+    identities  {uid}:{period}       set: hashes of the identities of log records that were accepted
+                                     in a period; it expires a period later
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry; of no document: all of an
                                      own name's vectors
@@ -94,6 +96,7 @@ _ONE_FOR_EACH: Final = (
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
     "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
+    "identities",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -68,6 +68,10 @@ class Limits:
     tenant_share: float = 1.0
 
 
+class IdentityKnown(Exception):
+    """Raised when an identity of a job was accepted with another one meanwhile."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to accept: a request, cut into slices.
@@ -77,7 +81,9 @@ class NewJob:
     notified of the job's end. ``job_id`` is set by a caller that may repeat the call of ``accept``.
     ``trace`` is a ``traceparent`` that the work continues. ``wait``: the caller waits for the end,
     whose event then carries the result. ``brief_s``: a read whose caller is told of its end is kept
-    so long after it, seconds; 0 keeps it as ``keep_s`` says.
+    so long after it, seconds; 0 keeps it as ``keep_s`` says. ``identities`` are hashes, by the name
+    of a collection, that are accepted with the job: if one of them was accepted within the last
+    ``identity_s`` seconds, the job is not.
     """
 
     kind: Kind
@@ -94,6 +100,8 @@ class NewJob:
     trace: str | None = None
     wait: bool = False
     brief_s: int = 0
+    identities: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    identity_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,10 @@ from verso_gateway import auth
 from verso_gateway.auth import Caller
 from verso_gateway.context import context_of
 
-_INGEST = ("ingest", "document_delete", "document_update", "collection_create")
+_INGEST = (
+    *("ingest", "document_delete", "document_update", "collection_create"),
+    *("otlp_logs", "loki_push", "bulk", "bulk_index", "bulk_root", "bulk_handshake"),
+)
 _READ = (
     *("search", "answer", "classify", "score", "rerank", "embed", "cluster", "reconstruct"),
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),

@@ -24,6 +24,8 @@ from verso_gateway.access import OPEN, SCOPES, admit
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
 from verso_gateway.context import CollectionsCache, Context, DiskRoom
+from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
@@ -47,6 +49,7 @@ from verso_gateway.routes import (
     session,
     webhooks,
 )
+from verso_gateway.routes.feed import bulk, handshake, loki, otlp
 from verso_gateway.routes.models import heads, registry, train
 from verso_gateway.settings import Settings
 from verso_gateway.wakeup import WakeupSender
@@ -74,6 +77,10 @@ _GUARDED = (
     train,
     webhooks,
     session,
+    otlp,
+    bulk,
+    handshake,  # behind bulk, as it takes every path below /es
+    loki,
 )
 # What the answers say in headers that a page of another origin may read.
 _EXPOSED = (
@@ -120,6 +127,7 @@ def create_app(settings: Settings) -> FastAPI:
         BodyLimit,
         body_bytes=settings.body_limit_bytes,
         upload_bytes=settings.upload_limit_bytes,
+        feed_bytes=settings.feed_limit_bytes,
         held_bytes=settings.held_limit_bytes,
         stall_timeout_s=settings.stall_timeout_s,
     )
@@ -172,22 +180,24 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             max_bytes=settings.queue_limit_bytes,
             tenant_share=settings.tenant_part,
         )
+        job_service = JobService(
+            ledger,
+            wakeups,
+            files=files,
+            metrics=metrics,
+            limits=limits,
+            keep_s=settings.keep_s,
+            read_keep_s=settings.read_keep_s,
+            closing=closing,
+        )
         app.state.context = Context(
             settings=settings,
             ledger=ledger,
             files=files,
             collections=CollectionsCache(ledger),
             room=DiskRoom(ledger),
-            job_service=JobService(
-                ledger,
-                wakeups,
-                files=files,
-                metrics=metrics,
-                limits=limits,
-                keep_s=settings.keep_s,
-                read_keep_s=settings.read_keep_s,
-                closing=closing,
-            ),
+            job_service=job_service,
+            feed=_feed(settings, ledger, job_service, metrics=metrics),
             metrics=metrics,
             gate=gate,
             closing=closing,
@@ -204,6 +214,20 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             await asyncio.to_thread(wakeups.close)
 
     return lifespan
+
+
+def _feed(
+    settings: Settings, ledger: AsyncLedger, job_service: JobService, *, metrics: Metrics
+) -> Feed:
+    acceptance = Acceptance(
+        ledger,
+        job_service,
+        metrics=metrics,
+        gather_s=settings.feed_gather_ms / 1000,
+        keep_s=settings.feed_keep_s,
+        identity_s=settings.feed_identity_s,
+    )
+    return Feed(settings.routing, settings.feed_fields, acceptance)
 
 
 async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:

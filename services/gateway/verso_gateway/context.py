@@ -12,6 +12,7 @@ from verso_core.errors import CollectionUnknown, DiskFull, NotReady
 from verso_core.jobs import Collection
 from verso_core.result_files import ResultFiles
 from verso_gateway.auth import Gate
+from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
@@ -94,6 +95,7 @@ class Context:
     collections: CollectionsCache
     room: DiskRoom
     job_service: JobService
+    feed: Feed
     metrics: Metrics
     gate: Gate
     closing: asyncio.Event

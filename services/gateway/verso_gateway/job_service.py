@@ -58,8 +58,12 @@ class JobService:
         self._read_keep_s = read_keep_s
         self._closing = closing
 
-    async def submit(self, job: NewJob) -> Accepted:
+    async def submit(self, job: NewJob, *, keep_s: int | None = None) -> Accepted:
         """Write a job to the ledger, within the limits, and send a wake-up if needed.
+
+        Args:
+            job: the job.
+            keep_s: how long it is kept after its end, seconds; as all others by default.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
@@ -72,7 +76,7 @@ class JobService:
         job = replace(
             job,
             limits=self._limits,
-            keep_s=self._keep_s,
+            keep_s=self._keep_s if keep_s is None else keep_s,
             brief_s=brief_s,
             trace=tracing.current(),
         )

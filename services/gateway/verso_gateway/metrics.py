@@ -1,4 +1,4 @@
-"""The gateway's metrics: requests, wake-ups, waits and open event streams.
+"""The gateway's metrics: requests, wake-ups, waits, open event streams and what agents send.
 
 ``task`` is a route's name. Labels never hold ids, tenants or text. Every label set exists from the
 start, so that a rate includes the first error.
@@ -19,10 +19,12 @@ from prometheus_client import (
 
 from verso_core.errors import CLASSES
 from verso_core.jobs import Kind, Queue
+from verso_gateway.protocols import Protocol
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNROUTED = "unrouted"
 _CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+_JOINED = (1, 2, 5, 10, 20, 50, 100, 200)
 # from the fastest GET to the longest wait that a caller may ask for
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -72,6 +74,41 @@ class Metrics:
         self.streams = Gauge(
             "verso_event_streams", "Event streams open now.", registry=self.registry
         )
+        self._feed_requests = Counter(
+            "verso_feed_requests_total",
+            "Requests of agents, by how they ended.",
+            ["protocol", "status"],
+            registry=self.registry,
+        )
+        self._feed_records = Counter(
+            "verso_feed_records_total",
+            "Log records that agents sent, by what became of them.",
+            ["protocol", "status"],
+            registry=self.registry,
+        )
+        self._feed_bytes = Counter(
+            "verso_feed_bytes_total",
+            "Bytes of the bodies that agents sent, inflated.",
+            ["protocol"],
+            registry=self.registry,
+        )
+        self._feed_requests_joined = Histogram(
+            "verso_feed_joined_requests",
+            "Requests of agents that one job took in.",
+            buckets=_JOINED,
+            registry=self.registry,
+        )
+        self._feed_seconds = Histogram(
+            "verso_feed_acceptance_seconds",
+            "Time to take joined requests in, from the end of gathering them.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.feed_waiting = Gauge(
+            "verso_feed_waiting_requests",
+            "Requests of agents that are gathered, or held for room.",
+            registry=self.registry,
+        )
         ProcessCollector(registry=self.registry)
         self._create()
 
@@ -85,6 +122,12 @@ class Metrics:
             self._waits.labels(status)
         for code in CLASSES:
             self._problems.labels(code)
+        for protocol in Protocol:
+            self._feed_bytes.labels(protocol)
+            for status in ("accepted", "refused", "rejected", "failed"):
+                self._feed_requests.labels(protocol, status)
+            for status in ("accepted", "repeated", "rejected"):
+                self._feed_records.labels(protocol, status)
 
     def create_tasks(self, names: Iterable[str]) -> None:
         """Create the label sets of routes by their names."""
@@ -113,6 +156,27 @@ class Metrics:
     def wakeup(self, queue: Queue, *, sent: bool) -> None:
         """Count one wake-up."""
         self._wakeups.labels(queue, "sent" if sent else "failed").inc()
+
+    def feed_request(self, protocol: Protocol, status: str) -> None:
+        """Count one request of an agent: ``accepted``, ``refused``, ``rejected`` or ``failed``."""
+        self._feed_requests.labels(protocol, status).inc()
+
+    def feed_bytes(self, protocol: Protocol, size_bytes: int) -> None:
+        """Count the bytes of a body."""
+        self._feed_bytes.labels(protocol).inc(size_bytes)
+
+    def feed_records(
+        self, protocol: Protocol, *, accepted: int, repeated: int, rejected: int
+    ) -> None:
+        """Count the records of a request that was accepted."""
+        self._feed_records.labels(protocol, "accepted").inc(accepted)
+        self._feed_records.labels(protocol, "repeated").inc(repeated)
+        self._feed_records.labels(protocol, "rejected").inc(rejected)
+
+    def feed_joined(self, requests: int, *, seconds: float) -> None:
+        """Note that requests were taken in together."""
+        self._feed_requests_joined.observe(requests)
+        self._feed_seconds.observe(seconds)
 
     def page(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -1,7 +1,8 @@
-"""Errors as HTTP: the table from code to status, and the two shapes of answers.
+"""Errors as HTTP: the table from code to status, and the shapes of answers.
 
 Every route answers errors as problem+json (RFC 9457) with ``code``, ``retryable`` and
-``request_id``; routes that speak OpenAI's protocol answer in OpenAI's shape. ``type`` is a path of
+``request_id``; routes that speak OpenAI's protocol answer in OpenAI's shape, and those that agents
+send logs to in the shape of their protocol (:mod:`verso_gateway.protocols`). ``type`` is a path of
 this server that explains the code.
 """
 
@@ -24,6 +25,7 @@ from verso_core.errors import (
     RequestInvalid,
     error_body,
 )
+from verso_gateway.protocols import LONGEST_WAIT_S, Protocol, bulk, loki, otlp, protocol_of
 
 STATUSES: dict[str, int] = {
     "request_invalid": 422,
@@ -84,6 +86,11 @@ STATUSES: dict[str, int] = {
 
 CODINGS = ("gzip", "deflate", "zstd")
 """Content codings of request bodies that are taken."""
+_SHAPES = {
+    Protocol.OTLP: otlp.shaped,
+    Protocol.BULK: bulk.shaped,
+    Protocol.LOKI: loki.shaped,
+}
 _RETRY_AFTER_S = 1.0
 _OPENAI_PATHS = ("/v1/embeddings", "/v1/models")
 _OPENAI_TYPES = {
@@ -116,6 +123,18 @@ def answer(scope: Scope, error: BaseException) -> Response:
     openai = scope["path"].startswith(_OPENAI_PATHS)
     status = STATUSES[body["code"]]
     scope.setdefault("state", {})["code"] = body["code"]  # for the metrics
+    protocol = protocol_of(scope["path"])
+    if protocol is not None:
+        shaped = _SHAPES[protocol](scope, body, status)
+        return Response(
+            shaped.content,
+            status_code=shaped.status,
+            media_type=shaped.media_type,
+            headers={
+                **_headers(error, body, status=status, longest_s=LONGEST_WAIT_S),
+                **shaped.headers,
+            },
+        )
     pointer = scope.get("state", {}).get("pointer")
     if openai and status == 422:
         status = 400  # the protocol knows no 422
@@ -166,10 +185,13 @@ def _openai_shape(body: ErrorBody, status: int, *, pointer: str | None) -> dict[
     }
 
 
-def _headers(error: BaseException, body: ErrorBody, *, status: int) -> dict[str, str]:
+def _headers(
+    error: BaseException, body: ErrorBody, *, status: int, longest_s: float = math.inf
+) -> dict[str, str]:
     headers = {"Cache-Control": "no-store"}
     if body["retryable"]:
         wait_s = error.retry_after_s if isinstance(error, QueueFull) else _RETRY_AFTER_S
+        wait_s = min(wait_s, longest_s)
         headers["Retry-After"] = str(max(1, math.ceil(wait_s)))
         headers["Retry-After-Ms"] = str(math.ceil(wait_s * 1000))
     else:

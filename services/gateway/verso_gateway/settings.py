@@ -11,6 +11,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from verso_core.settings import BrokerSettings
 from verso_core.webhooks import Network, networks
+from verso_gateway.feed.records import TEXT_FIELDS, FieldMap
+from verso_gateway.feed.routing import Routing
 
 _MIB = 1024 * 1024
 _ORIGIN = re.compile(r"https?://[^/?#@\s,]+")
@@ -22,6 +24,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 class Settings(BrokerSettings, BaseSettings):
@@ -112,6 +118,29 @@ class Settings(BrokerSettings, BaseSettings):
     stall_timeout_s: float = Field(
         default=30.0, gt=0, description="refuse a body that sends no byte for so long"
     )
+    feed_routes: str = Field(
+        default="*=logs",
+        description="rules pattern=collection, with commas, for what agents send; the first counts",
+    )
+    feed_labels: str = Field(
+        default="", description="attributes that become labels of streams, with commas"
+    )
+    feed_text_fields: str = Field(
+        default=",".join(TEXT_FIELDS),
+        description="fields that the text of a structured record is looked for in, in order",
+    )
+    feed_limit_bytes: int = Field(
+        default=32 * _MIB, ge=1024, description="largest body of an agent, inflated, bytes"
+    )
+    feed_gather_ms: int = Field(
+        default=40, ge=0, le=1000, description="how long an agent's request waits for others"
+    )
+    feed_keep_s: int = Field(
+        default=3600, ge=60, description="how long jobs of agents' records are kept after their end"
+    )
+    feed_identity_s: int = Field(
+        default=3600, ge=60, description="how long identities of records are remembered at least"
+    )
     shutdown_grace_s: float = Field(
         default=10.0, gt=0, description="time for open requests after SIGTERM"
     )
@@ -136,6 +165,22 @@ class Settings(BrokerSettings, BaseSettings):
     def tenant_part(self) -> float:
         """Return the part of a queue that one tenant may fill; without keys there is one tenant."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
+
+    @property
+    def routing(self) -> Routing:
+        """Return the rules from sources to collections."""
+        return Routing.parse(self.feed_routes)
+
+    @property
+    def feed_fields(self) -> FieldMap:
+        """Return which fields of structured records are text, time and labels."""
+        return FieldMap(text=_names(self.feed_text_fields)).with_labels(_names(self.feed_labels))
+
+    @field_validator("feed_routes")
+    @classmethod
+    def _rules(cls, value: str) -> str:
+        Routing.parse(value)
+        return value
 
     @field_validator("webhook_allow")
     @classmethod

@@ -3,9 +3,10 @@
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
--- (0: as all others); then for each slice: items, bytes, cost, payload.
+-- (0: as all others); then for each slice: items, bytes, cost, payload; then identities, if there are any
+-- (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
--- will have drained; or dup and the job; or conflict; or full and the seconds to wait.
+-- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is.
 local FIRST = 21
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
@@ -40,6 +41,13 @@ end
 local limits = { tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[15]), tonumber(ARGV[16]) }
 local wait_s = full_for(queue, tenant, count, bytes, limits)
 if wait_s then return no('full', wait_s) end
+local identities = ARGV[FIRST + count * 4] and FIRST + count * 4
+if identities then
+  local known = false
+  each_identity(identities, function(sets, hash) known = known or is_known(sets, hash) end)
+  if known then return no('known') end
+  each_identity(identities, remember)
+end
 local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':' .. tenant .. ':slices')
 local rate = math.max(drain_rate(queue), 1 / P.drain_s)
 for i = 1, 2 do v[i] = tonumber(v[i]) or 0 end

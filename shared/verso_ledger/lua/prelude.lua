@@ -338,3 +338,31 @@ local function numbered(sid, s)
   s.seq = listed
   return true
 end
+
+-- Hashes of identities of log records, as ARGV lists them from `at` on: seconds that they are remembered, count of
+-- collections; for each: name as users know it, count, hashes. Calls `f` with the sets of the collection, this
+-- period's and the one before, and each hash. A collection that is not there has none.
+local function each_identity(at, f)
+  local period_s = tonumber(ARGV[at])
+  local period = math.floor(now / 1000 / period_s)
+  local n = at + 2
+  for _ = 1, tonumber(ARGV[at + 1]) do
+    local uid = redis.call('HGET', K.uids, redis.call('HGET', K.aliases, ARGV[n]) or ARGV[n])
+    local sets = uid and {
+      K.identities .. uid .. ':' .. period, K.identities .. uid .. ':' .. (period - 1), 2 * period_s,
+    }
+    for i = n + 2, n + 1 + tonumber(ARGV[n + 1]) do f(sets, ARGV[i]) end
+    n = n + 2 + tonumber(ARGV[n + 1])
+  end
+end
+
+local function is_known(sets, hash)
+  return sets and (redis.call('SISMEMBER', sets[1], hash) == 1 or redis.call('SISMEMBER', sets[2], hash) == 1)
+end
+
+local function remember(sets, hash)
+  if not sets then return end
+  if redis.call('SADD', sets[1], hash) == 1 and redis.call('TTL', sets[1]) < 0 then
+    redis.call('EXPIRE', sets[1], sets[3])
+  end
+end

@@ -30,7 +30,7 @@ from verso_core.errors import (
     RecordCorrupt,
     error_body,
 )
-from verso_core.jobs import Collection, Kind, Precision, Queue, TextPolicy
+from verso_core.jobs import Collection, CollectionKind, Kind, Precision, Queue, TextPolicy
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 from verso_ledger import Ledger
@@ -39,10 +39,15 @@ DIM = 4
 _ABOUT = {"head": "h", "version": "0" * 16, "channel": "stable"}
 
 
-def collection(name: str = "default", owner: str | None = None) -> Collection:
+def collection(
+    name: str = "default",
+    owner: str | None = None,
+    kind: CollectionKind = CollectionKind.DOCUMENTS,
+) -> Collection:
     """Make a collection as a worker would."""
     return Collection(
         name=name,
+        kind=kind,
         precision=Precision.FLOAT16,
         text_policy=TextPolicy.PATCH,
         space="5p4c3",
@@ -129,6 +134,11 @@ class FakeWorker:
             case Kind.INGEST:
                 self.documents[item.header["id"]] = item
                 return {"id": item.header["id"], "chunks": 1, "bytes_text": len(text)}
+            case Kind.INGEST_LINES:
+                lines = item.header["count"]
+                return {"stream": work.params["stream"], "first": item.header["first"]} | {
+                    "lines": lines
+                }
             case Kind.SEARCH:
                 hits = [self._hit(document, result) for document in self.documents]
                 return {"hits": hits[: work.params["limit"]]}
@@ -141,7 +151,8 @@ class FakeWorker:
                 found = self.documents.pop(item.header["id"], None)
                 return {"id": item.header["id"], "deleted": found is not None}
             case Kind.COLLECTION_CREATE:
-                wanted = collection(work.params["name"], work.params.get("owner"))
+                kind = CollectionKind(work.params.get("kind", "documents"))
+                wanted = collection(work.params["name"], work.params.get("owner"), kind)
                 made = self.ledger.documents.collection_put(wanted)
                 return made.model_dump(mode="json", exclude={"checksum_key"})
             case Kind.COLLECTION_DELETE:

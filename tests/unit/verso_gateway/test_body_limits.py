@@ -65,7 +65,12 @@ class _Caller:
 
 def _limit(*, held_bytes: int = 10_000) -> BodyLimit:
     return BodyLimit(
-        _echo, body_bytes=100, upload_bytes=1000, held_bytes=held_bytes, stall_timeout_s=0.05
+        _echo,
+        body_bytes=100,
+        upload_bytes=1000,
+        feed_bytes=100,
+        held_bytes=held_bytes,
+        stall_timeout_s=0.05,
     )
 
 
@@ -104,6 +109,7 @@ def test_what_takes_one_question_has_a_bound_of_its_own(announce: bool) -> None:
         _echo,
         body_bytes=2 * SMALL_BYTES,
         upload_bytes=2 * SMALL_BYTES,
+        feed_bytes=SMALL_BYTES,
         held_bytes=10 * SMALL_BYTES,
         stall_timeout_s=0.05,
     )

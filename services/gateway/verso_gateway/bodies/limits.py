@@ -1,7 +1,8 @@
 """Limits of request bodies, checked before anything is parsed.
 
 1. A body whose Content-Length exceeds the limit is refused unread. Routes that take many texts or
-   vectors have the limits of the settings, all others ``SMALL_BYTES``: what they take is short, and
+   vectors, and those of agents, have the limits of the settings, all others ``SMALL_BYTES``: what
+   they take is short, and
    a longer body would be parsed only to be refused.
 2. A chunked body is counted as it arrives, and refused when it exceeds the limit.
 3. All bodies in memory together have at most ``held_limit_bytes``; beyond that the answer is 429.
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoError
 from verso_gateway import problems
+from verso_gateway.protocols import protocol_of
 
 NDJSON = "application/x-ndjson"
 PLAIN = "text/plain"
@@ -51,12 +53,14 @@ class BodyLimit:
         *,
         body_bytes: int,
         upload_bytes: int,
+        feed_bytes: int,
         held_bytes: int,
         stall_timeout_s: float,
     ) -> None:
         self._app = app
         self._body_bytes = body_bytes
         self._upload_bytes = upload_bytes
+        self._feed_bytes = feed_bytes
         self._held_bytes = held_bytes
         self._stall_timeout_s = stall_timeout_s
         self._held = 0
@@ -96,6 +100,8 @@ class BodyLimit:
             self._held -= body.held
 
     def _limit_bytes(self, path: str, headers: Headers) -> int:
+        if protocol_of(path) is not None:
+            return self._feed_bytes
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if path in TAKES_UPLOADS and kind in UPLOADS:
             return self._upload_bytes

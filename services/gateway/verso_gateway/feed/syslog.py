@@ -114,12 +114,11 @@ def _parse_3164(message: bytes, now: datetime, zone: timezone) -> LogRecord | No
     )
     if priority is None or time_ns is None:
         return None
-    host: bytes | None = head[4]
-    rest = message[head.end() :]
+    host, rest = head[4] or b"", message[head.end() :]
     # `logger` and others leave the host out on a local socket: what is taken for it is the tag
-    if host is not None and _TAG.fullmatch(host):
-        host, rest = None, host + b" " + rest
-    return _tagged(rest, priority, None if host is None else host.decode(), time_ns)
+    if _TAG.fullmatch(host):
+        host, rest = b"", host + b" " + rest
+    return _tagged(rest, priority, host.decode() or None, time_ns)
 
 
 def _tagged(rest: bytes, priority: int, host: str | None, time_ns: int | None) -> LogRecord:

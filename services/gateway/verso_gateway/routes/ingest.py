@@ -22,6 +22,7 @@ from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
+from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
 
 router = APIRouter(tags=["documents"])
 
@@ -53,6 +54,16 @@ async def ingest(
             description="of times in plain lines without a zone: seconds east of UTC",
         ),
     ] = 0,
+    text_field: Annotated[
+        str | None, Query(description="of NDJSON for a log collection: the text of each row")
+    ] = None,
+    time_field: Annotated[
+        str | None, Query(description="of NDJSON for a log collection: the time of each row")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        Query(description="of NDJSON for a log collection: fields that are labels, with commas"),
+    ] = None,
 ) -> Response:
     """Take documents in: each is stored as a vector and a patch and its text is dropped.
 
@@ -62,12 +73,16 @@ async def ingest(
     If every document was refused, the answer is 422. A document without an id gets a new one.
 
     A collection of kind ``logs`` takes plain lines as ``text/plain``, whatever bytes they are: each
-    gets the id ``stream:number``, and they are read back in this order.
+    gets the id ``stream:number``, and they are read back in this order. With ``text_field``,
+    ``time_field`` or ``labels`` the rows of NDJSON are log records with any fields.
     """
     if reading.media_type(request) == PLAIN:
         return await _ingest_lines(
             request, collection or "default", label or [], offset_s=zone_offset_s
         )
+    named = NamedFields(text_field, time_field, labels)
+    if named and reading.media_type(request) == NDJSON:
+        return await ingest_records(request, collection or "default", named, offset_s=zone_offset_s)
     fingerprint = Fingerprint(request)
     limit = context_of(request).settings.upload_limit_documents
     if reading.media_type(request) == NDJSON:

@@ -1,0 +1,316 @@
+"""One acceptance for the requests of a key that arrive together.
+
+1. The first request waits ``gather_s`` for others, or until there is enough for a slice.
+2. Records whose identities the ledger knows are left out.
+3. Numbers are reserved for each stream; its lines become slices; one job takes them all in.
+4. Every request is answered for itself: with the positions of its repeated records, or an error.
+
+While the queue is full the requests are held and tried again, each until its own deadline. A job
+whose acceptance may have happened, as the ledger did not answer, is tried again under its id: that
+is done once. A request is in one job as a whole, so it is accepted as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verso_core.errors import BodyTooLarge, LedgerUnavailable, QueueFull, VersoError
+from verso_core.jobs import Kind, Queue, SliceSpec
+from verso_core.jobs.lines import LINES_BYTES
+from verso_gateway.feed.batch import Batch, StreamKey, StreamLines, slices_of
+from verso_gateway.job_service import JobService
+from verso_gateway.metrics import Metrics
+from verso_ledger import AsyncLedger, NewJob
+from verso_ledger.models import IdentityKnown
+
+Identity = tuple[str, bytes]
+"""A collection and the hash of an identity in it."""
+_JOINED_BYTES = 4 * LINES_BYTES
+"""About the most bytes of lines in one job, unless a single request has more."""
+_AGAIN_S = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for its acceptance, until ``deadline_s`` of the loop's clock."""
+
+    batch: Batch
+    deadline_s: float
+    arrived_s: float
+    answer: asyncio.Future[frozenset[int]]
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def succeed(self, repeated: set[int]) -> None:
+        """Answer with the positions of records that were accepted before."""
+        if not self.answer.done():
+            self.answer.set_result(frozenset(repeated | self.batch.repeated))
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """The requests of one tenant that wait."""
+
+    waiting: list[_Waiting] = field(default_factory=list)
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def take(self) -> list[_Waiting]:
+        """Take the requests that the next job takes in, at least one."""
+        size = count = 0
+        for one in self.waiting:
+            size += one.batch.size_bytes
+            if count and size > _JOINED_BYTES:
+                break
+            count += 1
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        if sum(one.batch.size_bytes for one in self.waiting) < LINES_BYTES:
+            self.enough.clear()
+        return taken
+
+
+class Acceptance:
+    """Takes the records of requests in, those that arrive together in one job.
+
+    Args:
+        ledger: reserves numbers and knows identities.
+        job_service: submits the jobs.
+        metrics: counts them.
+        gather_s: how long the first request waits for others, seconds.
+        keep_s: how long a job is kept after its end, seconds.
+        identity_s: how long an identity is remembered at least, seconds.
+    """
+
+    def __init__(
+        self,
+        ledger: AsyncLedger,
+        job_service: JobService,
+        *,
+        metrics: Metrics,
+        gather_s: float,
+        keep_s: int,
+        identity_s: int,
+    ) -> None:
+        self._ledger = ledger
+        self._job_service = job_service
+        self._metrics = metrics
+        self._gather_s = gather_s
+        self._keep_s = keep_s
+        self._identity_s = identity_s
+        self._tenants: dict[str, _Tenant] = {}
+
+    async def accept(self, tenant: str, batch: Batch, *, hold_s: float) -> frozenset[int]:
+        """Take a request's lines in: when this returns they are on disk.
+
+        Args:
+            tenant: whose they are.
+            batch: the lines.
+            hold_s: how long to wait for room, seconds.
+
+        Returns:
+            Positions of records that were accepted before, by their identities.
+
+        Raises:
+            QueueFull: there was no room in time; nothing was accepted.
+            LedgerUnavailable: the ledger did not answer in time.
+            VersoError: a collection is gone, or has as many streams as it may.
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        one = _Waiting(batch, now + hold_s, now, loop.create_future())
+        held = self._tenants.setdefault(tenant, _Tenant())
+        held.waiting.append(one)
+        if sum(each.batch.size_bytes for each in held.waiting) >= LINES_BYTES:
+            held.enough.set()
+        if held.task is None:
+            held.task = asyncio.create_task(self._drain(tenant, held))
+        with self._metrics.feed_waiting.track_inprogress():
+            return await one.answer
+
+    async def _drain(self, tenant: str, held: _Tenant) -> None:
+        """Take requests in until none waits."""
+        clock = asyncio.get_running_loop().time
+        while held.waiting:
+            left_s = held.waiting[0].arrived_s + self._gather_s - clock()
+            if left_s > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await held.enough.wait()
+            taken = held.take()
+            try:
+                await self._take_in(tenant, taken)
+            except Exception as error:  # noqa: BLE001 - the callers get it, and the next go on
+                for one in taken:
+                    one.fail(error)
+        self._tenants.pop(tenant, None)
+
+    async def _take_in(self, tenant: str, taken: list[_Waiting]) -> None:
+        """Take requests in with one job; those that cannot be are failed."""
+        started = time.perf_counter()
+        while taken:
+            try:
+                joined = _joined(taken, await self._known(taken))
+                job, faults = await self._job(tenant, joined.streams)
+                if faults:
+                    taken = _failed(taken, faults)
+                    continue
+                if job.slices:
+                    await self._submit(job, taken)
+            except IdentityKnown:
+                continue
+            except (QueueFull, LedgerUnavailable) as error:
+                taken = await _held(taken, error)
+            except BodyTooLarge:
+                if len(taken) == 1:
+                    raise
+                for one in taken:
+                    await self._alone(tenant, one)
+                return
+            else:
+                for one, repeated in zip(taken, joined.repeated, strict=True):
+                    one.succeed(repeated)
+                self._metrics.feed_joined(len(taken), seconds=time.perf_counter() - started)
+                return
+
+    async def _alone(self, tenant: str, one: _Waiting) -> None:
+        try:
+            await self._take_in(tenant, [one])
+        except VersoError as error:
+            one.fail(error)
+
+    async def _known(self, taken: Sequence[_Waiting]) -> frozenset[Identity]:
+        """Return the identities that were accepted before."""
+        asked: dict[str, dict[bytes, None]] = {}
+        for one in taken:
+            if one.batch.identified:
+                for (collection, _), stream in one.batch.streams.items():
+                    hashes = asked.setdefault(collection, {})
+                    hashes.update(dict.fromkeys(filter(None, stream.hashes)))
+        if not asked:
+            return frozenset()
+        rows = [(collection, hashed) for collection, hashes in asked.items() for hashed in hashes]
+        positions = await self._ledger.known_identities(
+            {collection: list(hashes) for collection, hashes in asked.items()},
+            identity_s=self._identity_s,
+        )
+        return frozenset(rows[position] for position in positions)
+
+    async def _job(
+        self, tenant: str, streams: Mapping[StreamKey, StreamLines]
+    ) -> tuple[NewJob, dict[StreamKey, VersoError]]:
+        """Reserve numbers and return the job, and why some streams cannot be written.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        places = await asyncio.gather(
+            *(
+                self._ledger.reserve(collection, stream.labels, len(stream.lines))
+                for (collection, _), stream in streams.items()
+            ),
+            return_exceptions=True,
+        )
+        slices: list[SliceSpec] = []
+        identities: dict[str, list[bytes]] = {}
+        faults: dict[StreamKey, VersoError] = {}
+        for (key, stream), place in zip(streams.items(), places, strict=True):
+            if isinstance(place, VersoError) and not isinstance(place, LedgerUnavailable):
+                faults[key] = place
+            elif isinstance(place, BaseException):
+                raise place
+            else:
+                slices += slices_of(key[0], stream, place)
+                if hashes := [hashed for hashed in stream.hashes if hashed]:
+                    identities.setdefault(key[0], []).extend(hashes)
+        job = NewJob(
+            kind=Kind.INGEST_LINES,
+            queue=Queue.BULK,
+            slices=slices,
+            tenant=tenant,
+            job_id=uuid.uuid4().hex,
+            urgency=Kind.INGEST_LINES.urgency,
+            identities=identities,
+            identity_s=self._identity_s,
+        )
+        return job, faults
+
+    async def _submit(self, job: NewJob, taken: Sequence[_Waiting]) -> None:
+        """Submit a job; while the ledger does not answer, again under the same id.
+
+        A request whose time is over meanwhile is failed, though its lines may be accepted yet.
+
+        Raises:
+            LedgerUnavailable: it did not answer as long as the last of the requests could wait.
+        """
+        while True:
+            try:
+                await self._job_service.submit(job, keep_s=self._keep_s)
+            except LedgerUnavailable as error:
+                if not await _held(taken, error):
+                    raise
+            else:
+                return
+
+
+@dataclass(slots=True)
+class _Joined:
+    """The lines of requests by stream; of each request, which records were accepted before."""
+
+    streams: dict[StreamKey, StreamLines]
+    repeated: list[set[int]]
+
+
+def _joined(taken: Sequence[_Waiting], known: frozenset[Identity]) -> _Joined:
+    """Return the lines of requests in the order in which the requests came.
+
+    Of an identity that stands in several of them the first one counts.
+    """
+    streams: dict[StreamKey, StreamLines] = {}
+    repeated: list[set[int]] = []
+    seen = set(known)
+    for one in taken:
+        left_out: set[int] = set()
+        new: list[Identity] = []
+        for key, stream in one.batch.streams.items():
+            into = streams.setdefault(key, StreamLines(stream.labels))
+            if not one.batch.identified:
+                into.extend(stream)
+                continue
+            kept = [n for n, hashed in enumerate(stream.hashes) if (key[0], hashed) not in seen]
+            into.extend(stream.chosen(kept))
+            left_out.update({*stream.positions} - {stream.positions[n] for n in kept})
+            new += [(key[0], stream.hashes[n]) for n in kept if stream.hashes[n]]
+        seen.update(new)
+        repeated.append(left_out)
+    return _Joined({key: one for key, one in streams.items() if one.lines}, repeated)
+
+
+def _failed(taken: Sequence[_Waiting], faults: Mapping[StreamKey, VersoError]) -> list[_Waiting]:
+    """Fail the requests with a stream that cannot be written; return the others."""
+    left = []
+    for one in taken:
+        fault = next((faults[key] for key in one.batch.streams if key in faults), None)
+        if fault is None:
+            left.append(one)
+        else:
+            one.fail(fault)
+    return left
+
+
+async def _held(taken: Sequence[_Waiting], error: VersoError) -> list[_Waiting]:
+    """Fail the requests whose time is over; return the others after a while."""
+    now = asyncio.get_running_loop().time() + _AGAIN_S
+    for one in taken:
+        if one.deadline_s <= now:
+            one.fail(error)
+    left = [one for one in taken if not one.answer.done()]
+    if left:
+        await asyncio.sleep(_AGAIN_S)
+    return left

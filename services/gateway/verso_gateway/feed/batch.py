@@ -1,0 +1,138 @@
+"""The records of one request as lines of streams."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verso_core.jobs import Kind, SliceSpec, cut
+from verso_core.jobs.lines import LINES_BYTES, IngestLinesParams, LinesItem
+from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
+from verso_core.segments import Reserved
+from verso_gateway.feed.records import LogRecord
+from verso_ledger.collections.logs import labels_key
+
+StreamKey = tuple[str, str]
+"""A collection and labels as the ledger knows a stream by them."""
+_HASH_BYTES = 16
+_ALL = 1 << 30
+
+
+@dataclass(slots=True)
+class StreamLines:
+    """Lines of one stream, in order.
+
+    Attributes:
+        labels: of the stream, with the mark of records.
+        lines: without line ends.
+        positions: of each in its request.
+        hashes: of each identity; empty for a record without one.
+    """
+
+    labels: dict[str, str]
+    lines: list[bytes] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+
+    def chosen(self, numbers: Sequence[int]) -> StreamLines:
+        """Return some of the lines."""
+        return StreamLines(
+            self.labels,
+            [self.lines[n] for n in numbers],
+            [self.positions[n] for n in numbers],
+            [self.hashes[n] for n in numbers],
+        )
+
+    def extend(self, other: StreamLines) -> None:
+        """Add the lines of another request of the same stream."""
+        self.lines += other.lines
+        self.positions += other.positions
+        self.hashes += other.hashes
+
+
+@dataclass(slots=True)
+class Batch:
+    """The lines of one request by their streams.
+
+    Attributes:
+        streams: the lines.
+        size_bytes: of all lines.
+        identified: whether a record has an identity.
+        repeated: positions whose identity stands earlier in the request; they are no lines.
+    """
+
+    streams: dict[StreamKey, StreamLines] = field(default_factory=dict)
+    size_bytes: int = 0
+    identified: bool = False
+    repeated: set[int] = field(default_factory=set)
+
+
+def batch_of(
+    records: Iterable[tuple[int, LogRecord]], collections: Mapping[str, str], *, arrived_ns: int
+) -> Batch:
+    """Return records as lines.
+
+    Args:
+        records: with their positions in the request.
+        collections: name of the collection by the source of a record; others are left out.
+        arrived_ns: time of records that have none, Unix nanoseconds.
+    """
+    batch = Batch()
+    keys: dict[tuple[str, int], StreamLines] = {}  # records of a request share their labels' object
+    held: list[Mapping[str, str]] = []  # as long as their ids are compared
+    seen: set[tuple[str, bytes]] = set()
+    for position, record in records:
+        collection = collections.get(record.source)
+        if collection is None:
+            continue
+        if record.identity is None:
+            hashed = b""
+        else:
+            hashed = hashlib.blake2b(record.identity.encode(), digest_size=_HASH_BYTES).digest()
+            if (collection, hashed) in seen:
+                batch.repeated.add(position)
+                continue
+            seen.add((collection, hashed))
+        stream = keys.get((collection, id(record.labels)))
+        if stream is None:
+            held.append(record.labels)
+            labels = marked(record.labels)
+            key = collection, labels_key(labels)
+            stream = batch.streams.setdefault(key, StreamLines(labels))
+            keys[collection, id(record.labels)] = stream
+        line = _line(record, arrived_ns)
+        batch.size_bytes += len(line) + 1
+        stream.lines.append(line)
+        stream.positions.append(position)
+        stream.hashes.append(hashed)
+    batch.identified = bool(seen)
+    return batch
+
+
+def slices_of(collection: str, stream: StreamLines, place: Reserved) -> list[SliceSpec]:
+    """Return the slices of a stream's lines, each of about ``LINES_BYTES``."""
+    params = IngestLinesParams(
+        collection=collection,
+        uid=place.uid,
+        stream=place.stream,
+        labels=stream.labels,
+        arrived=time.time_ns(),
+    )
+    found: list[SliceSpec] = []
+    begin = size = 0
+    for end, line in enumerate(stream.lines, 1):
+        size += len(line) + 1
+        if size >= LINES_BYTES or end == len(stream.lines):
+            text = b"\n".join([*stream.lines[begin:end], b""])
+            item = LinesItem(place.first + begin, end - begin, text)
+            found += cut(Kind.INGEST_LINES, params, [item], max_items=_ALL, max_bytes=_ALL)
+            begin, size = end, 0
+    return found
+
+
+def _line(record: LogRecord, arrived_ns: int) -> bytes:
+    if record.time_ns is None:
+        return write_line(LineRecord(record.text, TimeFrom.ARRIVAL, record.attributes), arrived_ns)
+    return write_line(LineRecord(record.text, record.time_from, record.attributes), record.time_ns)

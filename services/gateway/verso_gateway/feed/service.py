@@ -1,0 +1,26 @@
+"""What the routes that agents send to share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.records import FieldMap
+from verso_gateway.feed.routing import Routing
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The parts of the feed.
+
+    Attributes:
+        routing: rules from sources to collections.
+        fields: which fields of structured records are text, time and labels.
+        acceptance: takes records in.
+        making: jobs that make missing collections, by the collection's name.
+    """
+
+    routing: Routing
+    fields: FieldMap
+    acceptance: Acceptance
+    making: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Routes that agents send log records to, one module a protocol."""

@@ -1,0 +1,170 @@
+"""From the records of a request to their acceptance, the same for every protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import Request
+
+from verso_core.errors import (
+    CollectionUnknown,
+    Forbidden,
+    KindUnsupported,
+    NotReady,
+    QueueFull,
+    VersoError,
+)
+from verso_core.jobs import Collection, CollectionKind, Kind, NoItem
+from verso_core.jobs.admin import CollectionParams
+from verso_gateway import responses
+from verso_gateway.access import caller_of, collection_of
+from verso_gateway.bodies import reading
+from verso_gateway.context import context_of
+from verso_gateway.feed.batch import batch_of
+from verso_gateway.feed.records import Decoded, LogRecord
+from verso_gateway.feed.service import Feed
+from verso_gateway.protocols import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of the records of a request.
+
+    Attributes:
+        rejected: why a record was not accepted, by its position.
+        repeated: positions of those that were accepted before.
+    """
+
+    rejected: dict[int, VersoError]
+    repeated: frozenset[int]
+
+    @property
+    def first_reason(self) -> str:
+        """Return why the first rejected record was; empty if none was."""
+        return next((error.detail for error in self.rejected.values()), "")
+
+
+def feed_of(request: Request) -> Feed:
+    """Return the feed of the application that serves a request."""
+    return context_of(request).feed
+
+
+async def read(
+    request: Request, protocol: Protocol, decode: Callable[[bytes], Sequence[Decoded]]
+) -> Sequence[Decoded]:
+    """Return the records of a request's body, which is decoded off the loop if it is large.
+
+    Raises:
+        RequestInvalid: the body cannot be read as the protocol's.
+        BodyTooLarge: it is larger than it may be.
+    """
+    body = await request.body()
+    context_of(request).metrics.feed_bytes(protocol, len(body))
+    return await reading.off_loop(len(body), partial(decode, body))
+
+
+async def accept(
+    request: Request, decoded: Sequence[Decoded], protocol: Protocol, *, hold_s: float
+) -> Taken:
+    """Take the records of a request in; when this returns they are on disk.
+
+    Args:
+        request: the request, for its caller.
+        decoded: the records, and why there is none at a position.
+        protocol: by which they came.
+        hold_s: how long the request may be held for room, seconds.
+
+    Raises:
+        QueueFull: there was no room in time; nothing was accepted.
+        Unavailable: the ledger does not answer, or no worker has room on its disk.
+    """
+    context = context_of(request)
+    await context.room.check()
+    end_s = time.monotonic() + hold_s
+    rejected = {n: one for n, one in enumerate(decoded) if not isinstance(one, LogRecord)}
+    records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
+    collections: dict[str, str] = {}
+    faults: dict[str, VersoError] = {}
+    for source in {record.source for _, record in records}:
+        try:
+            collections[source] = await _collection(request, source, until_s=end_s)
+        except (CollectionUnknown, Forbidden, KindUnsupported) as error:
+            faults[source] = error
+    rejected |= {n: faults[record.source] for n, record in records if record.source in faults}
+    repeated: frozenset[int] = frozenset()
+    if len(rejected) < len(decoded):
+        size = sum(len(record.text) for _, record in records)
+        make = partial(batch_of, records, collections, arrived_ns=time.time_ns())
+        batch = await reading.off_loop(size, make)
+        left_s = max(0.0, end_s - time.monotonic())
+        acceptance = feed_of(request).acceptance
+        repeated = await acceptance.accept(request.state.tenant, batch, hold_s=left_s)
+    accepted = len(decoded) - len(rejected) - len(repeated)
+    context.metrics.feed_records(
+        protocol, accepted=accepted, repeated=len(repeated), rejected=len(rejected)
+    )
+    return Taken(dict(sorted(rejected.items())), repeated)
+
+
+@contextmanager
+def counted(request: Request, protocol: Protocol) -> Iterator[None]:
+    """Count a request of an agent by how it ends."""
+    status = "failed"
+    try:
+        yield
+        status = "accepted"
+    except QueueFull:
+        status = "refused"
+        raise
+    except VersoError as error:
+        status = "failed" if error.retryable else "rejected"
+        raise
+    finally:
+        context_of(request).metrics.feed_request(protocol, status)
+
+
+async def _collection(request: Request, source: str, *, until_s: float) -> str:
+    """Return the name of the collection that the rules name; it is made if it is missing.
+
+    Raises:
+        CollectionUnknown: no rule fits, or the collection is another caller's.
+        Forbidden: the caller's key may not make it.
+        KindUnsupported: it is no log collection.
+        NotReady: it was not made in time.
+    """
+    name = feed_of(request).routing.collection(source)
+    if name is None:
+        raise CollectionUnknown(f"no rule of VERSO_FEED_ROUTES fits {source[:64]!a}")
+    try:
+        found = await collection_of(request, name)
+    except CollectionUnknown:
+        known = {one.name for one in await context_of(request).collections.list()}
+        if name in known:
+            raise
+        found = await _made(request, name, until_s=until_s)
+    if found.kind is not CollectionKind.LOGS:
+        raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
+    return name
+
+
+async def _made(request: Request, name: str, *, until_s: float) -> Collection:
+    """Make a log collection that rules name; requests that come meanwhile wait for the same job."""
+    caller, context, making = caller_of(request), context_of(request), feed_of(request).making
+    if caller.key is not None and caller.key.collections is not None and not caller.key.lists(name):
+        raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
+    if name not in making:
+        params = CollectionParams(name=name, kind=CollectionKind.LOGS, owner=caller.owner)
+        job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
+        making[name] = (await context.job_service.submit(job)).job_id
+    record = await context.job_service.wait(making[name], max(0.0, until_s - time.monotonic()))
+    if not record.status.terminal:
+        raise NotReady(f"the collection {name!a} is being made")
+    making.pop(name, None)
+    context.collections.forget(name)
+    await asyncio.sleep(0)
+    return await collection_of(request, name)

@@ -1,0 +1,115 @@
+"""NDJSON whose rows are log records, as ``POST /v1/ingest`` takes it with the names of fields."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from verso_core.errors import BodyTooLarge, DocumentsRefused, KindUnsupported, error_body
+from verso_core.jobs import CollectionKind, ItemError, Kind, Queue
+from verso_core.jobs.ingest import MAX_REFUSALS, Intaken, Refusal
+from verso_gateway import responses, views
+from verso_gateway.access import collection_of
+from verso_gateway.bodies import reading
+from verso_gateway.context import context_of
+from verso_gateway.feed import mapping
+from verso_gateway.feed.batch import batch_of, slices_of
+from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
+from verso_gateway.headers import Fingerprint, key_of
+from verso_gateway.job_service import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFields:
+    """The fields that a request names; None for what it does not.
+
+    Attributes:
+        text: field of a record's text.
+        time: field of its time.
+        labels: fields that become labels, with commas.
+    """
+
+    text: str | None
+    time: str | None
+    labels: str | None
+
+    def __bool__(self) -> bool:
+        """Whether any field is named."""
+        return not (self.text is None and self.time is None and self.labels is None)
+
+    def over(self, base: FieldMap, *, offset_s: int) -> FieldMap:
+        """Return the fields of records where others are ``base``'s."""
+        labels = [name.strip() for name in (self.labels or "").split(",") if name.strip()]
+        found = mapping.field_map(self.text, self.time, labels, base=base)
+        return replace(found, offset_s=offset_s)
+
+
+async def ingest_records(
+    request: Request, name: str, named: NamedFields, *, offset_s: int
+) -> Response:
+    """Take the rows of NDJSON in as log records.
+
+    Raises:
+        KindUnsupported: the collection keeps documents.
+        BodyTooLarge: there are more rows than the limit.
+        DocumentsRefused: no row is a record.
+    """
+    context = context_of(request)
+    found = await collection_of(request, name)
+    if found.kind is not CollectionKind.LOGS:
+        raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
+    await context.room.check()
+    body = await request.body()
+    most = context.settings.upload_limit_documents
+    if body.count(b"\n") > most:
+        raise BodyTooLarge(f"expected <= {most} rows in a request, got more")
+    fields = named.over(context.feed.fields, offset_s=offset_s)
+    decoded = await reading.off_loop(len(body), partial(mapping.decode, body, fields))
+    about = _intaken(decoded)
+    records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
+    if not records:
+        raise DocumentsRefused("expected at least one record", intaken=about.public())
+    make = partial(batch_of, records, {"": name}, arrived_ns=time.time_ns())
+    streams = (await reading.off_loop(len(body), make)).streams.values()
+    places = await asyncio.gather(
+        *(context.ledger.reserve(name, one.labels, len(one.lines)) for one in streams)
+    )
+    slices = [
+        spec
+        for stream, place in zip(streams, places, strict=True)
+        for spec in slices_of(name, stream, place)
+    ]
+    job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    key = key_of(request)
+    if key is not None:
+        fingerprint = Fingerprint(request)
+        await reading.off_loop(len(body), partial(fingerprint.update, body))
+        job = replace(job, idempotency=(key, fingerprint.hex()))
+
+    def answer(ended: Ended) -> dict[str, Any]:
+        return {**views.batch(ended), **about.public()}
+
+    return await responses.respond(
+        request, job, body=answer, wait_default_s=0.0, accepted_with=about.public()
+    )
+
+
+def _intaken(decoded: list[Decoded]) -> Intaken:
+    """Return how many rows are records, and why the first others are not."""
+    refusals = []
+    for number, one in enumerate(decoded, 1):
+        if not isinstance(one, LogRecord):
+            body = error_body(one)
+            body["detail"] = f"row {number}: {body['detail']}"
+            refusals.append(Refusal(error=ItemError(**body)))
+    return Intaken(
+        accepted=len(decoded) - len(refusals),
+        refused=len(refusals),
+        refusals=tuple(refusals[:MAX_REFUSALS]),
+    )
