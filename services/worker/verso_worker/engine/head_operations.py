@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime
 Vectors = NDArray[np.float32]
 Message = tuple[dict[str, Any], list[bytes]]
 _LITTLE = np.dtype("<f4")
+_CALL_S, _CALL_S_PER_KIB = 120.0, 2.0
+"""Longest call with texts: batches of a long one run when nobody else wants the cores."""
 
 
 class Probing(Protocol):
@@ -140,7 +142,8 @@ class HeadCalls:
     ) -> Vectors:
         """Score pairs of texts that are read together. Shape: (n,)."""
         header = {"name": name, "version": version, "count": len(first), "vectors": False}
-        _, [scores] = self._client.call("head_score", header, [*first, *second])
+        texts = [*first, *second]
+        _, [scores] = self._client.call("head_score", header, texts, timeout_s=_longest_s(texts))
         return np.frombuffer(scores, _LITTLE).astype(np.float32)
 
     def answer(
@@ -151,10 +154,12 @@ class HeadCalls:
         Raises:
             QuestionTooLong: the question leaves no room for a context.
         """
+        texts = [question, *(context.encode("utf-8") for context in contexts)]
         header, _ = self._client.call(
             "head_answer",
             {"name": name, "version": version, "count": count},
-            [question, *(context.encode("utf-8") for context in contexts)],
+            texts,
+            timeout_s=_longest_s(texts),
         )
         return [
             Found([Span(*span) for span in one["spans"]], one["null_score"])
@@ -170,9 +175,17 @@ class HeadCalls:
         self, name: str, version: str, blobs: Sequence[bytes], *, count: int, vectors: bool
     ) -> Classified:
         header = {"name": name, "version": version, "count": count, "vectors": vectors}
-        reply, [logits, features] = self._client.call("head_classify", header, blobs)
+        limit_s = None if vectors else _longest_s(blobs)
+        reply, [logits, features] = self._client.call(
+            "head_classify", header, blobs, timeout_s=limit_s
+        )
         rows = np.frombuffer(logits, _LITTLE).reshape(count, reply["classes"]).astype(np.float32)
         return Classified(rows, unpack_vectors(features, count=count) if features else None)
+
+
+def _longest_s(texts: Sequence[bytes]) -> float:
+    """Return how long a call with these texts may take, seconds."""
+    return _CALL_S + _CALL_S_PER_KIB * sum(map(len, texts)) / 1024
 
 
 def pack_vectors(values: Vectors) -> bytes:
