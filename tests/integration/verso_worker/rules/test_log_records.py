@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, ingest, query, raw, search
@@ -37,7 +38,8 @@ def take_in(logs: Stores) -> list[bytes]:
     """Take records in, a microsecond apart, and return their bodies."""
     sent = records()
     lines = [write_line(one, START_NS + n * 1000) for n, one in enumerate(sent)]
-    [found] = ingest(logs, b"\n".join([*lines, b""]), verify=True, **marked({"host": "a"}))
+    labels: dict[str, Any] = {**marked({"host": "a"})}
+    [found] = ingest(logs, b"\n".join([*lines, b""]), **labels)
     assert (found["lines"], found["records"]) == (300, 1)
     return [one.text for one in sent]
 
