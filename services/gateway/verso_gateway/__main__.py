@@ -20,6 +20,7 @@ from verso_core import telemetry, tracing
 from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_gateway import connections, memory
 from verso_gateway.app import create_app
+from verso_gateway.ports import listen
 from verso_gateway.settings import Settings
 
 
@@ -84,9 +85,16 @@ def main() -> int:
         except OSError as error:
             sys.stderr.write(f"VERSO_METRICS_PORT: {error.strerror}: {settings.metrics_port}\n")
             return 1
+    try:
+        # uvicorn binds the only port itself
+        ports = [settings.port, *settings.feed_ports] if settings.feed_ports else []
+        sockets = listen(settings.host, ports)
+    except OSError as error:
+        sys.stderr.write(f"a port of the gateway: {error.strerror}\n")
+        return 1
     freeze_loaded()
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:  # uvloop where it is
-        runner.run(server.serve())
+        runner.run(server.serve(sockets=sockets or None))
     return 0 if server.started else 1
 
 

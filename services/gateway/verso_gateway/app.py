@@ -29,6 +29,8 @@ from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.observe import Observe
+from verso_gateway.ports import OwnPorts
+from verso_gateway.protocols import BULK_PATH
 from verso_gateway.routes import (
     answer,
     classify,
@@ -141,6 +143,9 @@ def create_app(settings: Settings) -> FastAPI:
             allow_headers=["*"],
             expose_headers=_EXPOSED,
         )
+    if settings.feed_bulk_port:
+        # outermost, so that everything else sees one path for one thing
+        app.add_middleware(OwnPorts, prefixes={settings.feed_bulk_port: BULK_PATH})
     app.openapi = lambda: openapi.document(app, _operations())  # type: ignore[method-assign]  # FastAPI's own way
     return app
 

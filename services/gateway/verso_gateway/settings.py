@@ -129,6 +129,15 @@ class Settings(BrokerSettings, BaseSettings):
         default=",".join(TEXT_FIELDS),
         description="fields that the text of a structured record is looked for in, in order",
     )
+    feed_otlp_port: int = Field(
+        default=0, ge=0, le=65535, description="another port for OTLP, such as 4318; 0: none"
+    )
+    feed_bulk_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="port on which / is Elasticsearch's, such as 9200; 0: none",
+    )
     feed_limit_bytes: int = Field(
         default=32 * _MIB, ge=1024, description="largest body of an agent, inflated, bytes"
     )
@@ -167,6 +176,11 @@ class Settings(BrokerSettings, BaseSettings):
         return 1.0 if self.api_keys_file is None else self.tenant_share
 
     @property
+    def feed_ports(self) -> tuple[int, ...]:
+        """Return the ports of protocols of agents."""
+        return tuple(port for port in (self.feed_otlp_port, self.feed_bulk_port) if port)
+
+    @property
     def routing(self) -> Routing:
         """Return the rules from sources to collections."""
         return Routing.parse(self.feed_routes)
@@ -197,9 +211,12 @@ class Settings(BrokerSettings, BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _two_ports(self) -> Settings:
+    def _other_ports(self) -> Settings:
         if self.metrics_port == self.port != 0:
             raise ValueError(f"expected another port for metrics than {self.port}, the gateway's")
+        used = [port for port in (self.port, self.metrics_port, *self.feed_ports) if port]
+        if len(set(used)) < len(used):
+            raise ValueError("expected a port of its own for each: one is named twice")
         return self
 
     @model_validator(mode="after")
