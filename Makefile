@@ -71,6 +71,7 @@ bench: $(VENV)/.installed-dev  ## every bench on the shipped data; each ends wit
 	$(BIN)/python tests/bench/bench_encode.py
 	$(BIN)/python tests/bench/bench_serve.py --rivals
 	$(BIN)/python tests/bench/bench_queue.py
+	$(BIN)/python tests/bench/bench_feed.py
 	$(BIN)/python tests/bench/bench_scale.py
 	$(BIN)/python tests/bench/bench_cost.py --threads 1
 

@@ -86,7 +86,7 @@ async def _send(route: Route, requests: Sequence[bytes], concurrency: int) -> Tr
         for request in waiting:
             started = time.perf_counter()
             writer.write(request)
-            status, body = await _answer(reader)
+            status, body = await read_answer(reader)
             if status in _REFUSALS:
                 refused += 1
                 continue
@@ -100,9 +100,12 @@ async def _send(route: Route, requests: Sequence[bytes], concurrency: int) -> Tr
     return Traffic(len(requests), time.perf_counter() - started, latencies, refused)
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def read_answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return the status and the body of the next answer on a connection."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     status = int(head.split(b" ", 2)[1])
+    if status == 204:
+        return status, b""
     if _CHUNKED not in head:
         size = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
         return status, await reader.readexactly(size)

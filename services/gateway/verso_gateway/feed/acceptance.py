@@ -33,6 +33,8 @@ Identity = tuple[str, bytes]
 _JOINED_BYTES = 4 * LINES_BYTES
 """About the most bytes of lines in one job, unless a single request has more."""
 _AGAIN_S = 0.1
+_ASKED = 4096
+"""Identities that one step of the ledger looks at: a few milliseconds in which it does no more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -193,14 +195,16 @@ class Acceptance:
                 for (collection, _), stream in one.batch.streams.items():
                     hashes = asked.setdefault(collection, {})
                     hashes.update(dict.fromkeys(filter(None, stream.hashes)))
-        if not asked:
-            return frozenset()
-        rows = [(collection, hashed) for collection, hashes in asked.items() for hashed in hashes]
-        positions = await self._ledger.known_identities(
-            {collection: list(hashes) for collection, hashes in asked.items()},
-            identity_s=self._identity_s,
-        )
-        return frozenset(rows[position] for position in positions)
+        found: set[Identity] = set()
+        for collection, hashes in asked.items():
+            rows = list(hashes)
+            for start in range(0, len(rows), _ASKED):
+                part = rows[start : start + _ASKED]
+                known = await self._ledger.known_identities(
+                    {collection: part}, identity_s=self._identity_s
+                )
+                found.update((collection, part[position]) for position in known)
+        return frozenset(found)
 
     async def _job(
         self, tenant: str, streams: Mapping[StreamKey, StreamLines]

@@ -80,8 +80,7 @@ def batch_of(
         arrived_ns: time of records that have none, Unix nanoseconds.
     """
     batch = Batch()
-    keys: dict[tuple[str, int], StreamLines] = {}  # records of a request share their labels' object
-    held: list[Mapping[str, str]] = []  # as long as their ids are compared
+    known: dict[tuple[object, ...], StreamLines] = {}  # a key is made once for equal labels
     seen: set[tuple[str, bytes]] = set()
     for position, record in records:
         collection = collections.get(record.source)
@@ -95,13 +94,13 @@ def batch_of(
                 batch.repeated.add(position)
                 continue
             seen.add((collection, hashed))
-        stream = keys.get((collection, id(record.labels)))
+        pairs = (collection, *record.labels.items())
+        stream = known.get(pairs)
         if stream is None:
-            held.append(record.labels)
             labels = marked(record.labels)
             key = collection, labels_key(labels)
             stream = batch.streams.setdefault(key, StreamLines(labels))
-            keys[collection, id(record.labels)] = stream
+            known[pairs] = stream
         line = _line(record, arrived_ns)
         batch.size_bytes += len(line) + 1
         stream.lines.append(line)

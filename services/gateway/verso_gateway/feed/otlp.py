@@ -117,11 +117,9 @@ class _Shared:
     def _record(self, record: Mapping[str, Any]) -> LogRecord:
         rest = flat(record["attributes"])
         identity = rest.get(UID)
-        for name in self._more.keys() & rest.keys():  # neither of them is cut
-            rest[f"record.{name}"] = rest.pop(name)
-        rest = {**self._more, **rest, **_about(record)}
+        rest = _joined({**self._more, **_about(record)}, rest, prefix="record")
         text, more = self._body(record["body"])
-        rest |= {name if name not in rest else f"body.{name}": more[name] for name in more}
+        rest = _joined(rest, more, prefix="body") if more else rest
         labels = self._fields.take_labels(rest, known=self._labels)
         if "level" not in labels and (level := _level(record)):
             add_label(labels, "level", level)
@@ -155,6 +153,17 @@ class _Shared:
                 if text is not None:
                     return rest.pop(text).encode(), rest
         return orjson.dumps(body, default=_base64), {}
+
+
+def _joined(first: Mapping[str, Any], second: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
+    """Return the attributes of both; a name of the second that the first has gets a prefix."""
+    found = dict(first)
+    for name, value in second.items():
+        place = name
+        while place in found or (place != name and place in second):
+            place = f"{prefix}.{place}"
+        found[place] = value
+    return found
 
 
 def _about(record: Mapping[str, Any]) -> dict[str, Any]:

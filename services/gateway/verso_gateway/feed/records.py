@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,20 +109,27 @@ class FieldMap:
         """
         labels = dict(known or {})
         for name, fields in self.labels.items():
+            if name in labels:
+                continue
             for one in fields:
-                if name not in labels and (value := _label(rest.get(one))):
+                if one in rest and (value := _label(rest[one])):
                     if not add_label(labels, name, value.lower() if name == "level" else value):
                         return labels
                     del rest[one]
+                    break
         return labels
 
 
 def add_label(labels: dict[str, str], name: str, value: str) -> bool:
     """Add a label if the stream may have it; return whether it does."""
-    size = sum(len(key.encode()) + len(one.encode()) + 8 for key, one in labels.items())
-    size += len(name.encode()) + len(value.encode()) + 8
-    if not name or len(labels) >= MAX_LABELS or size > MAX_METADATA_BYTES:
+    if not name or len(labels) >= MAX_LABELS:
         return False
+    size = len(name) + len(value) + sum(map(len, labels)) + sum(map(len, labels.values()))
+    if 4 * size + 8 * MAX_LABELS > MAX_METADATA_BYTES:  # else it fits whatever the letters are
+        pairs = [*labels.items(), (name, value)]
+        size = sum(len(key.encode()) + len(one.encode()) + 8 for key, one in pairs)
+        if size > MAX_METADATA_BYTES:
+            return False
     labels[name] = value
     return True
 
@@ -146,19 +153,21 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     than eight objects.
     """
     found: dict[str, Any] = {}
-    for name, value in _flattened(fields, "", _MAX_DEPTH):
-        if name in found:
-            return dict(fields)
-        found[name] = value
-    return found
+    return found if _flatten(fields, "", _MAX_DEPTH, into=found) else dict(fields)
 
 
-def _flattened(fields: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _flatten(fields: Mapping[str, Any], prefix: str, depth: int, *, into: dict[str, Any]) -> bool:
+    """Add fields by their joined names; return whether all names differ."""
     for name, value in fields.items():
-        if isinstance(value, dict) and value and depth > 1:
-            yield from _flattened(value, f"{prefix}{name}.", depth - 1)
+        place = prefix + name
+        if type(value) is dict and value and depth > 1:
+            if not _flatten(value, f"{place}.", depth - 1, into=into):
+                return False
+        elif place in into:
+            return False
         else:
-            yield prefix + name, value
+            into[place] = value
+    return True
 
 
 def packed(attributes: Mapping[str, Any]) -> bytes:
