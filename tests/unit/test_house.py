@@ -45,6 +45,7 @@ TOP_LEVEL = {
 }
 SETTINGS = (
     "verso_gateway.settings",
+    "verso_gateway.syslog.settings",
     "verso_keeper.settings",
     "verso_training.service.settings",
     "verso_worker.settings",

@@ -25,6 +25,7 @@ from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
 from verso_gateway.context import CollectionsCache, Context, DiskRoom
 from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
@@ -232,7 +233,8 @@ def _feed(
         keep_s=settings.feed_keep_s,
         identity_s=settings.feed_identity_s,
     )
-    return Feed(settings.routing, settings.feed_fields, acceptance)
+    maker = CollectionMaker(job_service)
+    return Feed(settings.routing, settings.feed_fields, acceptance, maker)
 
 
 async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:

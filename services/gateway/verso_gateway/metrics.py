@@ -92,6 +92,11 @@ class Metrics:
             ["protocol"],
             registry=self.registry,
         )
+        self._feed_dropped = Counter(
+            "verso_feed_dropped_total",
+            "Datagrams of syslog for which there was no room.",
+            registry=self.registry,
+        )
         self._feed_requests_joined = Histogram(
             "verso_feed_joined_requests",
             "Requests of agents that one job took in.",
@@ -172,6 +177,10 @@ class Metrics:
         self._feed_records.labels(protocol, "accepted").inc(accepted)
         self._feed_records.labels(protocol, "repeated").inc(repeated)
         self._feed_records.labels(protocol, "rejected").inc(rejected)
+
+    def feed_dropped(self) -> None:
+        """Count a datagram that was dropped."""
+        self._feed_dropped.inc()
 
     def feed_joined(self, requests: int, *, seconds: float) -> None:
         """Note that requests were taken in together."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.feed.records import FieldMap
 from verso_gateway.feed.routing import Routing
 
@@ -17,10 +18,10 @@ class Feed:
         routing: rules from sources to collections.
         fields: which fields of structured records are text, time and labels.
         acceptance: takes records in.
-        making: jobs that make missing collections, by the collection's name.
+        maker: makes collections that rules name.
     """
 
     routing: Routing
     fields: FieldMap
     acceptance: Acceptance
-    making: dict[str, str] = field(default_factory=dict)
+    maker: CollectionMaker

@@ -24,6 +24,7 @@ class Protocol(StrEnum):
     OTLP = "otlp"
     BULK = "bulk"
     LOKI = "loki"
+    SYSLOG = "syslog"
 
 
 class Shaped(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +14,10 @@ from verso_core.errors import (
     CollectionUnknown,
     Forbidden,
     KindUnsupported,
-    NotReady,
     QueueFull,
     VersoError,
 )
-from verso_core.jobs import Collection, CollectionKind, Kind, NoItem
-from verso_core.jobs.admin import CollectionParams
-from verso_gateway import responses
+from verso_core.jobs import Collection, CollectionKind
 from verso_gateway.access import caller_of, collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of
@@ -154,17 +150,14 @@ async def _collection(request: Request, source: str, *, until_s: float) -> str:
 
 async def _made(request: Request, name: str, *, until_s: float) -> Collection:
     """Make a log collection that rules name; requests that come meanwhile wait for the same job."""
-    caller, context, making = caller_of(request), context_of(request), feed_of(request).making
+    caller, context = caller_of(request), context_of(request)
     if caller.key is not None and caller.key.collections is not None and not caller.key.lists(name):
         raise Forbidden(f"expected a collection that the key's list names, got {name!r}")
-    if name not in making:
-        params = CollectionParams(name=name, kind=CollectionKind.LOGS, owner=caller.owner)
-        job = responses.job_of_one(request, Kind.COLLECTION_CREATE, params, NoItem())
-        making[name] = (await context.job_service.submit(job)).job_id
-    record = await context.job_service.wait(making[name], max(0.0, until_s - time.monotonic()))
-    if not record.status.terminal:
-        raise NotReady(f"the collection {name!a} is being made")
-    making.pop(name, None)
+    await context.feed.maker.make(
+        name,
+        owner=caller.owner,
+        tenant=caller.tenant,
+        wait_s=max(0.0, until_s - time.monotonic()),
+    )
     context.collections.forget(name)
-    await asyncio.sleep(0)
     return await collection_of(request, name)

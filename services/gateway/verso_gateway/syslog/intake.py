@@ -1,0 +1,115 @@
+"""Messages of syslog on their way to the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from verso_core.errors import CollectionUnknown, KindUnsupported, Unavailable, VersoError
+from verso_core.jobs import CollectionKind
+from verso_gateway.auth import TENANT_DEFAULT
+from verso_gateway.context import CollectionsCache, DiskRoom
+from verso_gateway.feed import syslog
+from verso_gateway.feed.acceptance import Acceptance
+from verso_gateway.feed.batch import batch_of
+from verso_gateway.feed.making import CollectionMaker
+from verso_gateway.feed.records import LogRecord
+from verso_gateway.feed.routing import Routing
+from verso_gateway.metrics import Metrics
+from verso_gateway.protocols import Protocol
+
+_log = logging.getLogger(__name__)
+_HOLD_S = 10.0
+_AGAIN_S = 0.5
+Messages = Sequence[bytes | VersoError]
+
+
+class Intake:
+    """Takes messages in, however long it takes until there is room.
+
+    Args:
+        acceptance: takes their records in.
+        collections: that there are.
+        room: whether workers have room.
+        maker: makes collections that rules name.
+        routing: the rules.
+        metrics: counts records.
+        tenant: whose they are.
+        offset_s: zone of times that say none, seconds east of UTC.
+    """
+
+    def __init__(
+        self,
+        acceptance: Acceptance,
+        *,
+        collections: CollectionsCache,
+        room: DiskRoom,
+        maker: CollectionMaker,
+        routing: Routing,
+        metrics: Metrics,
+        tenant: str,
+        offset_s: int,
+    ) -> None:
+        self._acceptance = acceptance
+        self._collections = collections
+        self._room = room
+        self._maker = maker
+        self._routing = routing
+        self._metrics = metrics
+        self._tenant = tenant
+        self._owner = None if tenant == TENANT_DEFAULT else tenant
+        self._offset_s = offset_s
+
+    async def take(self, messages: Messages) -> None:
+        """Take messages in; when this returns they are on disk, or they cannot be accepted."""
+        now = datetime.now(UTC)
+        parse = partial(syslog.parse, now=now, offset_s=self._offset_s)
+        decoded = [parse(one) if isinstance(one, bytes) else one for one in messages]
+        records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
+        arrived_ns = time.time_ns()
+        while True:
+            try:
+                await self._room.check()
+                sources = {record.source for _, record in records}
+                found = {source: await self._collection(source) for source in sources}
+                collections = {source: name for source, name in found.items() if name is not None}
+                batch = batch_of(records, collections, arrived_ns=arrived_ns)
+                count = sum(len(stream.lines) for stream in batch.streams.values())
+                if count:
+                    await self._acceptance.accept(self._tenant, batch, hold_s=_HOLD_S)
+            except Unavailable as error:
+                _log.warning("syslog waits", extra={"count": len(records), "code": error.code})
+                await asyncio.sleep(_AGAIN_S)
+            except VersoError as error:
+                _log.error("syslog rejected", extra={"count": len(records), "code": error.code})
+                self._count(accepted=0, rejected=len(decoded))
+                return
+            else:
+                self._count(accepted=count, rejected=len(decoded) - count)
+                return
+
+    async def _collection(self, source: str) -> str | None:
+        """Return the collection of a source, which is made if it is missing; None for no rule."""
+        name = self._routing.collection(source)
+        if name is None:
+            return None
+        try:
+            found = await self._collections.get(name)
+        except CollectionUnknown:
+            await self._maker.make(name, owner=self._owner, tenant=self._tenant, wait_s=_HOLD_S)
+            self._collections.forget(name)
+            found = await self._collections.get(name)
+        if found.kind is not CollectionKind.LOGS:
+            raise KindUnsupported(f"expected a collection of kind logs, got {name!a}: of documents")
+        if found.owner not in (None, self._owner):
+            raise CollectionUnknown(f"no collection {name!a}")
+        return name
+
+    def _count(self, *, accepted: int, rejected: int) -> None:
+        self._metrics.feed_records(
+            Protocol.SYSLOG, accepted=accepted, repeated=0, rejected=rejected
+        )
