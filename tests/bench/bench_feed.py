@@ -172,7 +172,7 @@ def ledger_of(site: Site) -> redis.Redis:
 
 def memory_of(ledger: redis.Redis) -> int:
     """Return the bytes that the ledger holds."""
-    found: dict[str, Any] = ledger.info("memory")  # type: ignore[assignment]  # redis-py's union
+    found: dict[str, Any] = ledger.info("memory")
     return int(found["used_memory_dataset"])
 
 
