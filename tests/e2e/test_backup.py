@@ -17,7 +17,8 @@ from tests.e2e.conftest import Platform
 from verso_client import Document
 from verso_core import files
 from verso_core.errors import BackupInvalid
-from verso_core.jobs import Precision
+from verso_core.jobs import CollectionKind, Precision
+from verso_core.jobs.lines import LinesRequest
 from verso_standalone.backup import restore
 
 _ROOM_BYTES = 32 << 20
@@ -29,13 +30,22 @@ def verso_standalone(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
+def log_lines(number: int, count: int) -> bytes:
+    rows = (
+        f"2026-01-01T00:00:{n % 60:02}Z step {number}: item {n * number} took {n} ms\n"
+        for n in range(count)
+    )
+    return "".join(rows).encode()
+
+
 class Load(threading.Thread):
-    """Takes texts in, one upload after another, until told to stop."""
+    """Takes texts and log lines in, one upload after another, until told to stop."""
 
     def __init__(self, platform: Platform, lines: Callable[[int], list[Document]]) -> None:
         super().__init__()
         self.over = threading.Event()
         self.texts: dict[str, bytes] = {}
+        self.log = b""
         self.faults: list[Exception] = []
         self._platform = platform
         self._lines = lines(40)
@@ -50,9 +60,12 @@ class Load(threading.Thread):
                 try:
                     report = verso.ingest(batch)
                     assert report.documents == len(batch)
+                    log = log_lines(1 + number, 30)
+                    assert verso.ingest_lines([log], collection="log").lines == 30
                 except Exception as error:  # noqa: BLE001 - told by the test's own thread
                     self.faults.append(error)
                     return
+                self.log += log
                 self.texts.update({str(one.id): str(one.text).encode() for one in batch})
                 if self.over.is_set():
                     return
@@ -71,6 +84,9 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
         verso.create_collection("coded", precision=Precision.INT8)
         verso.ingest(lines(100))
         verso.ingest(lines(100), collection="coded")
+        verso.create_collection("log", kind=CollectionKind.LOGS)
+        verso.ingest_lines([log_lines(0, 1200)], collection="log")
+        verso.delete("0:7", collection="log")
         verso.ingest([Document("rewritten before", id="line/3")])
         first["line/3"] = b"rewritten before"
         verso.delete("line/4")
@@ -78,7 +94,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
     load.start()
     while len(load.texts) < 40:
         assert load.is_alive(), load.faults
-    before = dict(load.texts)
+    before, log_before = dict(load.texts), load.log
     saved = tmp_path / "saved"
     done = verso_standalone("backup", str(saved), "--data", str(platform.data))
     assert done.returncode == 0, done.stdout
@@ -87,6 +103,7 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
         verso.ingest([Document("written after", id="line/3")])
         verso.ingest([Document("never in the backup", id="late")])
         verso.delete_collection("coded")
+        verso.delete("0:8", collection="log")
     load.over.set()
     load.join()
     assert not load.faults
@@ -112,6 +129,16 @@ def test_a_backup_under_load_restores_whatever_was_acknowledged_before_it(
         assert (hit.document, hit.metadata["host"]) == ("line/7", "host-0")
         verso.ingest([Document("life goes on", id="line/3")])
         assert verso.get("line/3").data == b"life goes on"
+        request = LinesRequest(collection="log", limit=0, raw=True)
+        log = b"".join(verso.lines(request))
+        rows = (log_lines(0, 1200) + load.log).splitlines(keepends=True)
+        sent = b"".join(rows[:7] + rows[8:])
+        # All that was acknowledged before, and of what came meanwhile whole uploads, in order.
+        assert sent.startswith(log)
+        assert log.count(b"\n") >= 1199 + log_before.count(b"\n")
+        assert verso.search("an item took long", collection="log").hits
+        verso.ingest_lines([b"life goes on\n"], collection="log")
+        assert b"".join(verso.lines(request)).endswith(b"life goes on\n")
     restored.stop()
 
 

@@ -110,6 +110,43 @@ def test_the_command_line_reads_and_writes_files(
     assert done.stdout == path.read_bytes()
 
 
+def test_a_file_comes_out_of_the_command_line_byte_for_byte(
+    platform: Platform, verso: Client, tmp_path: Path
+) -> None:
+    """Two files taken in by turns, in parts so small that they are merged."""
+    name = "by-turns"
+    verso.create_collection(name, kind=CollectionKind.LOGS)
+    files = {host: text(host, 800) + b"caf\xc3\xa9 \xff \x00 \r\n\n" for host in "ab"}
+    rows = {host: data.splitlines(keepends=True) for host, data in files.items()}
+    for start in range(0, len(rows["a"]), 40):
+        for host, own in rows.items():
+            part = b"".join(own[start : start + 40])
+            verso.ingest_lines([part], collection=name, labels={"host": host})
+
+    def printed(*options: str) -> bytes:
+        command = [sys.executable, "-m", "verso_client.cli.app", "--url", platform.url, "logs"]
+        done = subprocess.run(
+            [*command, "-c", name, "--raw", *options], check=True, capture_output=True
+        )
+        return done.stdout
+
+    deadline = time.monotonic() + 60
+    while (held := verso.stats(name).lines) is None or held.segments > 20:
+        assert time.monotonic() < deadline, held
+        time.sleep(0.2)
+    for host, data in files.items():
+        assert printed("--where", f"host={host}") == data
+        assert printed("--where", f"host={host}", "--order", "newest") == b"".join(
+            reversed(rows[host])
+        )
+    # Streams are merged by time: lines of one second stand beside one another, in stream order.
+    whole = printed().splitlines(keepends=True)
+    assert sorted(whole) == sorted(rows["a"] + rows["b"])
+    seconds = [row[:19] for row in whole if row.startswith(b"2026")]
+    assert seconds == sorted(seconds)
+    verso.delete_collection(name)
+
+
 def test_what_a_kind_cannot_do_is_refused(platform: Platform, verso: Client, logs: str) -> None:
     answer = httpx2.post(
         f"{platform.url}/v1/ingest?collection=default",
