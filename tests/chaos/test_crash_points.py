@@ -24,6 +24,7 @@ _RELEASES = [name for name in PLACES if "release" in name or "artifact" in name]
 _DELETED = "a collection is deleted, its vectors are there"
 _LINES = [name for name in PLACES if "lines" in name or "segments" in name]
 _WORK = [name for name in PLACES if name not in (*_RELEASES, _DELETED, *_LINES)]
+_VERIFIED = [name for name in PLACES if "marked verified" in name or "texts are" in name]
 # One on each side of the vector store's socket. A worker that dies again and again is started ever
 # later, so all of them take minutes: ``make chaos`` asks for that.
 _ALL = os.environ.get("CRASH_PLACES") == "all"
@@ -124,11 +125,13 @@ def test_a_process_that_ends_here_loses_nothing_and_does_nothing_twice(
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("place", _LINES if _ALL else ["lines are coded, not committed"])
+@pytest.mark.parametrize(
+    "place", [*_LINES, *_VERIFIED] if _ALL else ["lines are coded, not committed"]
+)
 def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
     shot: Shot, client: Client, place: str
 ) -> None:
-    collection = f"lines-{_LINES.index(place)}"
+    collection = f"lines-{list(PLACES).index(place)}"
     client.create_collection(collection, kind=CollectionKind.LOGS)
     shot.arm(place)
     sent = b""
@@ -145,8 +148,10 @@ def test_a_process_that_ends_here_keeps_every_line_once_and_in_order(
     while (held := client.stats(collection).lines) is None or held.verified < 1295:
         assert time.monotonic() < deadline, held
         time.sleep(0.2)
+    assert (held.lines, held.verified, held.bytes_text) == (1295, 1295, len(sent))
     request = LinesRequest(collection=collection, limit=0, raw=True)
     assert b"".join(client.lines(request)) == sent
+    assert client.get("0:1294", collection=collection).data == sent.splitlines()[-1]
     client.delete_collection(collection)
 
 
