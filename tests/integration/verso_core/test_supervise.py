@@ -133,4 +133,4 @@ def test_a_full_disk_does_not_end_supervision(
     os.kill(process.pid or 0, signal.SIGKILL)
     until(lambda: process.deaths >= 4)
     log.unlink()
-    until(lambda: "up" in process.last_words(), timeout_s=15.0)
+    until(lambda: "up" in process.last_words())

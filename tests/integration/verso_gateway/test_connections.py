@@ -78,7 +78,7 @@ def _running(port: int, metrics_port: int) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(60)
 
 
 def _answer(connection: socket.socket) -> bytes:

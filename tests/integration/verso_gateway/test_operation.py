@@ -232,7 +232,7 @@ def test_a_stop_signal_answers_who_waits_and_ends_the_process(
     )
     url = f"http://127.0.0.1:{unused_tcp_port}"
     until = time.monotonic() + 60
-    with httpx2.Client(base_url=url, timeout=30) as client:
+    with httpx2.Client(base_url=url, timeout=60) as client:
         while True:
             try:
                 client.get("/healthz")

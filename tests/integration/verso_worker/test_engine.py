@@ -360,7 +360,7 @@ def test_a_closed_service_finishes_what_it_took(
     while not service._bulk_reader._items and not found:
         thread.join(0.001)
     service.close()
-    thread.join(10)
+    thread.join(60)
     assert found == [coded.texts]
 
 

@@ -91,7 +91,7 @@ async def test_others_have_their_turn_while_a_large_body_is_read(
 async def test_others_have_their_turn_while_large_work_is_done() -> None:
     turned = threading.Event()
     asyncio.get_running_loop().call_soon(turned.set)
-    assert await reading.off_loop(reading.LARGE_BYTES + 1, lambda: turned.wait(30))
+    assert await reading.off_loop(reading.LARGE_BYTES + 1, lambda: turned.wait(60))
 
 
 async def test_a_small_body_is_read_where_it_is() -> None:

@@ -80,13 +80,13 @@ def test_requests_that_wait_together_run_together(
     def run(batch: Sequence[int]) -> list[int]:
         sizes.append(len(batch))
         started.set()
-        go.wait(10)
+        go.wait(60)
         return _double(batch)
 
     lane = make_lane(run)
     first = threading.Thread(target=lane.submit, args=([1], [1]))
     first.start()
-    started.wait(10)
+    started.wait(60)
     others = [threading.Thread(target=lane.submit, args=([n], [1])) for n in range(4)]
     for thread in others:
         thread.start()

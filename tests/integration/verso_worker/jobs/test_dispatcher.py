@@ -375,7 +375,7 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
     )
 
     def held_up(*given: Any, **named: Any) -> Commit:
-        assert gate.wait(30)
+        assert gate.wait(60)
         return commit(*given, **named)
 
     monkeypatch.setattr(bench.ledger.leases, "commit", held_up)
@@ -391,12 +391,12 @@ async def test_a_waiting_caller_is_notified_before_the_commit_only_of_work_that_
                 break
             await asyncio.sleep(0.01)
         await front.accept(job)
-        early = await watch.end("cd" * 16, timeout_s=5.0 if kind is Kind.EMBED else 1.0, slices=1)
+        early = await watch.end("cd" * 16, timeout_s=60.0 if kind is Kind.EMBED else 1.0, slices=1)
         assert (await front.job("cd" * 16)).status is Status.RUNNING
         gate.set()
-        late = await watch.end("cd" * 16, timeout_s=10.0, slices=1)
+        late = await watch.end("cd" * 16, timeout_s=60.0, slices=1)
     bench.dispatcher.close()
-    await asyncio.to_thread(slot.join, 10)
+    await asyncio.to_thread(slot.join, 60)
     await front.close()
     assert early.record.status is (Status.SUCCEEDED if kind is Kind.EMBED else Status.RUNNING)
     assert (await asyncio.to_thread(bench.ledger.jobs.get, "cd" * 16)).status is Status.SUCCEEDED

@@ -26,7 +26,7 @@ class Disk:
         self.gate.set()
 
     def flush(self) -> None:
-        self.gate.wait(10)
+        self.gate.wait(60)
         if self.broken:
             raise OSError(5, "Input/output error")
         self.flushes += 1
@@ -138,7 +138,7 @@ def test_an_action_runs_alone_after_the_writes_before_it(stage: Stage) -> None:
 
 
 def test_quiet_moments_are_told(stage: Stage) -> None:
-    assert stage.idled.wait(5)
+    assert stage.idled.wait(60)
 
 
 def test_a_failed_flush_ends_the_process_and_answers_nobody() -> None:
@@ -152,6 +152,6 @@ def test_a_failed_flush_ends_the_process_and_answers_nobody() -> None:
         answered.set()
 
     threading.Thread(target=write, daemon=True).start()
-    assert stage.died.wait(5)
+    assert stage.died.wait(60)
     assert "OSError" in stage.deaths[0]
     assert not answered.wait(0.1)
