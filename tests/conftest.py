@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,12 +17,44 @@ import redis
 from hypothesis import settings
 from variants import make_variant
 
+# Set before anything loads OpenMP: where testers share the cores, the threads of one product wait
+# for one another, and spin meanwhile.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No test is timed: the first example of a codec may have to wait for its kernel to be compiled.
 # `make test` draws the same examples each time, so that a failure is the change's own. `make fuzz`
 # draws others by a seed a run; what it finds becomes an example of the test.
 settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("test")
+
+# The longest files go first: none runs alone at the end. In a new checkout the demo compiles
+# the codecs' kernels and the fourth file those of log collections; what runs beside them needs none
+# or keeps its own, so nothing is compiled twice.
+_FIRST = (
+    "e2e/test_install.py",
+    "e2e/test_demo.py",
+    "integration/studies/test_tasks.py",
+    "e2e/test_log_collections.py",
+    "integration/verso_training/test_accelerator.py",
+    "integration/verso_training/artifact/test_artifact.py",
+    "integration/verso_training/service/test_service.py",
+    "integration/verso_training/service/test_service_adapters.py",
+    "e2e/test_faults.py",
+    "e2e/test_fitting.py",
+    "chaos/test_crash_points.py",
+    "e2e/test_train.py",
+    "e2e/test_tutorial.py",
+    "chaos/test_power_cut.py",
+    "e2e/test_backup.py",
+    "chaos/test_storm.py",
+    "e2e/test_command_line.py",
+    "e2e/test_written_before.py",
+    "e2e/test_migrate.py",
+    "chaos/test_broken_network.py",
+    "integration/verso_worker/rules/test_fit.py",
+)
+_PLACES = {Path(__file__).parent / name: place for place, name in enumerate(_FIRST)}
 
 FLAGS = {
     "bind": "127.0.0.1",
@@ -32,6 +65,11 @@ FLAGS = {
     "hash-max-listpack-entries": "128",
     "hash-max-listpack-value": "1024",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take long first, the longest ones of all."""
+    items.sort(key=lambda item: _PLACES.get(item.path, len(_PLACES)))
 
 
 def _server_binary() -> str | None:
@@ -77,7 +115,7 @@ class ValkeyServer:
             self._process = subprocess.Popen(
                 [self._binary, *arguments], stdout=log, stderr=subprocess.STDOUT
             )
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         with redis.Redis.from_url(self.url) as client:
             while True:
                 try:
@@ -112,7 +150,7 @@ class ValkeyServer:
             return
         self._process.send_signal(how)
         self._process.send_signal(signal.SIGCONT)
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=60)
         self._process = None
 
 
@@ -128,13 +166,19 @@ def valkey_binary() -> str:
     return binary
 
 
+def _memory() -> Path | None:
+    """Return a folder in memory, where a sync takes no time, if this machine has one with room."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 1 << 30 else None
+
+
 @pytest.fixture(scope="session")
-def _shared_valkey(
-    valkey_binary: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(valkey_binary, tmp_path_factory.mktemp("valkey"), {})
-    yield server
-    server.stop()
+def _shared_valkey(valkey_binary: str) -> Iterator[ValkeyServer]:
+    # A busy disk syncs for seconds now and then, and a gateway gives its ledger 1.5 s.
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        server = ValkeyServer(valkey_binary, Path(folder), {})
+        yield server
+        server.stop()
 
 
 @pytest.fixture

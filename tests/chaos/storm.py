@@ -48,6 +48,7 @@ _SETTINGS = {
     "VERSO_RAW_TEXT_RETENTION_S": "0",
     "VERSO_SCRUB_SHARE": "0",
     "VERSO_FREE_FLOOR_MIB": "1",
+    "VERSO_FIT_AFTER_CHUNKS": "1000",  # as by default: fits are shot at as well
 }
 
 

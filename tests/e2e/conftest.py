@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -30,6 +31,8 @@ ARTIFACT = Path(__file__).parents[1] / "data" / "artifact-tiny"
 HEADS = Path(__file__).parents[1] / "data" / "heads-tiny" / "heads"
 READY_TIMEOUT_S = 240.0  # imports alone take a minute where other suites share the cores
 
+# A fit takes half a minute of a core, and verifies wait for it; tests of fits say otherwise.
+_SETTINGS = {"OMP_NUM_THREADS": "1", "VERSO_FIT_AFTER_CHUNKS": "0"}
 _PARTS = {
     "worker": ("-m", "verso_worker"),
     "engine": ("-m", "verso_worker.engine"),
@@ -71,7 +74,7 @@ class Platform:
                 argv,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": "1", **self._settings},
+                env={**os.environ, **_SETTINGS, **self._settings},
             )
         deadline = time.monotonic() + timeout_s
         while b"ready at" not in self.output.read_bytes():
@@ -179,11 +182,11 @@ def artifact() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def new_platform(
+@contextmanager
+def _platforms(
     artifact: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Platform]]:
-    """Make platforms with settings of their own; all are ended with the session."""
+    """Make platforms with settings of their own; all are ended in the end."""
     try:
         find_program()
     except Unavailable as error:
@@ -198,17 +201,29 @@ def new_platform(
         made.append(platform)
         return platform
 
-    yield make
-    for platform in made:
-        platform.close()
+    try:
+        yield make
+    finally:
+        for platform in made:
+            platform.close()
+
+
+@pytest.fixture(scope="module")
+def new_platform(
+    artifact: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Platform]]:
+    """Make platforms with settings of their own; all are ended with the file's last test."""
+    with _platforms(artifact, tmp_path_factory) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
-def platform(new_platform: Callable[..., Platform]) -> Platform:
+def platform(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     """One platform that all tests share which leave it as they found it."""
-    shared = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
-    shared.start()
-    return shared
+    with _platforms(artifact, tmp_path_factory) as make:
+        shared = make(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
+        shared.start()
+        yield shared
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ def test_the_demo_gives_every_text_back_and_writes_its_report(
     report_path = tmp_path / "report.json"
     argv = [sys.executable, "-m", "verso_standalone", "demo", "--threads", "1"]
     argv += ["--artifact", str(artifact), "--json", str(report_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=580, check=False, env=environment
     )

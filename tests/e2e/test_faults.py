@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,21 +28,14 @@ TEXTS = 600
 
 
 @pytest.fixture(scope="module")
-def target(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
-    """A platform to shoot at. Settle and grace are short, so that texts really are dropped."""
+def target(new_platform: Callable[..., Platform]) -> Platform:
+    """A platform to shoot at, or to stop and start again; a test leaves it running.
+
+    Settle and grace are short, so that texts really are dropped.
+    """
     platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
     platform.start()
-    yield platform
-    platform.close()
-
-
-@pytest.fixture(scope="module")
-def stopped(new_platform: Callable[..., Platform]) -> Iterator[Platform]:
-    """A platform to stop and start again; a test leaves it running."""
-    platform = new_platform(VERSO_VERIFY_DELAY_S="0.1", VERSO_RAW_TEXT_RETENTION_S="0")
-    platform.start()
-    yield platform
-    platform.close()
+    return platform
 
 
 def numbered(documents: list[Document], prefix: str) -> list[Document]:
@@ -76,19 +69,19 @@ def test_sigkill_in_the_middle_of_an_ingest_loses_nothing(
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_second_start_finds_everything_again(
-    stopped: Platform, lines: Callable[[int], list[Document]], how: signal.Signals
+    target: Platform, lines: Callable[[int], list[Document]], how: signal.Signals
 ) -> None:
     name = f"stopped-by-{how.name.lower()}"
     documents = numbered(lines(100), "kept")
     texts = {str(d.id): str(d.text).encode() for d in documents}
-    with stopped.client() as verso:
+    with target.client() as verso:
         verso.create_collection(name)
         verso.ingest(documents, collection=name)
         [job] = verso.submit(numbered(lines(300), "under-way"), collection=name)
-        status = stopped.stop(how)
+        status = target.stop(how)
         assert status == (0 if how is not signal.SIGKILL else -signal.SIGKILL)
-        stopped.start()
-        assert stopped.read_all(name, list(texts)) == texts
+        target.start()
+        assert target.read_all(name, list(texts)) == texts
         assert verso.wait(job.id, timeout_s=150.0).ok == 300
         assert verso.search(str(documents[3].text), collection=name).hits[0].score > 0.99
 
@@ -212,7 +205,6 @@ def test_more_work_than_the_queue_may_hold_is_429_with_retry_after(
     platform.close()
 
 
-@pytest.mark.timeout(180)
 def _is_refused(client: Client) -> bool:
     try:
         client.submit([Document("there is none", id="c")])
@@ -221,16 +213,17 @@ def _is_refused(client: Client) -> bool:
     return False
 
 
+@pytest.mark.timeout(300)
 def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
-    stopped: Platform, new_platform: Callable[..., Platform]
+    target: Platform, new_platform: Callable[..., Platform]
 ) -> None:
-    with stopped.client() as verso:
+    with target.client() as verso:
         verso.ingest([Document("there was room", id="a")])
-        psutil.Process(stopped.pid("worker")).suspend()
+        psutil.Process(target.pid("worker")).suspend()
         [job] = verso.submit([Document("there was none then", id="b")])
-        stopped.stop(signal.SIGKILL)
+        target.stop(signal.SIGKILL)
         full = new_platform(VERSO_FREE_FLOOR_MIB=str(10**9))
-        full.data, full.port, full.url = stopped.data, stopped.port, stopped.url
+        full.data, full.port, full.url = target.data, target.port, target.url
         full.start()
         assert verso.get("a").data == b"there was room"
         deadline = time.monotonic() + 90
@@ -244,7 +237,7 @@ def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
                 time.sleep(0.1)
         assert verso.job(job.id).ok == 0
         full.stop()
-        stopped.start()
+        target.start()
         # The text was accepted, so it is kept, and taken in as soon as there is room.
         assert verso.wait(job.id, timeout_s=60.0).status is Status.SUCCEEDED
         assert verso.get("b").data == b"there was none then"
