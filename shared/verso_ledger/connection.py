@@ -5,8 +5,10 @@ Every step of the ledger may be repeated, so the retries of a client do no harm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import redis
 from redis import exceptions
@@ -20,6 +22,37 @@ from verso_core.errors import LedgerUnavailable
 _POOL_TURNS = 4
 """Timeouts of an answer that a caller waits for a free connection. With one, some of 256 callers on
 a busy machine were refused although the ledger did answer."""
+
+
+_LATE_S = 0.25
+"""A timeout that ends so long after its time says that this process did not run meanwhile."""
+
+
+class _LateReaderRetry(AsyncRetry):
+    """Repeat a command once if this process was kept from reading its answer in time.
+
+    On a busy machine a process may stand still for seconds. When it runs again, the answer is there
+    and the timeout is over, and the timeout wins.
+    """
+
+    def __init__(self, *args: Any, timeout_s: float, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._timeout_s = timeout_s
+
+    async def call_with_retry(self, *args: Any, **options: Any) -> Any:
+        """Execute an operation.
+
+        Raises:
+            RedisError: it failed, or took too long.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            return await super().call_with_retry(*args, **options)
+        except exceptions.TimeoutError:
+            if clock() - began < self._timeout_s + _LATE_S:
+                raise
+        return await super().call_with_retry(*args, **options)
 
 
 @contextmanager
@@ -65,8 +98,9 @@ def connect(url: str, *, timeout_s: float = 10.0, retries: int = 3) -> redis.Red
 def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -> Redis:
     """Return an asynchronous client that gives up within ``timeout_s``, so a caller gets an answer.
 
-    A command is repeated only if its connection was already closed: a slow server is not asked
-    twice. If all connections are in use, a caller waits longer for one: the server does answer.
+    A command is repeated only if its connection was already closed, or if this process stood still
+    while the answer came: a slow server is not asked twice. If all connections are in use, a caller
+    waits longer for one: the server does answer.
     """
     pool = BlockingConnectionPool.from_url(
         url,
@@ -75,7 +109,12 @@ def connect_async(url: str, *, timeout_s: float = 1.5, connections: int = 128) -
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         **_keepalive(url),
-        retry=AsyncRetry(NoBackoff(), retries=1, supported_errors=(exceptions.ConnectionError,)),
+        retry=_LateReaderRetry(
+            NoBackoff(),
+            retries=1,
+            supported_errors=(exceptions.ConnectionError,),
+            timeout_s=timeout_s,
+        ),
     )
     return Redis.from_pool(pool)
 

@@ -53,6 +53,17 @@ async def test_more_callers_than_connections_stand_in_line_for_one(valkey_url: s
     await client.aclose()
 
 
+async def test_an_answer_that_came_while_this_process_stood_still_is_asked_for_again(
+    valkey_url: str,
+) -> None:
+    client = connect_async(valkey_url, timeout_s=0.5, connections=1)
+    asked = asyncio.ensure_future(cast("Any", client.blpop(["nothing"], timeout=0.2)))
+    await asyncio.sleep(0.1)
+    time.sleep(1.0)  # noqa: ASYNC251 - as on a busy machine
+    assert await asked is None
+    await client.aclose()
+
+
 async def test_wait_gives_the_job_as_it_is_when_the_time_is_over(
     front: AsyncLedger, new_job: Jobs
 ) -> None:
