@@ -68,7 +68,7 @@ _MODULES = {
 _BODY_BYTES = 8 << 20
 _POLL_S = 0.1
 _ASKED = 200
-_EVERY = 500_000
+_EVERY = 250_000
 _PLAIN = (
     "authentication failure",
     "session opened for a user",

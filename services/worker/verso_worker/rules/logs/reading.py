@@ -7,12 +7,9 @@ the newest lines first everything is the other way round.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +38,7 @@ from verso_worker.records.segments import BLOCK_LINES, OPEN, set_bits
 from verso_worker.rules.logs.bodies import bodies
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition, Spans
+from verso_worker.rules.logs.rows import rendered
 from verso_worker.rules.logs.segments import Opened, open_segments, read_times
 from verso_worker.rules.reader import Reader
 
@@ -422,27 +420,4 @@ class _Page:
                 yield lines.data.tobytes()
                 continue
             labels = {stream: self._log.labels(stream) for stream in np.unique(streams).tolist()}
-            rows = zip(
-                line_arrays.rows(lines), streams.tolist(), numbers.tolist(), when.tolist(),
-                strict=True,
-            )  # fmt: skip
-            for text, stream, number, time_ns in rows:
-                row = row_of(stream, number, text, time_ns, labels=labels[stream])
-                yield json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def row_of(
-    stream: int, number: int, text: bytes, time_ns: int, *, labels: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return a line as a query shows it."""
-    row: dict[str, Any] = {"id": line_id(stream, number), "time": moment(time_ns)}
-    row |= text_field(text)
-    return row | {"labels": labels} if labels else row
-
-
-def moment(time_ns: int) -> str:
-    """Return a time as RFC 3339, UTC, with as many digits as it needs."""
-    seconds, rest = divmod(time_ns, 1_000_000_000)
-    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    digits = f"{rest:09d}".rstrip("0")
-    return f"{whole}.{digits}Z" if digits else f"{whole}Z"
+            yield rendered(lines, streams, numbers, when, labels)

@@ -40,7 +40,8 @@ from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.occurrences import Found, Line, Occurrences
-from verso_worker.rules.logs.reading import LineReader, moment
+from verso_worker.rules.logs.reading import LineReader
+from verso_worker.rules.logs.rows import moments
 from verso_worker.rules.ports import Lexicon, Models
 
 LINES_SHOWN = 3
@@ -239,7 +240,7 @@ class LogSearch:
                 StatementLine.model_validate(
                     {
                         "id": line_id(line.stream, line.number),
-                        "time": moment(line.time_ns),
+                        "time": moments(np.array([line.time_ns]))[0],
                         **text_field(line.text),
                     }
                 )

@@ -1,0 +1,68 @@
+"""Lines as a query shows them: a row of JSON each, written without an object a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_codecs.logs.parsing import Lines
+from verso_worker.records import line_arrays
+
+Numbers = NDArray[np.int64]
+_SECOND_NS = 1_000_000_000
+
+
+def rendered(
+    lines: Lines,
+    streams: Numbers,
+    numbers: Numbers,
+    when: Numbers,
+    labels: Mapping[int, Mapping[str, str]],
+) -> bytes:
+    """Return lines as NDJSON.
+
+    Args:
+        lines: the lines.
+        streams: of each line. Shape of this and those that follow: (lines,).
+        numbers: of each line in its stream.
+        when: the times, Unix nanoseconds.
+        labels: of each stream.
+    """
+    ends = {stream: _end(own) for stream, own in labels.items()}
+    rows = zip(
+        streams.tolist(), numbers.tolist(), moments(when), line_arrays.rows(lines), strict=True
+    )
+    return "".join(
+        [
+            f'{{"id":"{stream}:{number}","time":"{moment}",{_text(text)}{ends[stream]}'
+            for stream, number, moment, text in rows
+        ]
+    ).encode()
+
+
+def moments(when: Numbers) -> list[str]:
+    """Return times as RFC 3339, UTC, each with as many digits as it needs."""
+    whole = np.datetime_as_string(when.view("datetime64[ns]"), unit="s").tolist()
+    rest = (when % _SECOND_NS).tolist()
+    return [
+        f"{seconds}.{f'{ns:09d}'.rstrip('0')}Z" if ns else f"{seconds}Z"
+        for seconds, ns in zip(whole, rest, strict=True)
+    ]
+
+
+def _text(data: bytes) -> str:
+    try:
+        return f'"text":{encode_basestring(data.decode())}'
+    except UnicodeDecodeError:
+        return f'"text_base64":"{base64.b64encode(data).decode("ascii")}"'
+
+
+def _end(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return "}\n"
+    return f',"labels":{json.dumps(labels, ensure_ascii=False, separators=(",", ":"))}}}\n'
