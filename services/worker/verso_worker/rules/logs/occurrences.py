@@ -27,8 +27,10 @@ from verso_worker.rules.logs.segments import Block
 
 VALUE_SEGMENTS = 256
 """Most segments that are decoded for the values of one question, the newest first."""
-VALUE_LINES = 256
-"""Lines with the values of a question after which no further segment is decoded."""
+VALUE_LINES = 16
+"""Lines with the values of a question, at least, after which no further segment is decoded."""
+LINE_SEGMENTS = 8
+"""Most segments in which a whole line is looked for: its statement is known without them."""
 _DECODED_TOGETHER = 32
 
 Indices = NDArray[np.int64]
@@ -119,24 +121,36 @@ class Occurrences:
                     found.append(gathered)
         return found
 
-    def with_values(self, tokens: Sequence[bytes]) -> list[Found]:
-        """Return the statements of the newest lines that hold every value, the newest first."""
+    def with_values(self, tokens: Sequence[bytes], *, only: int | None = None) -> list[Found]:
+        """Return the statements of the newest lines that hold every value, the newest first.
+
+        Segments are decoded until there are enough such lines. ``only``: the one statement whose
+        lines are looked at, of the newest segments.
+        """
+        if not tokens:
+            return []
         inside = ~self._passing.none
         for token in tokens:
             inside &= filters.find_joined(self._view.filters, token)
-        rows = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
+        if only is not None:
+            rows = [row for row in self._places(only).rows if inside[row[0]]][:LINE_SEGMENTS]
+        else:
+            chosen = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
+            rows = [self._every_block(row) for row in chosen]
         found: dict[int, Found] = {}
-        for row in rows:
-            segment = self._view.segments[row]
-            places = [(segment, n) for n in range(-(-segment.lines // BLOCK_LINES))]
-            for block in self._decoded(places, kept=False):
+        for row, segment, numbers in rows:
+            for block in self._decoded([(segment, n) for n in numbers], kept=False):
                 held = np.logical_and.reduce(
                     [line_codec.find(block.lines, token) for token in tokens]
                 )
                 self._add_values(found, row, block, held)
-            if sum(one.count for one in found.values()) >= VALUE_LINES:
+            if sum(one.count for one in found.values()) >= max(VALUE_LINES, self._keep):
                 break
         return sorted(found.values(), key=lambda one: -(one.last_ns or 0))
+
+    def _every_block(self, row: int) -> tuple[int, Segment, list[int]]:
+        segment = self._view.segments[row]
+        return row, segment, list(range(-(-segment.lines // BLOCK_LINES)))
 
     def _add_values(self, found: dict[int, Found], row: int, block: Block, held: Mask) -> None:
         held = held & self._passing_lines(row, block)
@@ -164,6 +178,8 @@ class Occurrences:
         """Return where the lines of a statement are that pass."""
         entries = np.flatnonzero(self._of_entry == statement)
         entries = entries[~self._passing.none[self._view.rows[entries]]]
+        if not len(entries):
+            return _Places(0, [], None, [])
         rows, starts = np.unique(self._view.rows[entries].astype(np.int64), return_index=True)
         masks = np.bitwise_or.reduceat(self._view.blocks[entries], starts)
         counts = np.add.reduceat(self._view.counts[entries].astype(np.int64), starts)
@@ -261,6 +277,11 @@ class _Places:
     whole: _Listed
     oldest: int | None
     partly: _Listed
+
+    @property
+    def rows(self) -> _Listed:
+        """All segments: those that pass in part, then the others."""
+        return [*self.partly, *self.whole]
 
     def first_read(self) -> list[Place]:
         """Return the blocks that are decoded whatever they hold."""

@@ -136,8 +136,13 @@ class LogSearch:
         statements = log.statements()
         if not statements.texts:
             return []
+        question, whole = item.data or b"", None
+        if question and not item.vector and not item.id:
+            question, whole = self._read(log, question, statements)
         with timings.phase("infer"):
-            cosines, weights = self._scores(log, collection, item, asked, statements)
+            cosines, weights = self._scores(
+                log, collection, item, asked, statements, question=question, whole=whole
+            )
         scores = _fused(cosines, weights)
         with timings.phase("store"):
             held = Occurrences(
@@ -146,7 +151,7 @@ class LogSearch:
             )  # fmt: skip
         with timings.phase("restore"):
             tokens = filters.tokens(b"" if item.vector else item.data or b"")
-            found = held.with_values(tokens)[: asked.limit] if tokens else []
+            found = held.with_values(tokens, only=whole)[: asked.limit]
             named = {one.statement for one in found}
             ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in named]
             found += held.best(ranked, scores, count=asked.limit - len(found))
@@ -161,11 +166,14 @@ class LogSearch:
         item: SearchItem,
         asked: SearchParams,
         statements: Statements,
+        *,
+        question: bytes,
+        whole: int | None,
     ) -> tuple[Scores | None, Scores | None]:
-        """Score each statement by its vector and by its words, as the mode says."""
-        question, whole = item.data or b"", None
-        if question and not item.vector and not item.id:
-            question, whole = self._read(log, question, statements)
+        """Score each statement by its vector and by its words, as the mode says.
+
+        ``whole``: the statement of which the question is a line.
+        """
         cosines: Scores | None = None
         weights: Scores | None = None
         if asked.mode is not SearchMode.SPARSE:
