@@ -125,13 +125,19 @@ class Logs:
         Raises:
             CollectionUnknown: there is no collection of this name.
         """
-        uid, _ = self._locations.find(collection, fresh=True)
-        with translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.hgetall(key("log", uid))
-            pipe.zrange(key("segments", uid), -1, -1, withscores=True)
-            pipe.llen(key("shapes", uid))
-            pipe.llen(key("statements", uid))
-            row, newest, shapes, statements = pipe.execute()
+        for fresh in (False, True):
+            uid, _ = self._locations.find(collection, fresh=fresh)
+            with translated(), self._redis.pipeline(transaction=True) as pipe:
+                pipe.hget(key("uids"), collection)
+                pipe.hgetall(key("log", uid))
+                pipe.zrange(key("segments", uid), -1, -1, withscores=True)
+                pipe.llen(key("shapes", uid))
+                pipe.llen(key("statements", uid))
+                now, row, newest, shapes, statements = pipe.execute()
+            if now is not None and codec.text(now) == uid:
+                break
+        else:
+            raise CollectionUnknown(f"no collection is named {collection[:64]!r}")
         number = {codec.text(name): _number(value) for name, value in row.items()}
         return LogState(
             uid=uid,
