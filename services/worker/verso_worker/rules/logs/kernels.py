@@ -14,6 +14,8 @@ from collections.abc import Callable
 from verso_codecs.logs import warm
 from verso_core.supervise import tethered
 
+_AFTER_S = 30.0  # a platform that is started for a moment compiles nothing
+
 
 class Kernels:
     """Compiles and loads the kernels in the background; any number of threads may share it."""
@@ -21,14 +23,16 @@ class Kernels:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
+        self._needed = threading.Event()
 
     def compile(self) -> None:
-        """Begin to compile them, unless they are compiled."""
-        self._begin("compile", _compile_apart)
+        """Compile them before long, unless they are compiled: not while the platform starts."""
+        self._begin("compile", self._compile_apart)
 
     def load(self) -> None:
         """Begin to load them, once they are compiled."""
-        compiling = self._begin("compile", _compile_apart)
+        self._needed.set()
+        compiling = self._begin("compile", self._compile_apart)
 
         def load() -> None:
             compiling.join()
@@ -50,8 +54,8 @@ class Kernels:
                 thread.start()
             return thread
 
-
-def _compile_apart() -> None:
-    if not warm.is_compiled():
-        argv = tethered([sys.executable, "-m", warm.__name__])
-        subprocess.run(argv, stdin=subprocess.DEVNULL, check=False)
+    def _compile_apart(self) -> None:
+        if not warm.is_compiled():
+            self._needed.wait(_AFTER_S)
+            argv = tethered([sys.executable, "-m", warm.__name__])
+            subprocess.run(argv, stdin=subprocess.DEVNULL, check=False)
