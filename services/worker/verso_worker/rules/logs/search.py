@@ -46,6 +46,7 @@ from verso_worker.rules.ports import Lexicon, Models
 
 LINES_SHOWN = 3
 """Newest lines of a statement that a hit has."""
+_LINE_WORDS = 4  # a question of fewer, such as a lone address, asks for lines of any statement
 
 Scores = NDArray[np.float64]
 
@@ -151,7 +152,8 @@ class LogSearch:
             )  # fmt: skip
         with timings.phase("restore"):
             tokens = filters.tokens(b"" if item.vector else item.data or b"")
-            found = held.with_values(tokens, only=whole)[: asked.limit]
+            is_line = whole is not None and len(statements.texts[whole].split()) >= _LINE_WORDS
+            found = held.with_values(tokens, only=whole if is_line else None)[: asked.limit]
             named = {one.statement for one in found}
             ranked = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in named]
             found += held.best(ranked, scores, count=asked.limit - len(found))
