@@ -68,6 +68,7 @@ from verso_core.jobs.documents import (
     Order,
     Updated,
 )
+from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.heads import (
     Answered,
     AnswerRequest,
@@ -327,6 +328,7 @@ class AsyncClient:
         codec_policy: CodecPolicy | None = None,
         indexes: Mapping[str, IndexKind] | None = None,
         retention_days: float | None = None,
+        auto_fit: bool | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
@@ -335,6 +337,7 @@ class AsyncClient:
         Args:
             indexes: metadata keys to index, so that filters by them need not read every document.
             retention_days: documents whose time is longer ago are deleted.
+            auto_fit: whether its codec is fitted to its own texts.
         """
         settings = {
             "kind": kind,
@@ -344,6 +347,7 @@ class AsyncClient:
             "codec_policy": codec_policy,
             "indexes": indexes,
             "retention_days": retention_days,
+            "auto_fit": auto_fit,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})
@@ -354,10 +358,14 @@ class AsyncClient:
 
         Args:
             name: its name.
-            change: ``indexes`` to add, ``retention_days`` (None keeps all), or the ``codec_policy``
-                of what is written from then on.
+            change: ``indexes`` to add, ``retention_days`` (None keeps all), ``auto_fit``, or the
+                ``codec_policy`` of what is written from then on.
         """
         return await self._run(operations.collections.change_collection(name, change))
+
+    async def fit(self, collection: str) -> Fitted:
+        """Fit a collection's codec to its newest texts now, and wait for the end."""
+        return await self._run(operations.collections.fit(collection))
 
     async def delete_collection(self, name: str) -> None:
         """Delete a collection and all its documents."""

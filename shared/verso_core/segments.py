@@ -79,7 +79,7 @@ class SegmentWrite:
 
 @dataclass(frozen=True, slots=True)
 class LinesWrite:
-    """Segments that are committed with a slice; ``uid`` is that of their collection."""
+    """Segments that are committed with a slice; ``uid`` is that of their collection's lines."""
 
     collection: str
     uid: str
@@ -96,6 +96,7 @@ class LinesDelete:
         new: the bitmap that replaces it.
         before: how many lines the old one names.
         after: how many the new one names; all of them: the segment goes.
+        text_bytes: size of the text of the lines that go.
     """
 
     segment: Segment
@@ -103,6 +104,7 @@ class LinesDelete:
     new: bytes
     before: int
     after: int
+    text_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +112,17 @@ class LogState:
     """What a log collection holds now.
 
     Attributes:
-        uid: of the collection.
+        uid: of the collection's lines, which both sides of a migration have.
+        vectors: uid of the collection itself, which the vectors of its statements are of.
         written: number of the segment that was written last.
         removed: how often a segment was removed or lines of one deleted.
         shapes: length of the list of packed shapes.
         statements: length of the list of vectors.
-        lines: lines in segments, deleted ones included.
+        lines: lines in segments, deleted ones and those that are documents included.
         deleted: deleted lines in segments.
         bitmaps: segments with such lines.
-        verified: lines that were read back from what is stored.
-        text_bytes: bytes of text that were taken in.
+        verified: lines that were read back from what is stored, without deleted ones.
+        text_bytes: bytes of text in blocks, without that of deleted lines.
         segment_bytes: bytes of all segments.
     """
 
@@ -134,6 +137,7 @@ class LogState:
     verified: int = 0
     text_bytes: int = 0
     segment_bytes: int = 0
+    vectors: str = ""
 
 
 @dataclass(frozen=True, slots=True)

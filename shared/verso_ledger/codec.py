@@ -439,10 +439,11 @@ def server_seconds(reply: Sequence[Any]) -> float:
 def dump(collection: Collection) -> str:
     """Write a collection as it is stored.
 
-    An owner, fitted tables and the kind of documents are left out, as before there were any.
+    An owner, fitted tables and what is as it was before it could be chosen are left out.
     """
     without = {"owner"} if collection.owner is None else set()
     without |= {"fitting"} if collection.fitting == Fitting() else set()
+    without |= {"auto_fit"} if collection.auto_fit else set()
     without |= {"kind"} if collection.kind is CollectionKind.DOCUMENTS else set()
     fields = collection.model_dump(mode="json", exclude=without)
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)

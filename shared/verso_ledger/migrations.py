@@ -45,18 +45,35 @@ class Migrations:
         return self.all().get(collection)
 
     def begin(
-        self, state: Migration, *, seen: Migration | None, target: Collection | None, room: str = ""
+        self,
+        state: Migration,
+        *,
+        seen: Migration | None,
+        source: Collection,
+        target: Collection | None,
+        room: str = "",
     ) -> bool:
-        """Start a migration, where the newest is still ``seen``; ``target`` is what it will fill.
+        """Start a migration, if nothing that it was decided by has changed since.
 
-        ``room`` is the token of the room made for the target's vectors.
-        False where another call started one, or the source is not what it was.
+        Args:
+            state: where it starts.
+            seen: the newest migration as the caller read it.
+            source: the collection as the caller read it: its settings are those of the target.
+            target: what it will fill; None to code again in place.
+            room: the token of the room made for the target's vectors.
+
+        Returns:
+            False if another call started one, or the source is not what it was.
         """
-        with translated():
-            uid = cast("bytes | None", self._redis.hget(key("uids"), state.source))
+        with translated(), self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(key("uids"), state.source)
+            pipe.hget(key("collections"), state.source)
+            uid, row = pipe.execute()
+        if row is None or Collection.model_validate_json(row) != source:
+            return False
         args: list[codec.Arg] = [
             state.collection, state.source, uid or b"", target.name if target else "",
-            codec.dump(target) if target else "", _json(seen), _json(state), room,
+            codec.dump(target) if target else "", _json(seen), _json(state), room, row,
         ]  # fmt: skip
         return bool(self._run("migration_begin", args))
 

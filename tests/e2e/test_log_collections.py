@@ -16,7 +16,9 @@ from tests.e2e.conftest import Platform
 
 from verso_client import Client
 from verso_core.errors import DocumentUnknown, KindUnsupported
-from verso_core.jobs import CollectionKind, Filter
+from verso_core.jobs import CollectionKind, Filter, TextPolicy
+from verso_core.jobs.cluster import ClusterRequest
+from verso_core.jobs.documents import Order
 from verso_core.jobs.lines import LinesRequest
 
 NAME = "web-logs"
@@ -156,4 +158,46 @@ def test_what_a_kind_cannot_do_is_refused(platform: Platform, verso: Client, log
     )
     assert (answer.status_code, answer.json()["code"]) == (422, "kind_unsupported")
     with pytest.raises(KindUnsupported):
-        verso.facets(["host"], collection=logs)
+        verso.update("0:1", collection=logs, metadata={"reviewed": True})
+    with pytest.raises(KindUnsupported):
+        verso.fit(logs)
+    with pytest.raises(KindUnsupported):
+        verso.create_collection("both-logs", kind=CollectionKind.LOGS, text_policy=TextPolicy.BOTH)
+
+
+def test_what_collections_do_works_on_lines(verso: Client, logs: str) -> None:
+    of_a = Filter(field="host", eq="a")
+    assert verso.count(logs, filter=of_a).documents == LINES
+    [hosts] = verso.facets(["host"], collection=logs).facets
+    assert {"a", "b"} <= {one.value for one in hosts.values}
+    page = verso.query(logs, filter=of_a, order=Order.TIME, descending=True, limit=3)
+    assert [row.metadata for row in page.documents] == [{"host": "a"}] * 3
+    assert verso.documents(logs).documents[0].id == "0:0"
+    groups = verso.cluster(ClusterRequest(collection=logs)).groups
+    assert groups[0].template is not None
+    assert sum(group.size for group in groups) == verso.count(logs).documents
+
+
+def test_heads_read_lines(headed: Platform, verso: Client, logs: str) -> None:
+    line = verso.get("0:1", collection=logs).text or ""
+    [one, missing] = verso.classify("kinds", ids=["0:1", "0:99999"], collection=logs)
+    [text] = verso.classify("kinds", texts=[line])
+    assert one.heads[0].confidence == pytest.approx(text.heads[0].confidence)
+    assert missing.error is not None
+    found = verso.answer("which volume cannot be written", collection=logs)
+    assert found.contexts > 0
+    for part in found.answers:
+        assert part.data in verso.get(str(part.document), collection=logs).data
+    reranked = verso.search("cannot write a block", collection=logs, rerank="pairs", limit=2)
+    assert all(hit.rerank_score is not None for hit in reranked.hits)
+
+
+def test_a_migration_leaves_the_lines_as_they_are(verso: Client, logs: str) -> None:
+    before = read(verso)
+    verso.migrate(logs)
+    deadline = time.monotonic() + 120
+    while (state := verso.migration(logs)).running:
+        assert time.monotonic() < deadline, state
+        time.sleep(0.2)
+    assert state.stage == "done"
+    assert read(verso) == before

@@ -31,6 +31,7 @@ _READ = (
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
     *("registry_promote", "registry_rollback", "collection_change", "documents_delete"),
+    "collection_fit",
 )
 # Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (

@@ -1,6 +1,7 @@
 """Has the codecs of collections fitted to their own texts, and deletes tables that nothing names.
 
-A collection is fitted by a job of the queue ``scrub``, one collection at a time:
+A collection of documents is fitted by a job of the queue ``scrub``, one collection at a time,
+unless its setting ``auto_fit`` is off:
 
 1. once it has ``after_chunks`` chunks;
 2. again once so many more have come and their patches are larger than those of the fit by
@@ -20,7 +21,15 @@ from dataclasses import dataclass
 
 from verso_core import tracing
 from verso_core.errors import CollectionUnknown, JobUnknown
-from verso_core.jobs import CodecPolicy, Collection, Kind, Queue, Result, Status
+from verso_core.jobs import (
+    CodecPolicy,
+    Collection,
+    CollectionKind,
+    Kind,
+    Queue,
+    Result,
+    Status,
+)
 from verso_core.jobs.fitting import FitItem, FitParams, Fitted, GenerationStage
 from verso_core.record import Holdings
 from verso_keeper.periodic import submit
@@ -90,6 +99,8 @@ class Fitter:
                 continue
 
     def _submit_due(self, name: str, collection: Collection) -> None:
+        if not collection.auto_fit or collection.kind is CollectionKind.LOGS:
+            return  # lines are fitted to while they are written
         if collection.codec_policy is CodecPolicy.FAST:  # it reads no tables
             return
         held = self._ledger.documents.holdings(collection.name)

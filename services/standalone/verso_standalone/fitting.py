@@ -19,7 +19,9 @@ from verso_client.cli.terminal import failures_reported
 from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, RequestInvalid
+from verso_core.jobs import CollectionKind
 from verso_core.jobs.admin import CollectionInfo
+from verso_core.jobs.lines import LineOrder, LinesRequest
 from verso_standalone.stack import find_artifact, usable_cores
 from verso_training.artifact import collection
 from verso_training.artifact.collection import WORTH, Report
@@ -119,6 +121,9 @@ class Platform(Protocol):
     def reconstruct(self, ids: Sequence[str], *, collection: str = ...) -> list[StoredText]:
         """Return the exact texts of ids."""
 
+    def lines(self, request: LinesRequest) -> Iterator[bytes]:
+        """Yield the lines of a log collection."""
+
 
 def texts_of(platform: Platform, name: str, *, space: str) -> list[bytes]:
     """Return the newest texts of a collection, the oldest of them first.
@@ -145,6 +150,8 @@ def texts_of(platform: Platform, name: str, *, space: str) -> list[bytes]:
             f"expected an artifact of the collection's space {found.space}, got one of {space}; "
             "name another one with --artifact"
         )
+    if found.kind is CollectionKind.LOGS:
+        return _lines_of(platform, name)
     newest = _newest(sorted(_listed(platform, name), key=_order))
     texts: list[StoredText] = []
     for start in range(0, len(newest), _BATCH):
@@ -158,6 +165,18 @@ def texts_of(platform: Platform, name: str, *, space: str) -> list[bytes]:
     if len(times) == len(texts):
         texts = [text for _, text in sorted(zip(times, texts, strict=True), key=lambda at: at[0])]
     return [text.data for text in texts]
+
+
+def _lines_of(platform: Platform, name: str) -> list[bytes]:
+    """Return the newest lines of a log collection, the oldest of them first."""
+    request = LinesRequest(collection=name, order=LineOrder.NEWEST, limit=0, raw=True)
+    parts: list[bytes] = []
+    for data in platform.lines(request):
+        parts.append(data)
+        if sum(map(len, parts)) > MOST_BYTES:
+            break
+    *lines, cut = b"".join(parts)[:MOST_BYTES].split(b"\n")
+    return (lines or [cut])[::-1]
 
 
 def _listed(platform: Platform, name: str) -> Iterator[DocumentInfo]:

@@ -33,8 +33,13 @@ Indexes = Annotated[
     typer.Option("--index", help="key=keyword (strings, booleans) or key=number to index."),
 ]
 
+AutoFit = Annotated[
+    bool | None,
+    typer.Option("--auto-fit/--no-auto-fit", help="Fit its codec to its own texts."),
+]
+
 collections_app = typer.Typer(
-    no_args_is_help=True, help="Create, list, show, change and delete collections."
+    no_args_is_help=True, help="Create, list, show, change, fit and delete collections."
 )
 jobs_app = typer.Typer(no_args_is_help=True, help="List, show, follow, cancel and replay jobs.")
 
@@ -66,6 +71,7 @@ def create_collection(
     retention_days: Annotated[
         float | None, typer.Option(help="Delete documents whose time is longer ago.")
     ] = None,
+    auto_fit: AutoFit = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -79,6 +85,7 @@ def create_collection(
             codec_policy=codec_policy,
             indexes=_indexes(index) or None,
             retention_days=retention_days,
+            auto_fit=auto_fit,
         )
     print_json(made) if as_json else render.collections(out(), [made])
 
@@ -101,16 +108,19 @@ def change_collection(
     codec_policy: Annotated[
         CodecPolicy | None, typer.Option(help="What codecs of new records are chosen by.")
     ] = None,
+    auto_fit: AutoFit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add indexes to a collection, or change its codec policy or how many days it keeps."""
+    """Add indexes to a collection, or change its codec policy, fits, or how many days it keeps."""
     change: dict[str, Any] = {"indexes": _indexes(index)} if index else {}
     if retention_days is not None:
         change["retention_days"] = retention_days or None
     if codec_policy is not None:
         change["codec_policy"] = codec_policy
+    if auto_fit is not None:
+        change["auto_fit"] = auto_fit
     if not change:
-        raise typer.BadParameter("expected --index, --retention-days or --codec-policy")
+        raise typer.BadParameter("expected --index, --retention-days, --codec-policy or --auto-fit")
     with client(context) as platform:
         changed = platform.change_collection(name, **change)
     print_json(changed) if as_json else render.collections(out(), [changed])
@@ -125,6 +135,14 @@ def _indexes(given: list[str] | None) -> dict[str, IndexKind]:
             raise typer.BadParameter(f"expected key=keyword or key=number, got {one!r}")
         found[key] = IndexKind(kind)
     return found
+
+
+@collections_app.command("fit")
+def fit_collection(context: typer.Context, name: str, as_json: AsJson = False) -> None:
+    """Fit a collection's codec to its newest texts now, whether or not that is due."""
+    with client(context) as platform:
+        found = platform.fit(name)
+    print_json(found) if as_json else render.fitted(out(), found)
 
 
 @collections_app.command("delete")

@@ -229,8 +229,11 @@ def cluster(
     context: typer.Context,
     collection: Collection = "default",
     method: Annotated[
-        Method, typer.Option(help="By vectors, or log lines by their templates.")
-    ] = Method.DBSCAN,
+        Method | None,
+        typer.Option(
+            help="By vectors, or log lines by their templates; default: dbscan, templates of lines."
+        ),
+    ] = None,
     eps: Annotated[float, typer.Option(help="dbscan: cosine distance of neighbours.")] = 0.15,
     min_samples: Annotated[
         int, typer.Option(min=1, max=1000, help="Neighbours, itself included, that make a core.")

@@ -24,12 +24,14 @@ from verso_core.jobs.admin import (
 )
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.documents import DocumentInfo, Facets
+from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.search import Found
 
 _EXCERPT = 160
 _FAILURES_SHOWN = 20
+_SHARE_FROM_BYTES = 1 << 20
 
 
 def ingested(console: Console, report: IngestReport, *, seconds: float) -> None:
@@ -131,7 +133,7 @@ def statistics(console: Console, found: Statistics) -> None:
     for one in found.generations:
         about = f"{one.stage}, {one.records:,} records, {one.bytes:,} bytes"
         table.add_row(f"tables {one.id.rpartition('.')[2]}", about)
-    for name in ("precision", "search", "codec_policy", "space"):
+    for name in ("precision", "search", "codec_policy", "auto_fit", "space"):
         if (value := getattr(found, name)) is not None:
             table.add_row(name, str(value))
     console.print(table)
@@ -146,13 +148,44 @@ def _kept(table: Table, kept: Kept, *, lines: LineStatistics | None, text: int) 
     ):  # fmt: skip
         if (size := getattr(kept, name)) is not None:
             table.add_row(f"kept {where}: {name.removeprefix('bytes_')}", f"{size:,} bytes")
-    whole = kept.bytes_memory + (kept.bytes_disk or 0)
     if lines is not None:
-        table.add_row("kept in memory: lines", f"{lines.bytes_memory:,} bytes")
-        whole, text = whole + lines.bytes_memory, text + lines.bytes_text
-    share = f", {whole / text:.0%} of the text" if text and kept.bytes_disk is not None else ""
+        _lines(table, lines)
+    whole = kept.bytes_memory + (kept.bytes_disk or 0)
+    # Of less text the folders of an empty collection are most of it.
+    says = kept.bytes_disk is not None and text >= _SHARE_FROM_BYTES
+    share = f", {whole / text:.0%} of the text" if says else ""
     table.add_row("kept in all", f"{whole:,} bytes{share}")
     table.add_row("codec tables, kept once", f"{kept.bytes_tables:,} bytes")
+
+
+def _lines(table: Table, lines: LineStatistics) -> None:
+    """Add what is kept of lines, and what of it where."""
+    table.add_row("lines in blocks", f"{lines.lines:,}, of {lines.statements:,} statements")
+    table.add_row("lines as records", f"{lines.records:,}")
+    parts = {
+        "segments": lines.bytes_segments,
+        "shapes": lines.bytes_shapes,
+        "vectors of statements": lines.bytes_statements,
+        "fitted tables": lines.bytes_tables,
+    }
+    for name, size in parts.items():
+        table.add_row(f"kept in memory: {name}", f"{size:,} bytes")
+    rest = max(0, lines.bytes_memory - sum(parts.values()))
+    table.add_row("kept in memory: lists of lines, overhead", f"{rest:,} bytes")
+
+
+def fitted(console: Console, found: Fitted) -> None:
+    """Show what a fit measured, and whether its tables are kept."""
+    if not found.held_out:
+        console.print("there are too few texts to fit to", highlight=False)
+        return
+    console.print(
+        f"{found.chunks:,} chunks read: of {found.held_out:,} held out each took "
+        f"{found.before:.1f} bytes, with tables {found.after:.1f}; tables of {found.bytes:,} bytes",
+        highlight=False,
+    )
+    kept = f"kept: {found.generation}" if found.generation else "not kept: they do not pay yet"
+    console.print(kept, highlight=False)
 
 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:

@@ -10,6 +10,7 @@ from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, post
 from verso_core.jobs import CollectionRequest, MigrateRequest
 from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_core.jobs.fitting import Fitted
 
 
 def collections() -> Steps[list[CollectionInfo]]:
@@ -31,9 +32,15 @@ def create_collection(request: CollectionRequest) -> Steps[CollectionInfo]:
 
 
 def change_collection(name: str, change: Mapping[str, Any]) -> Steps[CollectionInfo]:
-    """Add indexes to a collection, or change its codec policy or how many days it keeps."""
+    """Add indexes to a collection, or change other settings of it."""
     call = replace(post(path_of("collections", name), change), method="PATCH")
     return CollectionInfo.model_validate((yield from answered_one(call)))
+
+
+def fit(name: str) -> Steps[Fitted]:
+    """Fit a collection's codec to its newest texts, and wait for the end."""
+    row = yield from answered_one(post(path_of("collections", name, "fit"), {}))
+    return Fitted.model_validate(row)
 
 
 def delete_collection(name: str) -> Steps[None]:

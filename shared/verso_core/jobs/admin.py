@@ -79,6 +79,7 @@ class Collection(StrictModel):
     retention_days: float | None = None
     fitting: Fitting = Field(default_factory=Fitting)
     kind: CollectionKind = CollectionKind.DOCUMENTS
+    auto_fit: bool = True
 
 
 class CollectionSettings(Params):
@@ -101,6 +102,10 @@ class CollectionSettings(Params):
     )
     indexes: Indexes = Field(default_factory=dict)
     retention_days: RetentionDays = None
+    auto_fit: bool = Field(
+        default=True,
+        description="fit its codec to its own texts, unless it is of logs or its policy fast",
+    )
 
 
 class CollectionRequest(CollectionSettings):
@@ -123,6 +128,9 @@ class CollectionChange(StrictModel):
     codec_policy: CodecPolicy | None = Field(
         default=None, description="of records written from now on; null leaves it as it is"
     )
+    auto_fit: bool | None = Field(
+        default=None, description="whether fits go on; null leaves it as it is"
+    )
 
 
 class CollectionChangeParams(Params):
@@ -132,6 +140,7 @@ class CollectionChangeParams(Params):
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
     codec_policy: CodecPolicy | None = None
+    auto_fit: bool | None = None
 
 
 class CollectionName(Params):
@@ -158,6 +167,7 @@ class CollectionInfo(ItemResult):
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
     kind: CollectionKind = CollectionKind.DOCUMENTS
+    auto_fit: bool = True
 
     @classmethod
     def settings(cls, collection: Collection) -> dict[str, Any]:
@@ -203,6 +213,9 @@ class Kept(OpenModel):
     bytes_fitted: int = Field(
         default=0, description="memory of the ledger for tables fitted to the collection's texts"
     )
+    bytes_lines: int = Field(
+        default=0, description="memory of the ledger for all that is kept of lines"
+    )
     bytes_memory: int = Field(description="all in memory")
     bytes_disk: int | None = Field(
         default=None, description="all of the vector store on disk; null where it does not say"
@@ -215,14 +228,15 @@ class Kept(OpenModel):
 class LineStatistics(OpenModel):
     """What a log collection holds of lines, in the ledger. Sizes are bytes."""
 
-    lines: int
-    deleted: int = 0
+    lines: int = Field(description="in blocks, without deleted ones")
+    records: int = Field(default=0, description="further lines, which are stored as documents")
+    deleted: int = Field(default=0, description="in blocks, until these are rewritten")
     verified: int = 0
     streams: int = 0
     segments: int = 0
     shapes: int = 0
     statements: int = 0
-    bytes_text: int = 0
+    bytes_text: int = Field(default=0, description="of the lines, with their line ends")
     bytes_segments: int = Field(default=0, description="blocks, filters and headers")
     bytes_shapes: int = 0
     bytes_statements: int = Field(default=0, description="vectors of templates")
@@ -268,6 +282,7 @@ class Statistics(ItemResult):
     indexes: dict[str, IndexKind] = Field(default_factory=dict)
     retention_days: float | None = None
     kind: CollectionKind | None = None
+    auto_fit: bool | None = None
     lines: LineStatistics | None = Field(default=None, description="of a log collection")
 
 

@@ -26,7 +26,9 @@ class ClusterParams(Params):
     """How a collection is grouped."""
 
     collection: Name = "default"
-    method: Method = Method.DBSCAN
+    method: Method | None = Field(
+        default=None, description="default: templates in a log collection, else dbscan"
+    )
     eps: float = Field(
         default=0.15, gt=0, le=2, description="dbscan: cosine distance of neighbours, at most"
     )

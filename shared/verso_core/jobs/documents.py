@@ -47,7 +47,7 @@ class ListOptions(Params):
     descending: bool = False
     limit: int = Field(default=100, ge=1, le=MAX_LISTED)
     cursor: str | None = Field(
-        default=None, max_length=2048, description="next_cursor of the last page"
+        default=None, max_length=65_536, description="next_cursor of the last page"
     )
 
 
@@ -125,7 +125,9 @@ class DocumentInfo(OpenModel):
     """
 
     id: str
-    written: int = Field(description="number of the job that wrote it; later jobs have larger ones")
+    written: int = Field(
+        description="number of the job that wrote it; later jobs have larger ones; 0 of a line"
+    )
     bytes: int = Field(description="size of its text")
     verified: bool = Field(default=False, description="an independent decode has returned its text")
     chunks: int | None = None

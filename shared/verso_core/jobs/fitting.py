@@ -112,36 +112,36 @@ def artifact_of(name: str) -> str:
 
 
 class FitParams(Params):
-    """The collection whose codec is fitted, and how many fits it had when this was requested."""
+    """The collection whose codec is fitted, and how many fits it had when this was requested.
+
+    Without a number a caller requests the fit, and whether the collection is due does not count.
+    """
 
     collection: str
-    number: int
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FitItem(Item):
-    """``chunks``: how many the collection has. ``force``: keep the tables whatever they gain."""
+    """``chunks``: how many the collection has, 0 to count them. ``force``: keep any tables."""
 
     chunks: int = 0
     force: bool = False
 
 
 class Fitted(ItemResult):
-    """The result of a fit.
-
-    Of the ``chunks`` newest chunks, ``held_out`` took ``before`` bytes each as the collection codes
-    them, and would take ``after`` with tables fitted to the others. ``generation`` is None if the
-    gain does not pay the ``bytes`` of the tables.
-    """
+    """The result of a fit."""
 
     collection: str
-    generation: str | None = None
-    chunks: int = 0
-    held_out: int = 0
-    before: float = 0.0
-    after: float = 0.0
-    bytes: int = 0
-    seconds: float = 0.0
+    generation: str | None = Field(
+        default=None, description="id of the tables; null if their gain does not pay for them"
+    )
+    chunks: int = Field(default=0, description="newest chunks that were read")
+    held_out: int = Field(default=0, description="of them, to measure by")
+    before: float = Field(default=0.0, description="bytes a held-out chunk takes")
+    after: float = Field(default=0.0, description="bytes it takes with the tables")
+    bytes: int = Field(default=0, description="of the tables")
+    seconds: float = Field(default=0.0, description="of a processor")
 
     @property
     def gained(self) -> bool:

@@ -108,7 +108,10 @@ def write_args(lines: LinesWrite) -> list[codec.Arg]:
 
 
 class Logs:
-    """Lines of log collections, by the collection's own name or its uid."""
+    """Lines of log collections, by the collection's own name or the uid of its lines.
+
+    Vectors of statements are kept under the uid of the collection itself.
+    """
 
     def __init__(self, scripts: Scripts, locations: Locations) -> None:
         self._run = scripts.run
@@ -126,15 +129,16 @@ class Logs:
             CollectionUnknown: there is no collection of this name.
         """
         for fresh in (False, True):
-            uid, _ = self._locations.find(collection, fresh=fresh)
+            own, _ = self._locations.find(collection, fresh=fresh)
+            uid = own.partition(".")[0]  # a migration gives its target the uid and a fraction
             with translated(), self._redis.pipeline(transaction=True) as pipe:
                 pipe.hget(key("uids"), collection)
                 pipe.hgetall(key("log", uid))
                 pipe.zrange(key("segments", uid), -1, -1, withscores=True)
                 pipe.llen(key("shapes", uid))
-                pipe.llen(key("statements", uid))
+                pipe.llen(key("statements", own))
                 now, row, newest, shapes, statements = pipe.execute()
-            if now is not None and codec.text(now) == uid:
+            if now is not None and codec.text(now) == own:
                 break
         else:
             raise CollectionUnknown(f"no collection is named {collection[:64]!r}")
@@ -151,6 +155,7 @@ class Logs:
             verified=number.get("verified", 0),
             text_bytes=number.get("text", 0),
             segment_bytes=number.get("bytes", 0),
+            vectors=own,
         )
 
     def streams(self, uid: str) -> dict[int, dict[str, str]]:
@@ -261,7 +266,7 @@ class Logs:
         for one in lines:
             place = one.segment
             args += [place.stream, place.first, place.pack(), place.lines]
-            args += [one.old, one.new, one.before, one.after]
+            args += [one.old, one.new, one.before, one.after, one.text_bytes]
         reply = self._run("segments_delete", args)
         if isinstance(reply, int):
             return reply
@@ -318,13 +323,18 @@ class Logs:
                 sizes = pipe.execute()
             yield from sizes
 
-    def memory(self, uid: str) -> Memory:
-        """Return what a collection's keys take in memory, those of many segments estimated."""
+    def memory(self, uid: str, *, vectors: str) -> Memory:
+        """Return what a collection's keys take in memory, those of many segments estimated.
+
+        Args:
+            uid: of its lines.
+            vectors: uid that its statements' vectors are kept under.
+        """
         members = self.segments(uid)
         step = max(1, len(members) // _MEASURED)
         sample = [Segment.unpack(member) for member in members[::step]]
         names = [
-            key("shapes", uid), key("statements", uid), key("fitted", uid),
+            key("shapes", uid), key("statements", vectors), key("fitted", uid),
             key("log", uid), key("streams", uid), key("segments", uid),
         ]  # fmt: skip
         own = len(names)

@@ -27,6 +27,11 @@ for _, w in ipairs(writes) do
     if not head or entry_seq(head) ~= w.expected then return 'sealed' end
   end
 end
+if segments > 0 then
+  local own = ARGV[segments_at + 1]
+  local mark = redis.call('HGET', K.uids, own) or 'gone:' .. own
+  if redis.call('SISMEMBER', K.sealed, mark) == 1 then return 'sealed' end
+end
 if #writes + segments > 0 and not numbered(sid, s) then
   make_dead_letter(sid, s, 'record_corrupt', "the slice's sequence number is damaged")
   return 'stale'

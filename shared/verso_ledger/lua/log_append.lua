@@ -1,9 +1,9 @@
 -- Appends to a list of a log collection, if it is still as long as the writer knows it. ARGV: own name, uid, kind of key,
 -- known length, then the elements. Returns whether they were appended.
 if read_only() then return 'read_only' end
-if redis.call('HGET', K.uids, ARGV[1]) ~= ARGV[2] then return 'gone' end
-local lists = { shapes = K.shapes, statements = K.statements }
-local name = lists[ARGV[3]] .. ARGV[2]
+if lines_uid(ARGV[1]) ~= ARGV[2] then return 'gone' end
+local name = K.shapes .. ARGV[2]
+if ARGV[3] == 'statements' then name = K.statements .. redis.call('HGET', K.uids, ARGV[1]) end
 if redis.call('LLEN', name) ~= tonumber(ARGV[4]) then return 'behind' end
 for i = 5, #ARGV do redis.call('RPUSH', name, ARGV[i]) end
 return 'done'

@@ -3,9 +3,9 @@
 -- replaced.
 if read_only() then return 'read_only' end
 local uid, kind, where, old, new = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'gone' end
+if lines_uid(ARGV[1]) ~= uid then return 'gone' end
 if kind == 'shapes' or kind == 'statements' then
-  local name = (kind == 'shapes' and K.shapes or K.statements) .. uid
+  local name = kind == 'shapes' and K.shapes .. uid or K.statements .. redis.call('HGET', K.uids, ARGV[1])
   if redis.call('LINDEX', name, where) ~= old then return 'moved' end
   redis.call('LSET', name, where, new)
 elseif kind == 'fitted' then

@@ -2,7 +2,7 @@
 -- ARGV: own name, uid, number of the newest segment, how often segments were removed, then name and number of each.
 if read_only() then return 'read_only' end
 local uid = ARGV[2]
-if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'gone' end
+if lines_uid(ARGV[1]) ~= uid then return 'gone' end
 local removed = tonumber(redis.call('HGET', K.log .. uid, 'r') or '0') or 0
 if newest_segment(uid) ~= tonumber(ARGV[3]) or removed ~= tonumber(ARGV[4]) then return 'moved' end
 redis.call('HSET', K.log .. uid, unpack(ARGV, 5))

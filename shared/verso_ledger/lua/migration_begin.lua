@@ -1,9 +1,11 @@
 -- Starts a migration. ARGV: collection, source, source's uid, target ('' to code again in place),
 -- target as JSON, the state that the caller saw ('' none), new state, token of the room made for the
--- target. Returns 1 if this call started it.
+-- target, the source as JSON that the caller read. Returns 1 if this call started it.
 --
 -- The target's uid is the source's and a fraction: it counts as born with the source, so that a
 -- write that was queued before the migration is not taken for one to an earlier collection.
+-- The target has the settings that the caller read: a change since would be lost at the switch.
+if redis.call('HGET', K.collections, ARGV[2]) ~= ARGV[9] then return 0 end
 local seen = redis.call('HGET', K.migrations, ARGV[1]) or ''
 if seen ~= ARGV[6] or redis.call('HGET', K.uids, ARGV[2]) ~= ARGV[3] then return 0 end
 if ARGV[4] ~= '' then

@@ -348,6 +348,7 @@ local function each_identity(at, f)
   local n = at + 2
   for _ = 1, tonumber(ARGV[at + 1]) do
     local uid = redis.call('HGET', K.uids, redis.call('HGET', K.aliases, ARGV[n]) or ARGV[n])
+    uid = uid and string.match(uid, '^%d+') -- the same on both sides of a migration
     local sets = uid and {
       K.identities .. uid .. ':' .. period, K.identities .. uid .. ':' .. (period - 1), 2 * period_s,
     }

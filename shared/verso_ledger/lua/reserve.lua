@@ -1,10 +1,10 @@
 -- Reserves numbers for lines of a stream, which is made if it is new. ARGV: collection as users know it, labels as
--- JSON with sorted keys, lines, most streams. Returns the collection's uid, the stream and the first number; or why not.
+-- JSON with sorted keys, lines, most streams. Returns the uid of its lines, the stream and the first number; or why not.
 -- A stream is stored as a check of all that follows and of the labels, its number, and that of its next line. A line
 -- that got a number twice would be lost, so a flipped bit of it is corrected first.
 if read_only() then return 'read_only' end
 local own = redis.call('HGET', K.aliases, ARGV[1]) or ARGV[1]
-local uid = redis.call('HGET', K.uids, own)
+local uid = lines_uid(own)
 if not uid then return 'unknown' end
 local streams, labels = K.streams .. uid, ARGV[2]
 

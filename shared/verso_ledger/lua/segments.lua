@@ -1,11 +1,24 @@
 -- Segments of lines. Stands before every script, behind the entries.
 
+-- Both sides of a migration have the same lines: their keys are named by the part of the uid that both have. Vectors of
+-- statements are of one side, and are named by its whole uid.
+local function born(uid) return uid and string.match(uid, '^%d+') end
+
+-- The uid of the lines of a collection by its own name; nil if it is gone.
+local function lines_uid(own) return born(redis.call('HGET', K.uids, own)) end
+
 local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
 
 -- Adds to a counter of a log collection. One that is damaged begins anew: the scrub counts again.
 local function log_add(uid, field, by)
+  by = tonumber(by) + 0 -- -0 + 0 is 0: '-0' is no integer to HINCRBY
   local reply = redis.pcall('HINCRBY', K.log .. uid, field, by)
   if type(reply) == 'table' then redis.call('HSET', K.log .. uid, field, by) end
+end
+
+-- Takes from a counter as much as it has: one of an earlier version counted otherwise.
+local function log_less(uid, field, by)
+  log_add(uid, field, -math.min(by, tonumber(redis.call('HGET', K.log .. uid, field) or 0) or 0))
 end
 
 -- Number of the newest segment; 0 without one. Where it is removed the counter `r` says so.
@@ -33,7 +46,7 @@ end
 -- text, data. What was asked of a collection that is gone, or of an earlier one of its name, is dropped.
 local function put_segments(at, count)
   local uid = ARGV[at + 2]
-  if redis.call('HGET', K.uids, ARGV[at + 1]) ~= uid then return end
+  if lines_uid(ARGV[at + 1]) ~= uid then return end
   for i = 0, count - 1 do
     local b = at + 3 + i * 6
     put_segment(uid, ARGV[b], ARGV[b + 1], ARGV[b + 2], ARGV[b + 5])
@@ -42,8 +55,14 @@ local function put_segments(at, count)
   end
 end
 
--- Whether a deleted collection has more segments than this step has swept.
-local function sweep_segments(uid, n)
+-- Whether a deleted collection has more segments than this step has swept. Lines that another side of a migration has
+-- stay.
+local function sweep_segments(own_uid, n)
+  local uid = born(own_uid)
+  redis.call('UNLINK', K.statements .. own_uid)
+  for _, other in ipairs(redis.call('HVALS', K.uids)) do
+    if born(other) == uid then return false end
+  end
   local members = redis.call('ZRANGE', K.segments .. uid, 0, n - 1)
   for _, member in ipairs(members) do
     local stream, first = struct.unpack('>I4I8', member)
@@ -52,6 +71,6 @@ local function sweep_segments(uid, n)
     redis.call('ZREM', K.segments .. uid, member)
   end
   if #members == n then return true end
-  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid, K.statements .. uid)
+  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid)
   return false
 end

@@ -3,7 +3,7 @@
 -- for each new one: stream, first number, member, data, bitmap ('' none). Returns whether they were replaced.
 if read_only() then return 'read_only' end
 local uid, old, new = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-if redis.call('HGET', K.uids, ARGV[1]) ~= uid then return 'gone' end
+if lines_uid(ARGV[1]) ~= uid then return 'gone' end
 for i = 0, old - 1 do
   local b = 5 + i * 4
   local gone = redis.call('GET', K.gone .. segment_name(uid, ARGV[b], ARGV[b + 1])) or ''

@@ -38,7 +38,7 @@ end
 keep_counts()
 redis.call('HSET', K.slice .. sid, 'vf', fence)
 local lines_at = 7 + right * 4 + rewrites * 10
-if ARGV[lines_at] and redis.call('HGET', K.uids, ARGV[lines_at]) == ARGV[lines_at + 1] then
+if ARGV[lines_at] and lines_uid(ARGV[lines_at]) == ARGV[lines_at + 1] then
   log_add(ARGV[lines_at + 1], 'verified', ARGV[lines_at + 2])
 end
 if rewrites > 0 then

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 import redis
 from tests.wire import Result, read_slice
 
-from verso_core.jobs import CodecPolicy, Collection, Precision, Queue, TextPolicy
+from verso_core.jobs import (
+    CodecPolicy,
+    Collection,
+    CollectionKind,
+    Precision,
+    Queue,
+    TextPolicy,
+)
 from verso_core.jobs.fitting import Generation, GenerationStage
 from verso_keeper.fitter import FULL_BYTES, WINDOW, Fitter
 from verso_ledger import Ledger
@@ -104,6 +112,16 @@ def test_a_keeper_that_starts_again_submits_the_same_job(place: Place) -> None:
 def test_nothing_is_fitted_where_the_setting_says_so(place: Place) -> None:
     place.hold(10**6)
     place.fitter = place.new(after=0)
+    assert place.asked() == []
+
+
+@pytest.mark.parametrize("setting", [{"auto_fit": False}, {"kind": CollectionKind.LOGS}])
+def test_a_collection_that_is_not_to_be_fitted_is_not(
+    place: Place, setting: dict[str, Any]
+) -> None:
+    place.hold(10**4)
+    change = place.ledger.documents.collection_change
+    change("c", lambda one: one.model_copy(update=setting))
     assert place.asked() == []
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from verso_client import DocumentInfo, DocumentPage, StoredText
 from verso_core.errors import CollectionUnknown, EngineUnavailable, RequestInvalid
-from verso_core.jobs import Precision, TextPolicy
+from verso_core.jobs import CollectionKind, Precision, TextPolicy
 from verso_core.jobs.admin import CollectionInfo
+from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.models import ItemError
 from verso_standalone.fitting import MOST_BYTES, texts_of
 
@@ -24,12 +25,14 @@ class Shelf:
     def collections(self) -> list[CollectionInfo]:
         return [
             CollectionInfo(
-                name="logs",
+                name=name,
                 precision=Precision.INT8,
                 text_policy=TextPolicy.PATCH,
                 space="s",
                 dim=4,
+                kind=kind,
             )
+            for name, kind in (("logs", CollectionKind.DOCUMENTS), ("lines", CollectionKind.LOGS))
         ]
 
     def documents(self, collection: str, *, after: str | None = None) -> DocumentPage:
@@ -43,6 +46,11 @@ class Shelf:
     def reconstruct(self, ids: Sequence[str], *, collection: str = "default") -> list[StoredText]:
         return [self._texts[name] for name in ids]
 
+    def lines(self, request: LinesRequest) -> Iterator[bytes]:
+        assert (request.collection, request.raw, request.limit) == ("lines", True, 0)
+        yield b"third\nsec"
+        yield b"ond\nfirst\n"
+
 
 def row(name: str, written: int, size: int = 1) -> DocumentInfo:
     return DocumentInfo(id=name, written=written, bytes=size)
@@ -50,6 +58,10 @@ def row(name: str, written: int, size: int = 1) -> DocumentInfo:
 
 def text(name: str, time: float | None = None) -> StoredText:
     return StoredText(id=name, text=name, time=time)
+
+
+def test_the_newest_lines_of_a_log_collection_come_oldest_first() -> None:
+    assert texts_of(Shelf([], []), "lines", space="s") == [b"first", b"second", b"third"]
 
 
 def test_later_jobs_come_later_and_numbers_in_ids_count_as_numbers() -> None:

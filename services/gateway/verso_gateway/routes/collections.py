@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import CollectionExists, Forbidden
-from verso_core.jobs import CollectionRequest, Kind, NoItem
+from verso_core.jobs import CollectionKind, CollectionRequest, Kind, NoItem, Queue
 from verso_core.jobs.admin import (
     CollectionChange,
     CollectionChangeParams,
@@ -20,6 +20,7 @@ from verso_core.jobs.admin import (
     Statistics,
 )
 from verso_core.jobs.documents import MAX_LISTED, DocumentPage, ListParams, Order
+from verso_core.jobs.fitting import FitItem, FitParams, Fitted
 from verso_core.jobs.models import OpenModel
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import caller_of, collection_of
@@ -86,7 +87,7 @@ async def describe(request: Request, name: str) -> Response:
     openapi_extra=openapi.body(CollectionChange),
 )
 async def change(request: Request, name: str) -> Response:
-    """Add indexes to a collection, or change its codec policy or how many days it keeps.
+    """Add indexes to a collection, or change its codec policy, fits, or how many days it keeps.
 
     Another ``codec_policy`` holds for what is written from then on.
     """
@@ -99,6 +100,26 @@ async def change(request: Request, name: str) -> Response:
     answer = await responses.respond(request, job, body=responses.sole)
     known.forget(name)
     return answer
+
+
+@router.post(
+    "/v1/collections/{name}/fit",
+    name="collection_fit",
+    operation_id="fitCollection",
+    responses=openapi.job_responses(Fitted),
+)
+async def fit(request: Request, name: str) -> Response:
+    """Fit a collection's codec to its newest texts now, whether or not that is due.
+
+    The tables are kept if they save more than they take; then they are a canary first. ``auto_fit``
+    of the collection may be off.
+    """
+    await collection_of(request, name)
+    job = responses.job_of_one(
+        request, Kind.FIT, FitParams(collection=name), FitItem(), queue=Queue.SCRUB
+    )
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=responses.sole)
 
 
 @router.get(
@@ -121,13 +142,14 @@ async def documents(
 
     Without ``order`` the list is the ledger's, in no order and without metadata; a page may hold
     some more than ``limit``, or fewer: the list has ended when ``next_cursor`` is null.
-    ``written`` grows from job to job.
+    ``written`` grows from job to job. Of a log collection the list is by id: first lines, by stream
+    and number, then records.
     """
-    await collection_of(request, name)
-    if order is not None:
+    collection = await collection_of(request, name)
+    if order is not None or collection.kind is CollectionKind.LOGS:
         params = ListParams(
             collection=name,
-            order=order,
+            order=order or Order.ID,
             descending=descending,
             limit=min(limit, MAX_LISTED),
             cursor=cursor,

@@ -13,7 +13,7 @@ evidence of an answer is the sentence that contains it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from verso_core.jobs.heads import (
     UnreadRecord,
 )
 from verso_core.jobs.models import record_name, text_field
+from verso_core.jobs.search import Hits
 from verso_core.texts import SENTENCE_END
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
@@ -38,6 +39,9 @@ from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 
 _EVIDENCE_CHARACTERS = 300
+
+Find = Callable[[bytes], Hits]
+"""Returns what a question finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Context:
     read: the text as the head reads it, with one U+FFFD for each byte that is not UTF-8.
     exact: whether ``text`` is UTF-8.
     about: the fields that name it in a result.
-    chunk: its record; None for a text of the request.
+    chunk: its record; None for a text of the request, or of a log collection.
+    start: where it begins in its document, bytes, if that is known without its record.
     """
 
     text: bytes
@@ -56,16 +61,24 @@ class Context:
     exact: bool
     about: dict[str, Any]
     chunk: Chunk | None = None
+    start: int | None = None
 
     @classmethod
-    def of(cls, text: bytes, about: dict[str, Any], chunk: Chunk | None = None) -> Context:
+    def of(
+        cls,
+        text: bytes,
+        about: dict[str, Any],
+        chunk: Chunk | None = None,
+        *,
+        start: int | None = None,
+    ) -> Context:
         """Return the context of a text."""
         try:
-            return cls(text, text.decode("utf-8"), True, about, chunk)
+            return cls(text, text.decode("utf-8"), True, about, chunk, start)
         except UnicodeDecodeError:
             kept = text.decode("utf-8", errors="surrogateescape")
         read = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in kept)
-        return cls(text, read, False, about, chunk)
+        return cls(text, read, False, about, chunk, start)
 
     def place(self, start: int, end: int) -> Place:
         """Return characters [start, end) as offsets into the text."""
@@ -94,12 +107,14 @@ class Answer:
         *,
         job: str | None,
         timings: Timings,
+        find: Find | None = None,
     ) -> Result[Answered]:
         """Answer the one question of a slice.
 
         Args:
             work: the slice.
             collection: where contexts are searched; None if the item has them.
+            find: searches a collection that is not of documents alone.
             job: chooses the channel of the head; None for the stable version.
             timings: added to.
 
@@ -108,7 +123,7 @@ class Answer:
             QuestionTooLong: the question leaves no room for a context.
         """
         found = {
-            index: self._answered(item, work.params, collection, job=job, timings=timings)
+            index: self._answered(item, work.params, collection, find, job=job, timings=timings)
             for index, item in work.accepted.items()
         }
         return Result(work.answered(found))
@@ -118,6 +133,7 @@ class Answer:
         item: AnswerItem,
         asked: AnswerParams,
         collection: Collection | None,
+        find: Find | None,
         *,
         job: str | None,
         timings: Timings,
@@ -127,6 +143,8 @@ class Answer:
         faults: list[UnreadRecord] = []
         if collection is None:
             contexts = [Context.of(text, {"context": n}) for n, text in enumerate(given)]
+        elif find is not None:
+            contexts = _contexts_of(find(question), faults)
         else:
             contexts = self._found(collection, question, asked, faults, timings)
         with timings.phase("infer"):
@@ -183,7 +201,9 @@ class Answer:
             | where.public()
             | text_field(context.text[where.start_byte : where.end_byte])
         )
-        start = self._start(collection, context.chunk)
+        start = context.start
+        if start is None:
+            start = self._start(collection, context.chunk)
         if start is not None:
             fields["document_start_byte"] = start + where.start_byte
             fields["document_end_byte"] = start + where.end_byte
@@ -202,6 +222,19 @@ class Answer:
         texts = self.reader.chunks(collection, before)
         sizes = [len(text) for text in texts if isinstance(text, bytes)]
         return sum(sizes) if len(sizes) == len(texts) else None
+
+
+def _contexts_of(found: Hits, faults: list[UnreadRecord]) -> list[Context]:
+    """Return the texts of hits; those that could not be read are added to ``faults``."""
+    contexts = []
+    for hit in found.hits:
+        about = record_name(hit.document, hit.chunk) | {"search_score": hit.score}
+        if hit.error is not None:
+            faults.append(UnreadRecord(**about, error=hit.error))
+        elif (text := hit.data).strip():
+            about["metadata"] = hit.metadata
+            contexts.append(Context.of(text, about, start=None if hit.chunk else 0))
+    return contexts
 
 
 def _read(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from verso_core.errors import CollectionExists, CollectionUnknown, RequestInvalid
-from verso_core.jobs import Collection, SearchMode
+from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupported, RequestInvalid
+from verso_core.jobs import Collection, CollectionKind, SearchMode, TextPolicy
 from verso_core.jobs.admin import (
     MAX_INDEXES,
     CodecShare,
@@ -47,7 +48,12 @@ class Collections:
 
         Raises:
             CollectionExists: there is one of this name with other settings.
+            KindUnsupported: a log collection was to keep texts.
         """
+        if request.kind is CollectionKind.LOGS and request.text_policy is TextPolicy.BOTH:
+            raise KindUnsupported(
+                "expected text_policy patch for a collection of kind logs: lines are kept in blocks"
+            )
         known = self.documents.collections().get(request.name)
         if known is not None:
             return _same(known, request)
@@ -69,6 +75,7 @@ class Collections:
             indexes=request.indexes,
             retention_days=request.retention_days,
             kind=request.kind,
+            auto_fit=request.auto_fit,
         )
         return _same(self.documents.collection_put(wanted, prepare=self._make_room), request)
 
@@ -113,17 +120,18 @@ class Collections:
         self.vectors.index(collection.name, collection.indexes)
 
     def change(
-        self, collection: Collection, wanted: CollectionChangeParams, *, target: str | None
+        self, wanted: CollectionChangeParams, *, sides: Callable[[], Sequence[str]]
     ) -> CollectionInfo:
-        """Add indexes to a collection, or change how long it keeps documents, or its codec policy.
+        """Add indexes to a collection, or change other settings of it.
 
         Args:
-            collection: as it is.
             wanted: what changes.
-            target: own name of the collection that a migration fills, if one runs: it becomes this
-                collection, so it gets the same.
+            sides: returns the own names that the settings are kept under now: that of the
+                collection, and of the one that a migration fills. They are looked up again after
+                each change, so that a migration that begins or ends meanwhile swallows none.
 
         Raises:
+            CollectionUnknown: there is no such collection.
             RequestInvalid: it would have too many indexes.
         """
 
@@ -135,13 +143,20 @@ class Collections:
                 update["retention_days"] = wanted.retention_days
             if wanted.codec_policy is not None:
                 update["codec_policy"] = wanted.codec_policy
+            if wanted.auto_fit is not None:
+                update["auto_fit"] = wanted.auto_fit
             return now.model_copy(update=update)
 
-        stored = self.documents.collection_change(collection.name, changed)
-        self.vectors.index(stored.name, wanted.indexes)
-        if target is not None:
-            self.documents.collection_change(target, changed)
-            self.vectors.index(target, wanted.indexes)
+        done: dict[str, Collection] = {}
+        while not done.keys() >= set(names := sides()):
+            own = next(name for name in names if name not in done)
+            try:
+                done[own] = self.documents.collection_change(own, changed)
+                self.vectors.index(own, wanted.indexes)
+            except CollectionUnknown:
+                if own in sides():  # else its migration has been given up meanwhile
+                    raise
+        stored = done[names[0]]
         return CollectionInfo(**CollectionInfo.settings(stored) | {"name": wanted.name})
 
     def ensure_indexes(self) -> None:

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verso_codecs.mixture import HISTORY_BYTES
-from verso_core.jobs import CodecPolicy, Collection, Result, Slice
+from verso_core.errors import KindUnsupported, RequestInvalid
+from verso_core.jobs import CodecPolicy, Collection, CollectionKind, Result, Slice
 from verso_core.jobs.fitting import (
     FitItem,
     FitParams,
@@ -77,26 +78,32 @@ class Fit:
         """Fit a collection that users know as ``name``; store the tables if they pay.
 
         Raises:
+            KindUnsupported, RequestInvalid: a caller requests it of a collection that reads no
+                tables.
             VersoError: the texts cannot be read now, or the fit failed.
         """
         asked, number = work.only, work.params.number
         nothing = Fitted(collection=name)
-        if collection.fitting.number != number or collection.codec_policy is CodecPolicy.FAST:
+        if number is None:
+            _check_fits(collection, name)
+            number = collection.fitting.number
+        elif collection.fitting.number != number or collection.codec_policy is CodecPolicy.FAST:
             return SliceOutcome(Result([nothing]))
+        chunks = asked.chunks or self.documents.holdings(collection.name).chunks
         model = self.models.writing(collection)
-        read = self._read(collection, asked.chunks, on_progress)
+        read = self._read(collection, chunks, on_progress)
         serving = collection.fitting.find(GenerationStage.SERVING)
         kept = serving is not None and artifact_of(serving.id) == model.codec
         wanted = Wanted(
             texts=read.texts,
             stored=[(record.codec, len(record.payload)) for record in read.records],
-            chunks=asked.chunks,
+            chunks=chunks,
             policy=collection.codec_policy,
             serving=self.tables.tables(serving.id) if kept and serving is not None else None,
             force=asked.force,
         )
         trial, seconds = self.fitter.fit(model.codec, wanted, on_progress)
-        made = self._store(collection, model.codec, trial, number=number, chunks=asked.chunks)
+        made = self._store(collection, model.codec, trial, number=number, chunks=chunks)
         fitted = nothing.model_copy(
             update={
                 "generation": made,
@@ -179,6 +186,18 @@ class Fit:
         step = max(1, -(-chunks // MOST_LISTED))
         for first in range(0, collection.buckets, _BUCKETS * step):
             yield from self.reader.scan(collection, first=first, count=_BUCKETS)
+
+
+def _check_fits(collection: Collection, name: str) -> None:
+    if collection.kind is CollectionKind.LOGS:
+        raise KindUnsupported(
+            f"expected a collection of kind documents: the lines of {name!r} are fitted to while "
+            "they are written"
+        )
+    if collection.codec_policy is CodecPolicy.FAST:
+        raise RequestInvalid(
+            f"expected another codec policy than fast, which reads no tables: {name!r}"
+        )
 
 
 def _order(seq: int, document: str) -> Order:

@@ -48,7 +48,7 @@ from verso_core.jobs.documents import (
 )
 from verso_core.jobs.filters import path_of
 from verso_core.record import Entry, Flag, about_hash, point_id, point_ids, vector_hash
-from verso_core.texts import Scalar, values_of
+from verso_core.texts import Metadata, Scalar, values_of
 from verso_worker.records.points import NO_TERMS, Placed, Point
 from verso_worker.records.space import Space
 from verso_worker.rules.ports import (
@@ -88,11 +88,17 @@ class Matching:
         asked = work.params
         if asked.ids is not None:
             return Result([DocumentPage(documents=tuple(self._named(collection, asked.ids)))])
-        found = _Pages(self, collection, asked).after(asked.place)
+        found = self.matches(collection, asked, asked.place)
         page, more = found[: asked.limit], len(found) > asked.limit
         cursor = page[-1].place(asked).cursor(asked) if more else None
         rows = tuple(one.described for one in page)
         return Result([DocumentPage(documents=rows, next_cursor=cursor)])
+
+    def matches(
+        self, collection: Collection, asked: ListParams, place: Place | None
+    ) -> list[Match]:
+        """Return the documents of a list behind a place, one more than its limit if there are."""
+        return _Pages(self, collection, asked).after(place)
 
     def count(
         self, work: Slice[CountParams, NoItem], collection: Collection, on_progress: OnProgress
@@ -115,9 +121,20 @@ class Matching:
         return Result([Counted(documents=sum(map(len, pages)))])
 
     def facets(
-        self, work: Slice[FacetsParams, NoItem], collection: Collection, on_progress: OnProgress
+        self,
+        work: Slice[FacetsParams, NoItem],
+        collection: Collection,
+        on_progress: OnProgress,
+        *,
+        besides: Sequence[tuple[Metadata, int]] = (),
     ) -> Result[Facets]:
         """Count the values of fields over the documents that the filter passes.
+
+        Args:
+            work: the slice.
+            collection: whose documents.
+            on_progress: may end it.
+            besides: metadata of what else is counted, and how many have it.
 
         Raises:
             RequestInvalid: it passes more than ``MAX_FACET_DOCUMENTS``.
@@ -129,7 +146,10 @@ class Matching:
                 f"expected a filter that <= {MAX_FACET_DOCUMENTS} documents pass, got {passed}"
             )
         counts = [_Values(field) for field in asked.fields]
-        documents = 0
+        documents = sum(times for _, times in besides)
+        for metadata, times in besides:
+            for count in counts:
+                count.add(values_of(metadata), times=times)
         for page in self.scan(collection, asked.filter, on_progress=on_progress):
             documents += len(page)
             for one in page:
@@ -420,11 +440,11 @@ class _Values:
         self._counts: Counter[tuple[str, Scalar]] = Counter()
         self._missing = 0
 
-    def add(self, values: Mapping[str, Iterable[Scalar]]) -> None:
-        """Count a document."""
+    def add(self, values: Mapping[str, Iterable[Scalar]], *, times: int = 1) -> None:
+        """Count documents that have the same values."""
         found = {_typed(value) for value in values.get(self._key, ())}
-        self._counts.update(found)
-        self._missing += not found
+        self._counts.update(dict.fromkeys(found, times))
+        self._missing += 0 if found else times
 
     def described(self, limit: int) -> Facet:
         """Return the most frequent values."""

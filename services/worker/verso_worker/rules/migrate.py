@@ -11,6 +11,8 @@ longer has is removed. A document keeps its sequence number, so that waiting wri
 order. Passes are repeated until both agree; the keeper seals the source for the last one and
 switches the name.
 
+The lines of a log collection are of both sides: see :mod:`verso_worker.rules.logs.migrating`.
+
 A step has no state of its own: after a crash the next step compares again and continues.
 """
 
@@ -31,11 +33,12 @@ from verso_core.errors import (
     PatchCorrupt,
     VersoError,
 )
-from verso_core.jobs import Collection, SearchMode
+from verso_core.jobs import Collection, CollectionKind, SearchMode
 from verso_core.jobs.admin import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.jobs.fitting import Fitting
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.ingest import Ingest, Source, agrees
+from verso_worker.rules.logs.migrating import LogMigration
 from verso_worker.rules.ports import Documents, Model, Models, Vectors, Write
 from verso_worker.rules.reader import Chunk, Reader, join
 from verso_worker.rules.scrub import Stored, batches, next_page
@@ -45,6 +48,7 @@ CURRENT = "current"
 
 _PREFIX = "migrated-"
 _TEXT_RATIO = 4  # a text is about four times as long as its patch
+_BEGIN_TRIES = 5
 _COUNTED = ("documents", "copied", "removed", "failed")
 
 
@@ -59,10 +63,14 @@ class Migrations(Protocol):
         state: Migration,
         *,
         seen: Migration | None,
+        source: Collection,
         target: Collection | None,
         room: str = ...,
     ) -> bool:
-        """Start a migration if the newest one is still ``seen``; ``room`` is the target's token."""
+        """Start a migration if its source and the newest one are as they were seen.
+
+        ``room`` is the target's token.
+        """
 
     def move(self, seen: Migration, state: Migration | None, *, also: str = ...) -> bool:
         """Replace the state ``seen``; None deletes it."""
@@ -92,6 +100,7 @@ class Migrate:
     migrations: Migrations
     reader: Reader
     ingest: Ingest
+    lines: LogMigration
 
     def begin(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration:
         """Start a migration to an artifact and settings, or return the running one.
@@ -105,6 +114,13 @@ class Migrate:
             MigrationRefused: no such artifact is served here, or the collection cannot be moved.
             MigrationRefused: another migration is running, or the collection needs none.
         """
+        for _ in range(_BEGIN_TRIES):
+            if (begun := self._begun(name, artifact, settings)) is not None:
+                return begun
+        raise MigrationRefused(f"the collection {name!r} is being changed; ask again")
+
+    def _begun(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration | None:
+        """Start a migration as :meth:`begin` does; None if its settings changed meanwhile."""
         seen = self.migrations.get(name)
         source = self._named(name)
         model = self._model(artifact)
@@ -114,7 +130,7 @@ class Migrate:
             raise MigrationRefused(f"the old vectors of {name!r} are still kept; remove them first")
         wanted = Collection.model_validate(source.model_dump() | dict(settings))
         in_place = source.space == model.space and wanted == source
-        if in_place and source.artifacts == (model.codec,):
+        if in_place and source.artifacts == (model.codec,) and not _is_log(source):
             raise MigrationRefused(f"{name!r} is all of codec {model.codec} already")
         target, room = (None, "") if in_place else self._target(wanted, model)
         state = Migration(
@@ -126,11 +142,11 @@ class Migrate:
             buckets=source.buckets,
             started=time.time(),
         )
-        if not self.migrations.begin(state, seen=seen, target=target, room=room):
-            if target is not None:
-                self.vectors.drop(target.name)
-            raise MigrationRefused(f"the collection {name!r} has just been changed; ask again")
-        return state
+        if self.migrations.begin(state, seen=seen, source=source, target=target, room=room):
+            return state
+        if target is not None:
+            self.vectors.drop(target.name)
+        return None
 
     def step(self, name: str, *, first: int, count: int, spend_s: float) -> MigrationResult:
         """Migrate the buckets from ``first`` on, and return the counts.
@@ -156,6 +172,9 @@ class Migrate:
         last = min(first + count, source.buckets)
         while at < last and (at == first or time.monotonic() < end):
             part, before = range(at, min(at + page, last)), done["documents"]
+            if _is_log(source):
+                sides = source, target
+                self._lines(state, sides, model=model, part=part, done=done, unread=unread)
             if state.in_place:
                 self._recode(source, model, part=part, done=done, unread=unread)
             else:
@@ -167,11 +186,36 @@ class Migrate:
             **counts, buckets=max(1, at - first), ids=tuple(unread[:FAILED_LISTED])
         )
 
-    def target(self, name: str) -> str | None:
-        """Return the own name of the collection that a running migration fills, if there is one."""
+    def _lines(
+        self,
+        state: Migration,
+        sides: tuple[Collection, Collection],
+        *,
+        model: Model,
+        part: range,
+        done: Counter[str],
+        unread: list[str],
+    ) -> None:
+        """Migrate the lines of buckets; each pass into another space begins with all statements."""
+        source, target = sides
+        if state.in_place:
+            counts, damaged = self.lines.recode(source, part)
+            done.update(counts)
+            unread += damaged
+        elif part.start == 0:
+            self.lines.embed(target, model)
+
+    def sides(self, name: str) -> list[str]:
+        """Return the own name of a collection, and of the one that a migration of it fills.
+
+        Raises:
+            CollectionUnknown: there is no such collection.
+        """
         state = self.migrations.get(name)
-        filled = state is not None and state.stage is not Stage.DONE and not state.in_place
-        return state.target if state is not None and filled else None
+        source = self._named(name).name
+        if state is None or state.stage is Stage.DONE or state.in_place:
+            return [source]
+        return [source, state.target] if state.target != source else [source]
 
     def remove(self, name: str) -> Migration | None:
         """Remove the source of a migration that is done, or the target of one that is not.
@@ -382,6 +426,10 @@ class Migrate:
         if join(entry, parts) != text:
             return None
         return Write(write.document, _flagged(write.entry, Flag.VERIFIED), write.text)
+
+
+def _is_log(collection: Collection) -> bool:
+    return collection.kind is CollectionKind.LOGS
 
 
 def _flagged(entry: bytes, flags: Flag) -> bytes:

@@ -10,7 +10,7 @@ is raised here concerns the whole slice, which is tried again if the error is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,6 @@ from verso_core.jobs import (
     CollectionKind,
     EmbedItem,
     EmbedParams,
-    Failed,
     IngestItem,
     IngestParams,
     Kind,
@@ -38,7 +37,6 @@ from verso_core.jobs import (
     Slice,
 )
 from verso_core.jobs.admin import (
-    SCRUB_COUNTS,
     CollectionChangeParams,
     CollectionInfo,
     CollectionName,
@@ -54,7 +52,6 @@ from verso_core.jobs.admin import (
 )
 from verso_core.jobs.cluster import ClusterParams
 from verso_core.jobs.documents import (
-    Counted,
     CountParams,
     DeleteMatchingParams,
     FacetsParams,
@@ -67,6 +64,7 @@ from verso_core.jobs.fitting import FitItem, FitParams
 from verso_core.jobs.heads import (
     AnswerItem,
     AnswerParams,
+    Classified,
     ClassifyItem,
     ClassifyParams,
     HeadInfo,
@@ -77,10 +75,9 @@ from verso_core.jobs.heads import (
     ScoreParams,
 )
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
-from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams, line_place
+from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
-from verso_core.jobs.search import Hits
 from verso_core.record import Entry, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
@@ -92,14 +89,14 @@ from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
 from verso_worker.rules.generations import Generations
 from verso_worker.rules.ingest import Coded, Ingest
-from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.ingest import LogIngest
 from verso_worker.rules.logs.kernels import Kernels
 from verso_worker.rules.logs.manage import LogManagement
+from verso_worker.rules.logs.migrating import LogMigration
+from verso_worker.rules.logs.operations import Beside, LogOperations
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
-from verso_worker.rules.logs.search import LogSearch
 from verso_worker.rules.matching import Matching
 from verso_worker.rules.migrate import Migrate, Migrations
 from verso_worker.rules.models import ModelOperations
@@ -208,20 +205,44 @@ class Pipeline:
             Generations(models, tables),
         )
         self._fit = Fit(models, documents, self._reader, tables, fitter)
-        self._migrate = Migrate(models, vectors, documents, migrations, self._reader, self._ingest)
+        store = LogStore(logs)
+        self._migrate = Migrate(
+            models,
+            vectors,
+            documents,
+            migrations,
+            self._reader,
+            self._ingest,
+            LogMigration(store),
+        )
         orphans = OrphanCollector(vectors, documents, self._reader)
         self._scrub = Scrub(
             models, vectors, documents, self._reader, self._ingest, self.collect, orphans
         )
         self._kernels = Kernels()
-        store = LogStore(logs)
         self._lines = LineReader(store, self._reader)
         self._log_management = LogManagement(store, self._lines)
-        self._log_scrub = LogScrub(store, self._log_management)
         self._log_ingest = LogIngest(
             models, store, self._reader, self._ingest, self._log_management
         )
-        self._log_search = LogSearch(models, store, lexicon, self._lines, Blocks(store))
+        self._log_operations = LogOperations(
+            models,
+            documents,
+            store,
+            self._lines,
+            lexicon=lexicon,
+            management=self._log_management,
+            scrub=LogScrub(store, self._log_management),
+            beside=Beside(
+                self._reader,
+                self._search,
+                self._matching,
+                self._classify,
+                self._cluster,
+                self._rows,
+                self._reconstruct,
+            ),
+        )
         self._rules: Mapping[Kind, Rule] = {
             Kind.EMBED: lambda work, _: SliceOutcome(self.embed([work])[0]),
             Kind.INGEST: self._run_ingest,
@@ -345,8 +366,14 @@ class Pipeline:
         """Have the codec of lines compiled in the background, and loaded if there are lines."""
         self._kernels.compile()
         collections = self._documents.collections().values()
-        if any(one.kind is CollectionKind.LOGS for one in collections):
+        if any(map(_is_log, collections)):
             self._kernels.load()
+
+    @property
+    def _logs(self) -> LogOperations:
+        """Return what log collections do, once the codec of lines is compiled."""
+        self._kernels.wait()
+        return self._log_operations
 
     def _collection(self, name: str) -> Collection:
         collection = self._documents.collections().get(name)
@@ -372,28 +399,17 @@ class Pipeline:
 
     def _logs_only(self, name: str) -> Collection:
         collection = self._collection(name)
-        if collection.kind is not CollectionKind.LOGS:
+        if not _is_log(collection):
             raise KindUnsupported(f"expected a collection of kind logs, got {name!r} of documents")
         self._kernels.wait()
         return collection
 
-    def _documents_only(self, name: str, what: str) -> Collection:
-        collection = self._collection(name)
-        if collection.kind is CollectionKind.LOGS:
-            raise KindUnsupported(
-                f"expected a collection of kind documents to {what}: {name!r} keeps log lines"
-            )
-        return collection
-
     def _run_delete(self, work: Slice[DeleteParams, DeleteItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
+        if _is_log(collection):
+            return self._logs.delete(work, collection)
         ids = [item.id for item in work.accepted.values()]
-        live: Container[str] = self._reader.live(collection, ids)
-        if collection.kind is CollectionKind.LOGS:
-            lines = [one for one in ids if one not in live and line_place(one) is not None]
-            gone = self._log_management.delete(collection, lines)
-            live = {*(one for one in ids if one in live), *gone}
-            ids = [one for one in ids if one not in gone]
+        live = self._reader.live(collection, ids)
         found = {
             index: Deleted(id=item.id, deleted=item.id in live)
             for index, item in work.accepted.items()
@@ -406,34 +422,38 @@ class Pipeline:
 
     def _run_search(self, work: Slice[SearchParams, SearchItem], call: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
-        if collection.kind is CollectionKind.LOGS:
-            self._kernels.wait()
-            lines = self._log_search.run(work, collection, timings=call.timings)
-            if not self._documents.holdings(collection.name).documents:
-                return SliceOutcome(lines)
-            records = self._search.run(work, collection, job=None, timings=call.timings)
-            merged = map(partial(_best, limit=work.params.limit), lines.items, records.items)
-            return SliceOutcome(Result(list(merged)))
+        search = self._logs.search if _is_log(collection) else self._search.run
         named = [work.params.rerank] if work.params.rerank is not None else []
         return self._by_heads(
-            named,
-            lambda job: self._search.run(work, collection, job=job, timings=call.timings),
-            call,
+            named, lambda job: search(work, collection, job=job, timings=call.timings), call
         )
 
     def _run_classify(self, work: Slice[ClassifyParams, ClassifyItem], call: Call) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
-        return self._by_heads(
-            work.params.heads,
-            lambda job: self._classify.run(work, collection, job=job, timings=call.timings),
-            call,
-        )
+
+        def classified(job: str | None) -> Result[Classified]:
+            if collection is not None and _is_log(collection):
+                return self._logs.classify(work, collection, job=job, timings=call.timings)
+            return self._classify.run(work, collection, job=job, timings=call.timings)
+
+        return self._by_heads(work.params.heads, classified, call)
 
     def _run_answer(self, work: Slice[AnswerParams, AnswerItem], call: Call) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
+        find = None
+        if collection is not None and _is_log(collection):
+            asked = SearchParams(
+                collection=collection.name,
+                limit=work.params.limit,
+                mode=collection.search,
+                filter=work.params.filter,
+            )
+            find = partial(self._logs.find, collection, asked=asked, timings=call.timings)
         return self._by_heads(
             [work.params.head],
-            lambda job: self._answer.run(work, collection, job=job, timings=call.timings),
+            lambda job: self._answer.run(
+                work, collection, job=job, timings=call.timings, find=find
+            ),
             call,
         )
 
@@ -464,83 +484,50 @@ class Pipeline:
         self, work: Slice[ReconstructParams, ReconstructItem], call: Call
     ) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
-        if collection is None or collection.kind is not CollectionKind.LOGS:
-            return SliceOutcome(self._reconstruct.run(work, collection, timings=call.timings))
-        return SliceOutcome(self._with_lines(work, collection, call.timings))
-
-    def _with_lines(
-        self,
-        work: Slice[ReconstructParams, ReconstructItem],
-        collection: Collection,
-        timings: Timings,
-    ) -> Result[Any]:
-        """Read lines by their ids, and what is no line as documents."""
-        names = {
-            n: item.id
-            for n, item in work.accepted.items()
-            if not item.vector and item.chunk is None and line_place(item.id) is not None
-        }
-        self._kernels.wait()
-        with timings.phase("restore"):
-            lines = self._lines.texts(collection, list(names.values()))
-        found: dict[int, Any] = {n: lines[name] for n, name in names.items() if name in lines}
-        others = [n for n in work.accepted if n not in found]
-        if others:
-            rest = replace(work, items=tuple(work.items[n] for n in others))
-            texts = self._reconstruct.run(rest, collection, timings=timings)
-            found |= dict(zip(others, texts.items, strict=True))
-        return Result(work.answered(found))
+        if collection is not None and _is_log(collection):
+            return SliceOutcome(self._logs.reconstruct(work, collection, timings=call.timings))
+        return SliceOutcome(self._reconstruct.run(work, collection, timings=call.timings))
 
     def _run_cluster(self, work: Slice[ClusterParams, NoItem], call: Call) -> SliceOutcome:
-        collection = self._documents_only(work.params.collection, "group its records")
-        return SliceOutcome(self._cluster.run(work, collection, on_progress=call.on_progress))
+        collection = self._collection(work.params.collection)
+        cluster = self._logs.cluster if _is_log(collection) else self._cluster.run
+        return SliceOutcome(cluster(work, collection, on_progress=call.on_progress))
 
     def _run_rows(self, work: Slice[RowsParams, RowsItem], _: Call) -> SliceOutcome:
-        return SliceOutcome(self._rows.run(work, self._collection(work.params.collection)))
+        collection = self._collection(work.params.collection)
+        rows = self._logs.rows if _is_log(collection) else self._rows.run
+        return SliceOutcome(rows(work, collection))
 
     def _run_list(self, work: Slice[ListParams, NoItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
-        if collection.kind is CollectionKind.LOGS and work.params.ids is None:
-            raise KindUnsupported("expected a list of documents: POST /v1/logs/query lists lines")
-        return SliceOutcome(self._matching.page(work, collection))
+        page = self._logs.page if _is_log(collection) else self._matching.page
+        return SliceOutcome(page(work, collection))
 
     def _run_count(self, work: Slice[CountParams, NoItem], call: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)
-        if collection.kind is CollectionKind.LOGS:
-            lines = self._log_management.count(
-                collection, work.params.filter, on_progress=call.on_progress
-            )
-            return SliceOutcome(Result([Counted(documents=lines)]))
-        return SliceOutcome(self._matching.count(work, collection, call.on_progress))
+        count = self._logs.count if _is_log(collection) else self._matching.count
+        return SliceOutcome(count(work, collection, call.on_progress))
 
     def _run_facets(self, work: Slice[FacetsParams, NoItem], call: Call) -> SliceOutcome:
-        collection = self._documents_only(work.params.collection, "count values of metadata")
-        return SliceOutcome(self._matching.facets(work, collection, call.on_progress))
+        collection = self._collection(work.params.collection)
+        facets = self._logs.facets if _is_log(collection) else self._matching.facets
+        return SliceOutcome(facets(work, collection, call.on_progress))
 
     def _run_update(self, work: Slice[UpdateParams, UpdateItem], call: Call) -> SliceOutcome:
-        collection = self._documents_only(work.params.collection, "change metadata")
-        return self._matching.update(work, collection, seq=call.seq)
+        collection = self._collection(work.params.collection)
+        update = self._logs.update if _is_log(collection) else self._matching.update
+        return update(work, collection, seq=call.seq)
 
     def _run_delete_matching(
         self, work: Slice[DeleteMatchingParams, PartItem], call: Call
     ) -> SliceOutcome:
         collection = self._collection(work.params.collection)
-        if collection.kind is CollectionKind.LOGS and work.only.part == 0:
-            lines = self._log_management.delete_matching(
-                collection, work.params.filter, on_progress=call.on_progress
-            )
-            found = self._matching.delete(
-                work, collection, seq=call.seq, on_progress=call.on_progress
-            )
-            one = found.result.only
-            row = one.model_copy(update={"deleted": one.deleted + lines})
-            return replace(found, result=Result([row], found.result.timings_ms))
-        return self._matching.delete(work, collection, seq=call.seq, on_progress=call.on_progress)
+        delete = self._logs.delete_matching if _is_log(collection) else self._matching.delete
+        return delete(work, collection, seq=call.seq, on_progress=call.on_progress)
 
     def _run_change(self, work: Slice[CollectionChangeParams, NoItem], _: Call) -> SliceOutcome:
-        collection = self._collection(work.params.name)
-        target = self._migrate.target(work.params.name)
-        changed = self._collections.change(collection, work.params, target=target)
+        sides = partial(self._migrate.sides, work.params.name)
+        changed = self._collections.change(work.params, sides=sides)
         return SliceOutcome(Result([changed]))
 
     def _run_create(self, work: Slice[CollectionParams, NoItem], _: Call) -> SliceOutcome:
@@ -555,15 +542,8 @@ class Pipeline:
         name = work.params.name
         collection = self._collection(name)
         found = self._collections.stats(collection, name=name)
-        if collection.kind is CollectionKind.LOGS:
-            held = self._log_management.statistics(collection)
-            found = found.model_copy(
-                update={
-                    "lines": held,
-                    "documents": found.documents + held.lines,
-                    "bytes_text": found.bytes_text + held.bytes_text,
-                }
-            )
+        if _is_log(collection):
+            found = self._log_operations.statistics(collection, found)
         return SliceOutcome(Result([found]))
 
     def _run_models(self, work: Slice[ModelsParams, NoItem], _: Call) -> SliceOutcome:
@@ -574,7 +554,6 @@ class Pipeline:
         name, item = work.params.collection, work.only
         match work.params.step:
             case "begin":
-                self._documents_only(name, "migrate")
                 state = self._migrate.begin(name, item.artifact or "", item.settings or {})
                 found = MigrationResult(migration=state)
             case "remove":
@@ -595,9 +574,8 @@ class Pipeline:
         try:
             collection = self._collection(name)
             found = self._scrub.run(collection, item)
-            if collection.kind is CollectionKind.LOGS and item.since is None:
-                read = replace(item, count=found.buckets)
-                found = _added(found, self._log_scrub.run(collection, read))
+            if _is_log(collection):
+                found = self._logs.scrub(collection, item, found)
         except CollectionUnknown:
             if name in self._documents.collections():
                 raise  # it was not deleted: the vector store has lost it
@@ -605,15 +583,5 @@ class Pipeline:
         return SliceOutcome(Result([found]))
 
 
-def _added(one: Scrubbed, other: Scrubbed) -> Scrubbed:
-    """Join what a scrub found of the documents and of the lines of the same buckets."""
-    counts = {name: getattr(one, name) + getattr(other, name) for name in SCRUB_COUNTS}
-    return Scrubbed.of(one.buckets, counts, (*one.ids, *other.ids))
-
-
-def _best(lines: Hits | Failed, records: Hits | Failed, *, limit: int) -> Hits | Failed:
-    """Join the statements and the records that answer one query, best first."""
-    if isinstance(lines, Failed) or isinstance(records, Failed):
-        return records if isinstance(lines, Failed) else lines
-    hits = sorted((*lines.hits, *records.hits), key=lambda hit: -hit.score)
-    return Hits(hits=tuple(hits[:limit]))
+def _is_log(collection: Collection) -> bool:
+    return collection.kind is CollectionKind.LOGS

@@ -515,7 +515,7 @@ class Logs(Protocol):
         """Yield the bytes of segments; 0 for one that is gone."""
         ...
 
-    def memory(self, uid: str) -> Memory:
+    def memory(self, uid: str, *, vectors: str) -> Memory:
         """Return what a collection's keys take in memory."""
         ...
 

@@ -24,6 +24,7 @@ from verso_core.jobs.lines import LinesParams
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, Front
 from verso_worker.rules.logs.collection import LogStore
+from verso_worker.rules.logs.counting import LineCounts
 from verso_worker.rules.logs.manage import LogManagement
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
@@ -101,6 +102,7 @@ class Fresh:
         self._collection = stores.ledger.documents.collection(NAME)
         self._lines = LineReader(store, stores.pipeline._reader)
         self._management = LogManagement(store, self._lines)
+        self._counts = LineCounts(store, self._lines)
         self._scrub = LogScrub(store, self._management)
 
     def read(self, host: str) -> bytes | str:
@@ -129,7 +131,7 @@ class Fresh:
         return found.error.code if isinstance(found, Failed) else found.data
 
     def count(self) -> int:
-        return self._management.count(self._collection, None)
+        return self._counts.by_stream(self._collection, None).total()
 
     def scrub(self) -> Scrubbed:
         return self._scrub.run(self._collection, BucketRange(first=0, count=BUCKETS, spend_s=60.0))

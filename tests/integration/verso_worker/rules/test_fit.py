@@ -50,7 +50,7 @@ def lines(first: int, count: int) -> dict[str, bytes]:
 class Fits(Stores):
     """A dispatcher over a shelf that holds fitted tables."""
 
-    def fit(self, *, number: int, **item: Any) -> dict[str, Any]:
+    def fit(self, *, number: int | None, **item: Any) -> dict[str, Any]:
         status, [result] = self.do(
             Kind.FIT,
             {"collection": "default", "number": number},
@@ -143,6 +143,18 @@ def test_a_fit_of_another_number_does_nothing(fits: Fits) -> None:
     fits.fill(lines(0, 224))
     assert not fits.fit(number=3).get("generation")
     assert fits.collection.fitting.number == 0
+
+
+def test_a_fit_by_hand_needs_no_number_and_counts_the_chunks(fits: Fits) -> None:
+    fits.fill(lines(0, 224))
+    found = fits.fit(number=None, chunks=0)
+    assert found["chunks"] == fits.collection.fitting.chunks == 224
+    assert found["after"] < found["before"]
+    fits.do(Kind.COLLECTION_CHANGE, {"name": "default", "codec_policy": "fast"}, [Item({})])
+    status, _ = fits.do(
+        Kind.FIT, {"collection": "default"}, [Item({"chunks": 0})], queue=Queue.SCRUB
+    )
+    assert status is Status.FAILED
 
 
 def test_a_fit_that_does_not_pay_is_counted_and_keeps_nothing(fits: Fits) -> None:

@@ -9,12 +9,9 @@ import pytest
 from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
 from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
-from tests.wire import cut as wire_cut
 
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
 from verso_core.jobs.admin import CollectionParams
-from verso_ledger import NewJob
-from verso_worker.rules.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -94,9 +91,9 @@ def test_small_segments_are_merged(logs: Stores) -> None:
     for start in range(0, 600, 50):
         ingest(logs, b"".join(rows[start : start + 50]))
     logs.do(Kind.DELETE, {"collection": NAME}, [Item({"id": "0:55"})])
-    pipeline: Pipeline = logs.pipeline
-    collection = logs.ledger.documents.collection(NAME)
-    assert pipeline._log_management.merge(collection) == 11
+    assert len(logs.ledger.logs.segments(logs.uid(NAME))) == 12
+    assert logs.scrub(NAME)["sound"] == 600
+    assert len(logs.ledger.logs.segments(logs.uid(NAME))) == 1
     assert raw(logs).splitlines() == [*text.splitlines()[:55], *text.splitlines()[56:]]
     assert logs.read("0:54", "0:55", "0:56", collection=NAME)[1] == "document_unknown"
 
@@ -175,19 +172,3 @@ def test_a_deleted_collection_leaves_no_key(logs: Stores) -> None:
         key for key in logs.redis.scan_iter("verso:*") if key.split(b":")[2:3] == [uid.encode()]
     ]
     assert left == []
-
-
-def test_what_a_log_collection_cannot_do_is_refused(logs: Stores) -> None:
-    accepted = logs.ledger.jobs.accept(
-        NewJob(
-            kind=Kind.FACETS,
-            queue=Queue.INTERACTIVE,
-            slices=list(
-                wire_cut(Kind.FACETS, {"collection": NAME, "fields": ["host"]}, [Item({})])
-            ),
-        )
-    )
-    logs.dispatcher.run_queue(Queue.INTERACTIVE)
-    record = logs.ledger.jobs.get(accepted.job_id)
-    assert record.error is not None
-    assert record.error["code"] == "kind_unsupported"

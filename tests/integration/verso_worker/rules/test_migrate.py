@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ from tests.wire import Item, cut
 
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, MigrationRefused
-from verso_core.jobs import Kind, Precision, Queue, Status, read_slice
-from verso_core.jobs.admin import CollectionParams, Migration, Stage
+from verso_core.jobs import CodecPolicy, Kind, Precision, Queue, Status, read_slice
+from verso_core.jobs.admin import CollectionChangeParams, CollectionParams, Migration, Stage
 from verso_core.record import Codec, Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob
@@ -250,6 +251,60 @@ def test_a_change_is_kept_by_a_migration_that_runs(moving: Moving, others: dict[
         kept = found.codec_policy, found.retention_days, found.indexes
         assert kept == ("fast", 3, {"host": "keyword"})
     moving.holds(TEXTS)
+
+
+class Meanwhile:
+    """The ledger's migrations; something else happens right before the first begin."""
+
+    def __init__(self, migrations: Any, happens: Callable[[], object]) -> None:
+        self._migrations = migrations
+        self._happens: Callable[[], object] | None = happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._migrations, name)
+
+    def begin(self, *args: Any, **others: Any) -> bool:
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            happens()
+        begun: bool = self._migrations.begin(*args, **others)
+        return begun
+
+
+def test_a_change_between_a_migrations_reading_and_its_begin_is_kept(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    moving.fill(TEXTS, "coded")
+    change = {"name": "coded", "codec_policy": "fast", "auto_fit": False}
+    meanwhile = Meanwhile(
+        moving.ledger.migrations,
+        lambda: moving.do(Kind.COLLECTION_CHANGE, change, [Item({})]),
+    )
+    migrate = replace(moving.pipeline._migrate, migrations=meanwhile)
+    state = migrate.begin("coded", others["space"], {})
+    for name in (state.source, state.target):
+        found = moving.ledger.documents.collection(name)
+        assert (found.codec_policy, found.auto_fit) == ("fast", False)
+    assert moving.advance().stage is Stage.DONE
+    moving.holds(TEXTS)
+
+
+def test_a_migration_between_a_changes_reading_and_its_write_gets_it(
+    moving: Moving, others: dict[str, str]
+) -> None:
+    begun: list[Status] = []
+
+    def sides() -> list[str]:
+        names: list[str] = moving.pipeline._migrate.sides("coded")
+        if not begun:
+            begun.append(moving.begin(others["space"]))
+        return names
+
+    wanted = CollectionChangeParams(name="coded", codec_policy=CodecPolicy.FAST)
+    moving.pipeline._collections.change(wanted, sides=sides)
+    assert begun == [Status.SUCCEEDED]
+    for name in (moving.state.source, moving.state.target):
+        assert moving.ledger.documents.collection(name).codec_policy is CodecPolicy.FAST
 
 
 def test_another_codec_policy_is_for_what_is_written_from_then_on(moving: Moving) -> None:

@@ -69,7 +69,7 @@ class LogCollection:
     Args:
         logs: the ledger's lines.
         name: own name of the collection.
-        uid: of the collection.
+        uid: of the collection's lines.
         dim: of its vectors.
     """
 
@@ -96,7 +96,7 @@ class LogCollection:
         self._of_records: set[int] = set()
         self._by_stream: dict[int, list[Segment]] = {}
         self._index = SegmentIndex(logs, uid)
-        self._bitmaps: tuple[int, dict[tuple[int, int], bytes]] = (0, {})
+        self._bitmaps: tuple[int, dict[tuple[int, int], bytes]] = (-1, {})
 
     def refresh(self, state: LogState | None = None) -> None:
         """Read what came since the last call."""
@@ -291,7 +291,7 @@ class LogCollection:
             self._packed_shapes += 1
 
     def _read_statements(self) -> None:
-        rows = self._logs.rows(self.uid, "statements", first=self._read_vectors)
+        rows = self._logs.rows(self.state.vectors, "statements", first=self._read_vectors)
         size = _HASH_BYTES + quarters.size_bytes(self._dim)
         for row in map(_intact, rows):
             if row is not None and len(row) == size:  # else the template is encoded again

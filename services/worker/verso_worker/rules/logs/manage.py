@@ -1,4 +1,4 @@
-"""Count and delete lines, merge small segments, and say what they take."""
+"""Delete lines, merge small segments, and say what they take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import line_place
 from verso_core.segments import LinesDelete, Segment
 from verso_worker.records import line_arrays
-from verso_worker.records.segments import OPEN, SEGMENT_LINES, bitmap, set_bits
+from verso_worker.records.segments import (
+    BLOCK_LINES,
+    OPEN,
+    RECORDS,
+    SEGMENT_LINES,
+    bitmap,
+    set_bits,
+)
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.reading import LineReader
@@ -42,33 +49,6 @@ class LogManagement:
 
     store: LogStore
     lines: LineReader
-
-    def count(
-        self,
-        collection: Collection,
-        where: Filter | None,
-        *,
-        on_progress: OnProgress = no_progress,
-    ) -> int:
-        """Count the lines that a filter passes."""
-        log = self._open(collection)
-        if where is None:
-            return log.state.lines - log.state.deleted
-        condition = Condition(compiled(where))
-        total = 0
-        segments = log.every_segment()
-        for n, segment in enumerate(segments):
-            passes = condition.of_segment(segment, log.labels(segment.stream))
-            if passes is False:
-                continue
-            if passes and log.state.deleted == 0:
-                total += segment.lines
-                continue
-            batch = self.lines.batch(log, collection, segment, condition)
-            total += 0 if batch is None else int(batch.passing.sum())
-            if n % _TOGETHER == _TOGETHER - 1:
-                on_progress("scan", n, len(segments))
-        return total
 
     def delete(self, collection: Collection, ids: Sequence[str]) -> set[str]:
         """Delete lines by id; return the ids of those that were there.
@@ -130,6 +110,8 @@ class LogManagement:
     ) -> Indices:
         """Return which lines of a segment a filter passes, as indices."""
         passes = condition.of_segment(segment, log.labels(segment.stream))
+        if segment.flags & RECORDS and not passes:  # its lines are deleted as documents
+            return np.arange(0)
         if passes is not None:
             return np.arange(segment.lines if passes else 0)
         batch = self.lines.batch(log, collection, segment, condition)
@@ -164,12 +146,15 @@ class LogManagement:
     def statistics(self, collection: Collection) -> LineStatistics:
         """Return what a collection holds of lines, and what they take."""
         log = self._open(collection)
-        memory = self.store.ledger.memory(log.uid)
         state = log.state
+        memory = self.store.ledger.memory(log.uid, vectors=state.vectors)
+        records = sum(one.lines for one in log.every_segment() if one.flags & RECORDS)
+        lines = state.lines - state.deleted - records
         return LineStatistics(
-            lines=state.lines - state.deleted,
+            lines=lines,
+            records=records,
             deleted=state.deleted,
-            verified=state.verified,
+            verified=min(lines, state.verified),  # which counts the records, too
             streams=len(log.streams()),
             segments=len(log.every_segment()),
             shapes=len(log.shapes),
@@ -218,8 +203,33 @@ class LogManagement:
             now = was.copy()
             now[chosen[one]] = True
             new = bitmap(np.flatnonzero(now), one.lines)
-            rows.append(LinesDelete(one, old or b"", new, int(was.sum()), int(now.sum())))
-        return self.store.ledger.delete(log.name, log.uid, rows)
+            size = self._text_bytes(log, one, np.flatnonzero(now & ~was))
+            rows.append(LinesDelete(one, old or b"", new, int(was.sum()), int(now.sum()), size))
+        deleted = self.store.ledger.delete(log.name, log.uid, rows)
+        if deleted is None:
+            return None
+        # Lines that are documents are counted as such.
+        return deleted - sum(row.after - row.before for row in rows if row.segment.flags & RECORDS)
+
+    def _text_bytes(self, log: LogCollection, segment: Segment, places: Indices) -> int:
+        """Return the size of lines; of those of a damaged segment their share of all text."""
+        if segment.flags & RECORDS:
+            return 0
+        size = 0
+        try:
+            [opened] = open_segments(self.store.ledger, log, [segment])
+            if opened is None:  # replaced meanwhile: the step says so
+                return 0
+            if len(places) == segment.lines:
+                return opened.text_bytes()
+            for number in np.unique(places // BLOCK_LINES).tolist():
+                lines = opened.block(log, number).lines
+                inside = places[places // BLOCK_LINES == number] % BLOCK_LINES
+                size += int((lines.ends[inside] - lines.begins[inside] + 1).sum())
+        except RecordCorrupt:
+            state = log.state
+            return state.text_bytes * len(places) // max(1, state.lines - state.deleted)
+        return size
 
     def _merged(self, log: LogCollection, run: Sequence[Segment]) -> int:
         """Merge consecutive segments into one; return how many there are fewer."""

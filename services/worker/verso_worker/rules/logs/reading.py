@@ -8,7 +8,7 @@ the newest lines first everything is the other way round.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +34,7 @@ from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import StoredText
 from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
-from verso_worker.records.segments import BLOCK_LINES, OPEN, set_bits
+from verso_worker.records.segments import BLOCK_LINES, OPEN, RECORDS, set_bits
 from verso_worker.rules.logs.bodies import bodies
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition, Spans
@@ -64,6 +64,24 @@ class Batch:
     when: Numbers
     passing: NDArray[np.bool_]
     lines: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that was read, and its time, Unix nanoseconds."""
+
+    stream: int
+    number: int
+    time_ns: int
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinesRead:
+    """Lines in order; ``places``: where each stream goes on behind them."""
+
+    lines: list[Line]
+    places: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +222,26 @@ class LineReader:
         """
         asked = work.params
         log = self.store.open(collection.name, dim=collection.dim)
-        page = _Page(self, log, collection, asked)
+        places = {} if asked.cursor is None else read_cursor(asked.cursor, asked.order)
+        page = _Page(self, log, collection, asked, places)
         page.fill()
         return Result([page.result()])
+
+    def read(
+        self,
+        log: LogCollection,
+        collection: Collection,
+        asked: LinesParams,
+        places: Mapping[int, int],
+    ) -> LinesRead:
+        """Return lines of blocks, without those that are documents, from places in streams on.
+
+        Raises:
+            RecordCorrupt: a block does not read back.
+        """
+        page = _Page(self, log, collection, asked, places, records=False)
+        page.fill()
+        return LinesRead(page.lines(), page.places)
 
 
 @dataclass(slots=True, eq=False)
@@ -235,6 +270,9 @@ class _Page:
         log: LogCollection,
         collection: Collection,
         asked: LinesParams,
+        places: Mapping[int, int],
+        *,
+        records: bool = True,
     ) -> None:
         self._reader = reader
         self._log = log
@@ -243,7 +281,8 @@ class _Page:
         self._newest = asked.order is LineOrder.NEWEST
         self._condition = Condition(compiled(asked.filter))
         self._needle = (asked.contains or "").encode("utf-8", "surrogatepass")
-        self._places = {} if asked.cursor is None else read_cursor(asked.cursor, asked.order)
+        self._records = records
+        self.places = dict(places)
         self._parts: list[tuple[Lines, Numbers, Numbers, Numbers]] = []
         self._size = 0
         self._count = 0
@@ -264,7 +303,7 @@ class _Page:
         data = b"".join(self._rendered())
         if not more and self._asked.raw and self._open_end and not self._newest:
             data = data.removesuffix(b"\n")
-        cursor = write_cursor(self._asked.order, self._places) if more else None
+        cursor = write_cursor(self._asked.order, self.places) if more else None
         return LinesPage(lines=self._count, data=data, next_cursor=cursor)
 
     @property
@@ -275,7 +314,7 @@ class _Page:
     def _started(self) -> dict[int, _Stream]:
         found: dict[int, _Stream] = {}
         for stream in self._log.streams():
-            start = self._places.get(stream, 1 << 62 if self._newest else 0)
+            start = self.places.get(stream, 1 << 62 if self._newest else 0)
             if waiting := self._waiting(stream, start):
                 found[stream] = _Stream(stream, waiting, start)
         return found
@@ -283,6 +322,8 @@ class _Page:
     def _waiting(self, stream: int, start: int) -> list[Segment]:
         """Return the segments of a stream that hold lines of the list from a place on."""
         segments = self._log.segments(stream)
+        if not self._records:
+            segments = [one for one in segments if not one.flags & RECORDS]
         at = bisect_left(segments, start, key=lambda one: one.first)
         if self._newest:
             segments = segments[:at]
@@ -393,7 +434,7 @@ class _Page:
             one = self._streams[stream]
             assert one.batch is not None
             last = int(one.batch.numbers[count - 1])
-            self._places[stream] = one.place = last if self._newest else last + 1
+            self.places[stream] = one.place = last if self._newest else last + 1
             if count < len(one.keys):
                 rest = np.arange(count, len(one.keys))
                 one.keys = one.keys[count:]
@@ -414,10 +455,22 @@ class _Page:
         last = self._log.segments(stream)[-1]
         self._open_end = bool(last.flags & OPEN) and number == last.end - 1
 
+    def lines(self) -> list[Line]:
+        """Return the lines of the page."""
+        return [line for part in self._parts for line in _lines_in(*part)]
+
     def _rendered(self) -> Iterator[bytes]:
-        for lines, streams, numbers, when in self._parts:
+        for part in self._parts:
             if self._asked.raw:
-                yield lines.data.tobytes()
+                yield part[0].data.tobytes()
                 continue
-            labels = {stream: self._log.labels(stream) for stream in np.unique(streams).tolist()}
-            yield rendered(lines, streams, numbers, when, labels)
+            labels = {stream: self._log.labels(stream) for stream in np.unique(part[1]).tolist()}
+            yield rendered(*part, labels)
+
+
+def _lines_in(lines: Lines, streams: Numbers, numbers: Numbers, when: Numbers) -> Iterator[Line]:
+    rows = zip(
+        streams.tolist(), numbers.tolist(), when.tolist(), line_arrays.rows(lines), strict=True
+    )
+    for row in rows:
+        yield Line(*row)

@@ -71,7 +71,7 @@ class LogScrub:
             self._count_again(log)
         last = asked.first + asked.count
         for segment in log.every_segment():
-            if asked.first <= _bucket(segment) % collection.buckets < last:
+            if asked.first <= bucket_of(segment) % collection.buckets < last:
                 self._check(log, segment, found)
         if asked.first == 0:
             self.management.merge(collection)
@@ -175,12 +175,13 @@ class LogScrub:
 
 def _correct_shared(logs: Logs, name: str, found: _Found) -> None:
     """Check the values that many lines need, as they are stored, and correct them."""
-    uid = logs.state(name).uid
+    state = logs.state(name)
+    uid, vectors = state.uid, state.vectors
     rows: list[tuple[LogValue, int | str, bytes]] = [
         ("segments", "", member) for member in logs.segments(uid)
     ]
     rows += [("shapes", n, row) for n, row in enumerate(logs.rows(uid, "shapes"))]
-    rows += [("statements", n, row) for n, row in enumerate(logs.rows(uid, "statements"))]
+    rows += [("statements", n, row) for n, row in enumerate(logs.rows(vectors, "statements"))]
     rows += [("fitted", n, row) for n, row in logs.tables(uid).items()]
     for kind, where, old in rows:
         if crc.intact(old):
@@ -226,5 +227,6 @@ def _counted(state: LogState) -> dict[str, int]:
     }
 
 
-def _bucket(segment: Segment) -> int:
+def bucket_of(segment: Segment) -> int:
+    """Return the bucket of a segment, of any number of buckets by the remainder."""
     return segment.stream + segment.first // SEGMENT_LINES

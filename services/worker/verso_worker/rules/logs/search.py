@@ -138,7 +138,7 @@ class LogSearch:
         if not statements.texts:
             return []
         question, whole = item.data or b"", None
-        if question and not item.vector and not item.id:
+        if question and not item.vector:
             question, whole = self._read(log, question, statements)
         with timings.phase("infer"):
             cosines, weights = self._scores(
@@ -179,9 +179,13 @@ class LogSearch:
         cosines: Scores | None = None
         weights: Scores | None = None
         if asked.mode is not SearchMode.SPARSE:
-            query = self._vector(collection, item, question)
+            query = (
+                read_unit(question, dim=collection.dim)
+                if item.vector
+                else self._encoded(collection, question)
+            )
             cosines = (statements.vectors @ query).astype(np.float64)
-        if asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector and not item.id:
+        if asked.mode in (SearchMode.SPARSE, SearchMode.HYBRID) and not item.vector:
             weights = self._weights(log, statements, self.lexicon.query(question))
         if cosines is not None and whole is not None:
             cosines[whole] = max(1.0, float(cosines[whole]))
@@ -189,17 +193,24 @@ class LogSearch:
                 weights[whole] = max(float(weights.max()), 1.0)
         return cosines, weights
 
-    def _vector(self, collection: Collection, item: SearchItem, question: bytes) -> Vector:
-        if item.id is not None:
-            [text] = self.lines.texts(collection, [item.id]).values()
-            if isinstance(text, Failed):
-                raise text.error.exception()
-            data = text.data
-        elif item.vector:
-            return read_unit(item.data or b"", dim=collection.dim)
-        else:
-            data = question
-        vector: Vector = self.models.writing(collection).recorder.engine.encode([data]).vectors[0]
+    def vector_of(self, collection: Collection, name: str) -> Vector | None:
+        """Return the vector of what a line says; None if no line in a block has this id.
+
+        Raises:
+            VersoError: the line cannot be read.
+        """
+        text = self.lines.texts(collection, [name]).get(name)
+        if text is None:
+            return None
+        if isinstance(text, Failed):
+            raise text.error.exception()
+        log = self.store.open(collection.name, dim=collection.dim)
+        question, _ = self._read(log, text.data, log.statements())
+        return self._encoded(collection, question)
+
+    def _encoded(self, collection: Collection, question: bytes) -> Vector:
+        engine = self.models.writing(collection).recorder.engine
+        vector: Vector = engine.encode([question]).vectors[0]
         return vector
 
     def _read(

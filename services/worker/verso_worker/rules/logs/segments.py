@@ -117,7 +117,7 @@ def of_records(lines: Lines, *, place: Place, begin: int, end: int, is_open: boo
     front = Front(flags, end - begin, place.times, EMPTY, b"", ())
     span = _span(read_times(whole, place.times))
     segment = Segment(place.stream, place.first + begin, end - begin, *span, flags=flags)
-    return SegmentWrite(segment, front.pack([]), len(whole.data))
+    return SegmentWrite(segment, front.pack([]), 0)  # the documents count their own text
 
 
 def read_times(lines: Lines, source: TimeSource, *, latest_ns: int = MISSING) -> Times:
@@ -203,6 +203,14 @@ class Opened:
         lines, shapes = self._decoded(log, number)
         when = read_times(lines, self.front.times, latest_ns=self.segment.latest)
         return Block(self.first_of(number), lines, shapes, when)
+
+    def text_bytes(self) -> int:
+        """Return the size of all its lines, with their line ends; nothing is decoded.
+
+        Raises:
+            RecordCorrupt: a block has no header.
+        """
+        return sum(block_codec.header(block).size_bytes for block in self.blocks)
 
     def decodes(self, log: LogCollection, pool: Executor) -> list[bool]:
         """Return whether each block decodes to what it was made of."""
