@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,9 @@ class Occurrences:
         for token in tokens:
             inside &= filters.find_joined(self._view.filters, token)
         if only is not None:
-            rows = [row for row in self._places(only).rows if inside[row[0]]][:LINE_SEGMENTS]
+            places = self._places(only)
+            both = chain(places.partly, places.whole)
+            rows = list(islice((row for row in both if inside[row[0]]), LINE_SEGMENTS))
         else:
             chosen = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
             rows = [self._every_block(row) for row in chosen]
@@ -179,7 +182,7 @@ class Occurrences:
         entries = np.flatnonzero(self._of_entry == statement)
         entries = entries[~self._passing.none[self._view.rows[entries]]]
         if not len(entries):
-            return _Places(0, [], None, [])
+            return _NOWHERE
         rows, starts = np.unique(self._view.rows[entries].astype(np.int64), return_index=True)
         masks = np.bitwise_or.reduceat(self._view.blocks[entries], starts)
         counts = np.add.reduceat(self._view.counts[entries].astype(np.int64), starts)
@@ -190,9 +193,9 @@ class Occurrences:
         oldest = int(np.argmin(spans.earliest[rows[whole]])) if whole.any() else None
         return _Places(
             count=int(counts[whole].sum()),
-            whole=_listed(self._view.segments, rows[whole], masks[whole]),
+            whole=_Listed(self._view.segments, rows[whole], masks[whole]),
             oldest=oldest,
-            partly=_listed(self._view.segments, rows[~whole], masks[~whole]),
+            partly=_Listed(self._view.segments, rows[~whole], masks[~whole]),
         )
 
     def _gather(self, one: Found, held: _Places) -> None:
@@ -258,8 +261,31 @@ class Occurrences:
         return passing & ~deleted[numbers - segment.first]
 
 
-_Listed = list[tuple[int, Segment, list[int]]]
-"""Rows, their segments, and the blocks that hold lines, in order."""
+_Row = tuple[int, Segment, list[int]]
+"""The row of a segment, the segment, and those of its blocks that hold lines, in order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Listed:
+    """Segments and their blocks; thousands of them, of which the first few are looked at.
+
+    Attributes:
+        segments: of the view.
+        rows: of the listed ones. Shape of this and the next: (listed,).
+        masks: bit n is set if block n holds lines.
+    """
+
+    segments: Sequence[Segment]
+    rows: Indices
+    masks: NDArray[np.uint16]
+
+    def __iter__(self) -> Iterator[_Row]:
+        return (self[n] for n in range(len(self.rows)))
+
+    def __getitem__(self, n: int) -> _Row:
+        row, mask = int(self.rows[n]), int(self.masks[n])
+        numbers = [block for block in range(mask.bit_length()) if mask >> block & 1]
+        return row, self.segments[row], numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,11 +304,6 @@ class _Places:
     oldest: int | None
     partly: _Listed
 
-    @property
-    def rows(self) -> _Listed:
-        """All segments: those that pass in part, then the others."""
-        return [*self.partly, *self.whole]
-
     def first_read(self) -> list[Place]:
         """Return the blocks that are decoded whatever they hold."""
         found = []
@@ -293,11 +314,8 @@ class _Places:
         return found
 
 
-def _listed(segments: Sequence[Segment], rows: Indices, masks: NDArray[np.uint16]) -> _Listed:
-    return [
-        (row, segments[row], [n for n in range(mask.bit_length()) if mask >> n & 1])
-        for row, mask in zip(rows.tolist(), masks.tolist(), strict=True)
-    ]
+_NONE = _Listed((), np.zeros(0, np.int64), np.zeros(0, np.uint16))
+_NOWHERE = _Places(0, _NONE, None, _NONE)
 
 
 def _lines(log: LogCollection, stream: int, block: Block, chosen: Indices) -> list[Line]:
