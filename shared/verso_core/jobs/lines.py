@@ -20,6 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from verso_core.errors import RequestInvalid
 from verso_core.jobs.filters import Filter
 from verso_core.jobs.job import Batch, JobView
+from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
 
 LINES_BYTES = 2 << 20
@@ -156,6 +157,12 @@ class LineRow(OpenModel):
     text: str | None = None
     text_base64: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
+    time_from: TimeFrom | None = Field(
+        default=None, description="of a log record whose time is not its sender's"
+    )
+    attributes: dict[str, Any] | None = Field(
+        default=None, description="of a log record: what it says besides text, time and labels"
+    )
     next_cursor: str | None = Field(default=None, description="in a row of its own, if more follow")
     error: ItemError | None = Field(default=None, description="in a row of its own, which is last")
 

@@ -49,6 +49,23 @@ class TimeFrom(StrEnum):
     OBSERVED = "observed"
     ARRIVAL = "arrival"
 
+    @property
+    def letter(self) -> bytes:
+        """Return the letter that stands for it in a line."""
+        return self.value[:1].encode()
+
+    @classmethod
+    def of(cls, letter: bytes) -> TimeFrom:
+        """Return whose time a letter says.
+
+        Raises:
+            RecordCorrupt: it says none.
+        """
+        for one in cls:
+            if one.letter == letter:
+                return one
+        raise RecordCorrupt("expected the line of a record, got another")
+
 
 class LineRecord(NamedTuple):
     """What a record's line says, without its time. ``attributes``: JSON of an object, or empty."""
@@ -56,10 +73,6 @@ class LineRecord(NamedTuple):
     text: bytes
     time_from: TimeFrom = TimeFrom.SENDER
     attributes: bytes = b""
-
-
-_LETTERS = {TimeFrom.SENDER: b"s", TimeFrom.OBSERVED: b"o", TimeFrom.ARRIVAL: b"a"}
-_SOURCES = {letter: source for source, letter in _LETTERS.items()}
 
 
 def marked(labels: Mapping[str, str]) -> dict[str, str]:
@@ -92,7 +105,7 @@ def write_line(record: LineRecord, time_ns: int) -> bytes:
     seconds, rest = divmod(time_ns, _SECOND_NS)
     line = b"%s.%09dZ %s" % (_second(seconds), rest, text)
     if attributes or time_from is not TimeFrom.SENDER:
-        return b"".join((line, _END, _LETTERS[time_from], attributes))
+        return b"".join((line, _END, time_from.letter, attributes))
     return line
 
 
@@ -113,10 +126,9 @@ def read_line(line: bytes) -> LineRecord:
     body = _ESCAPED.sub(lambda one: b"\n" if one[1] == b" " else _NUL, text[:end])
     if not rest:
         return LineRecord(body)
-    source = _SOURCES.get(rest[2:3])
-    if not rest.startswith(_END) or source is None:
+    if not rest.startswith(_END):
         raise RecordCorrupt("expected the line of a record, got another")
-    return LineRecord(body, source, rest[3:])
+    return LineRecord(body, TimeFrom.of(rest[2:3]), rest[3:])
 
 
 @lru_cache(maxsize=1024)

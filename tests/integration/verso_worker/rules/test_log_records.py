@@ -53,6 +53,10 @@ def test_bodies_times_and_labels_come_out_as_they_were_sent(logs: Stores) -> Non
     assert rows[9]["text"] == LONG.decode()
     assert rows[10]["text_base64"] == "//4="
     assert {json.dumps(row["labels"]) for row in rows} == {'{"host": "a"}'}
+    assert (rows[7]["time_from"], rows[7]["attributes"]) == ("observed", {"code": [1]})
+    assert rows[8]["time_from"] == "arrival"
+    assert rows[9]["attributes"] == {"n": 1}
+    assert {*rows[0]} == {"id", "time", "text", "labels"}
     assert rows[0]["time"] == "2026-11-23T03:46:06.123456789Z"
     assert rows[299]["time"] == "2026-11-23T03:46:06.123755789Z"
 

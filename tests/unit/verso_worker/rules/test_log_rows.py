@@ -14,6 +14,7 @@ from verso_codecs.logs.parsing import split
 from verso_worker.rules.logs.rows import moments, rendered
 
 TEXTS = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"\r"))
+ENDS = (b"", b"o", b's{"a":[1]}')
 LABELS = st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2)
 
 
@@ -26,6 +27,7 @@ def test_rows_are_json_of_the_lines(
         np.array([stream for _, stream, _ in rows], np.int64),
         np.arange(len(rows)),
         np.array([when for _, _, when in rows], np.int64),
+        np.array([ENDS[when % 3] for _, _, when in rows], np.object_),
         {0: labels, 1: {}},
     )
     lines = found.split(b"\n")
@@ -36,6 +38,8 @@ def test_rows_are_json_of_the_lines(
         assert row.pop("id") == f"{stream}:{n}"
         assert _ns(row.pop("time")) == when
         assert row.pop("labels", {}) == ({} if stream else labels)
+        assert row.pop("time_from", None) == ("observed" if when % 3 == 1 else None)
+        assert row.pop("attributes", None) == ({"a": [1]} if when % 3 == 2 else None)
         [(name, value)] = row.items()
         assert (value.encode() if name == "text" else base64.b64decode(value)) == text
         assert name == ("text" if _is_utf8(text) else "text_base64")

@@ -6,11 +6,14 @@ for bytes and shown is the body.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
-from verso_core.jobs.log_records import TIME_BYTES, read_line
+from verso_core.jobs.log_records import TIME_BYTES, LineRecord, TimeFrom, read_line
 from verso_worker.records import line_arrays
 
 TIME_PATTERN = "%Y-%m-%dT%H:%M:%S"
@@ -19,18 +22,43 @@ _END = b"\0\1"
 _LINE_FEED = b"\0 "
 
 
-def bodies(lines: Lines) -> Lines:
-    """Return the bodies of records' lines, each followed by a line end.
+class Bodies(NamedTuple):
+    """The bodies of records, each followed by a line end; a body may have line feeds of its own.
 
-    A body may have line feeds of its own.
+    ``ends`` is what stands behind each body in its line: whose its time is, and its attributes.
+    Shape: (lines,), of bytes.
     """
+
+    lines: Lines
+    ends: NDArray[np.object_]
+
+
+def bodies(lines: Lines) -> Bodies:
+    """Return the bodies of records' lines."""
     if (lines.data == 0).any():
-        return line_arrays.of_rows([_body(row) for row in line_arrays.rows(lines)])
+        records = [_read(row) for row in line_arrays.rows(lines)]
+        ends = np.array([_end_of(one) for one in records], np.object_)
+        return Bodies(line_arrays.of_rows([one.text for one in records]), ends)
     behind = Lines(lines.data, np.minimum(lines.begins + TIME_BYTES, lines.ends), lines.ends)
     sizes = behind.ends - behind.begins + 1
     places = np.cumsum(sizes) - sizes
     data = line_codec.take(behind, np.arange(len(sizes)))
-    return Lines(np.frombuffer(bytearray(data), np.uint8), places, places + sizes - 1)
+    found = Lines(np.frombuffer(bytearray(data), np.uint8), places, places + sizes - 1)
+    return Bodies(found, no_ends(len(sizes)))
+
+
+def no_ends(count: int) -> NDArray[np.object_]:
+    """Return the ends of lines that are no records, or of records that have none."""
+    return np.full(count, b"", np.object_)
+
+
+def shown(end: bytes) -> str:
+    """Return what the end of a record says, as members of a JSON object behind others."""
+    if not end:
+        return ""
+    source = TimeFrom.of(end[:1])
+    time_from = "" if source is TimeFrom.SENDER else f',"time_from":"{source}"'
+    return f'{time_from},"attributes":{end[1:].decode()}' if len(end) > 1 else time_from
 
 
 def statement_text(message: bytes) -> bytes:
@@ -38,5 +66,11 @@ def statement_text(message: bytes) -> bytes:
     return message.partition(_END)[0].replace(_LINE_FEED, b" ")
 
 
-def _body(row: bytes) -> bytes:
-    return read_line(row).text if row else row  # an empty one stands for a deleted document
+def _read(row: bytes) -> LineRecord:
+    return read_line(row) if row else LineRecord(b"")  # empty: of a document that was deleted
+
+
+def _end_of(record: LineRecord) -> bytes:
+    if record.attributes or record.time_from is not TimeFrom.SENDER:
+        return record.time_from.letter + record.attributes
+    return b""

@@ -75,7 +75,7 @@ class LineRows:
                 [opened] = open_segments(self.store.ledger, log, [segment])
                 lines = None if opened is None else opened.block(log, block).lines
                 if lines is not None and log.holds_records(segment.stream):
-                    lines = bodies(lines)
+                    lines, _ = bodies(lines)
             except RecordCorrupt:
                 continue  # the scrub reports it
             if lines is None:

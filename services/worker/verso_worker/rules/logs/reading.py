@@ -35,7 +35,7 @@ from verso_core.jobs.reconstruct import StoredText
 from verso_core.segments import MISSING, Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, OPEN, RECORDS, set_bits
-from verso_worker.rules.logs.bodies import bodies
+from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition, Spans
 from verso_worker.rules.logs.rows import rendered
@@ -43,6 +43,8 @@ from verso_worker.rules.logs.segments import Opened, open_segments, read_times
 from verso_worker.rules.reader import Reader
 
 Numbers = NDArray[np.int64]
+_Part = tuple[Lines, Numbers, Numbers, Numbers, NDArray[np.object_]]
+"""Lines in order, with the stream, number, time and end of each."""
 _TRIES = 3
 """Readings of a segment that others may have replaced."""
 
@@ -56,7 +58,8 @@ class Batch:
         numbers: of the lines.
         when: their times, Unix nanoseconds.
         passing: whether each is there and passes the filter.
-        lines: the lines themselves.
+        lines: the lines themselves, of records their bodies.
+        ends: what stands behind the body of each record, bytes.
     """
 
     stream: int
@@ -64,16 +67,29 @@ class Batch:
     when: Numbers
     passing: NDArray[np.bool_]
     lines: Lines
+    ends: NDArray[np.object_]
+
+    def take(self, chosen: Numbers) -> Batch:
+        """Return some of the lines, in the order of ``chosen``."""
+        return Batch(
+            self.stream,
+            self.numbers[chosen],
+            self.when[chosen],
+            self.passing[chosen],
+            line_arrays.take(self.lines, chosen),
+            self.ends[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that was read, and its time, Unix nanoseconds."""
+    """A line that was read, and its time, Unix nanoseconds; ``end``: as :class:`Batch` has it."""
 
     stream: int
     number: int
     time_ns: int
     text: bytes
+    end: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +212,10 @@ class LineReader:
             )
         elif not passes:
             there = np.zeros(segment.lines, np.bool_)
+        ends = no_ends(segment.lines)
         if log.holds_records(segment.stream):
-            lines = bodies(lines)
-        return Batch(segment.stream, numbers, when, there, lines)
+            lines, ends = bodies(lines)
+        return Batch(segment.stream, numbers, when, there, lines, ends)
 
     def _documents(
         self, collection: Collection, segment: Segment
@@ -283,7 +300,7 @@ class _Page:
         self._needle = (asked.contains or "").encode("utf-8", "surrogatepass")
         self._records = records
         self.places = dict(places)
-        self._parts: list[tuple[Lines, Numbers, Numbers, Numbers]] = []
+        self._parts: list[_Part] = []
         self._size = 0
         self._count = 0
         self._open_end = False
@@ -373,17 +390,11 @@ class _Page:
             if not len(chosen):
                 continue
             chosen = chosen[::-1] if self._newest else chosen
-            when = batch.when[chosen]
-            keys = np.maximum.accumulate(-when if self._newest else when)
+            batch = batch.take(chosen)
+            keys = np.maximum.accumulate(-batch.when if self._newest else batch.when)
             one.keys = np.maximum(keys, one.greatest)
             one.greatest = int(one.keys[-1])
-            one.batch = Batch(
-                batch.stream,
-                batch.numbers[chosen],
-                when,
-                batch.passing[chosen],
-                line_arrays.take(batch.lines, chosen),
-            )
+            one.batch = batch
             return True
         return False
 
@@ -402,6 +413,7 @@ class _Page:
         numbers = np.concatenate([one.batch.numbers[:n] for one, n in parts if one.batch])
         when = np.concatenate([one.batch.when[:n] for one, n in parts if one.batch])
         passing = np.concatenate([one.batch.passing[:n] for one, n in parts if one.batch])
+        ends = np.concatenate([one.batch.ends[:n] for one, n in parts if one.batch])
         if self._needle:
             passing = passing & line_codec.find(lines, self._needle)
         if len(parts) > 1:
@@ -409,11 +421,10 @@ class _Page:
         else:
             order = np.arange(len(numbers))
         chosen, done = self._fitting(order, passing[order])
-        self._parts.append(
-            (line_arrays.take(lines, chosen), stream_of[chosen], numbers[chosen], when[chosen])
-        )
+        found = line_arrays.take(lines, chosen)
+        self._parts.append((found, stream_of[chosen], numbers[chosen], when[chosen], ends[chosen]))
         self._count += len(chosen)
-        self._size += len(self._parts[-1][0].data)
+        self._size += len(found.data)
         self._pass_over(stream_of[order[:done]])
         if len(chosen):
             self._note_end(int(stream_of[chosen[-1]]), int(numbers[chosen[-1]]))
@@ -436,15 +447,8 @@ class _Page:
             last = int(one.batch.numbers[count - 1])
             self.places[stream] = one.place = last if self._newest else last + 1
             if count < len(one.keys):
-                rest = np.arange(count, len(one.keys))
+                one.batch = one.batch.take(np.arange(count, len(one.keys)))
                 one.keys = one.keys[count:]
-                one.batch = Batch(
-                    stream,
-                    one.batch.numbers[count:],
-                    one.batch.when[count:],
-                    one.batch.passing[count:],
-                    line_arrays.take(one.batch.lines, rest),
-                )
                 continue
             one.batch = None
             if not one.waiting:
@@ -468,9 +472,10 @@ class _Page:
             yield rendered(*part, labels)
 
 
-def _lines_in(lines: Lines, streams: Numbers, numbers: Numbers, when: Numbers) -> Iterator[Line]:
-    rows = zip(
-        streams.tolist(), numbers.tolist(), when.tolist(), line_arrays.rows(lines), strict=True
-    )
-    for row in rows:
+def _lines_in(
+    lines: Lines, streams: Numbers, numbers: Numbers, when: Numbers, ends: NDArray[np.object_]
+) -> Iterator[Line]:
+    texts = line_arrays.rows(lines)
+    places = streams.tolist(), numbers.tolist(), when.tolist()
+    for row in zip(*places, texts, ends.tolist(), strict=True):
         yield Line(*row)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from verso_codecs.logs.parsing import Lines
 from verso_worker.records import line_arrays
+from verso_worker.rules.logs.bodies import shown
 
 Numbers = NDArray[np.int64]
 _SECOND_NS = 1_000_000_000
@@ -22,6 +23,7 @@ def rendered(
     streams: Numbers,
     numbers: Numbers,
     when: Numbers,
+    behind: NDArray[np.object_],
     labels: Mapping[int, Mapping[str, str]],
 ) -> bytes:
     """Return lines as NDJSON.
@@ -31,16 +33,17 @@ def rendered(
         streams: of each line. Shape of this and those that follow: (lines,).
         numbers: of each line in its stream.
         when: the times, Unix nanoseconds.
+        behind: what stands behind the body of each record, bytes; empty for plain lines.
         labels: of each stream.
     """
     ends = {stream: _end(own) for stream, own in labels.items()}
-    rows = zip(
-        streams.tolist(), numbers.tolist(), moments(when), line_arrays.rows(lines), strict=True
-    )
+    texts = line_arrays.rows(lines)
+    places = streams.tolist(), numbers.tolist(), moments(when)
+    rows = zip(*places, texts, behind.tolist(), strict=True)
     return "".join(
         [
-            f'{{"id":"{stream}:{number}","time":"{moment}",{_text(text)}{ends[stream]}'
-            for stream, number, moment, text in rows
+            f'{{"id":"{stream}:{number}","time":"{moment}",{_text(text)}{shown(end)}{ends[stream]}'
+            for stream, number, moment, text, end in rows
         ]
     ).encode()
 
