@@ -53,6 +53,9 @@ def logs(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write the lines' bytes, all by default.")
     ] = False,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Leave out lines that cannot be read.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read log lines in order, or find the statements that a question is about."""
@@ -79,6 +82,7 @@ def logs(
         "order": order or newest,
         "limit": count,
         "raw": raw or not as_json,
+        "skip_damaged": skip_damaged or None,
     }
     request = LinesRequest.model_validate(
         {name: value for name, value in fields.items() if value is not None}

@@ -125,6 +125,9 @@ class LinesOptions(Params):
     limit: int = Field(default=1000, ge=0, description="0: all")
     cursor: str | None = Field(default=None, max_length=65_536)
     raw: bool = Field(default=False, description="the lines' bytes, not JSON")
+    skip_damaged: bool = Field(
+        default=False, description="leave out lines that cannot be read; else they are an error"
+    )
 
 
 class LinesRequest(LinesOptions):

@@ -105,10 +105,10 @@ class Fresh:
         self._counts = LineCounts(store, self._lines)
         self._scrub = LogScrub(store, self._management)
 
-    def read(self, host: str) -> bytes | str:
+    def read(self, host: str, **asked: Any) -> bytes | str:
         """Return all lines of a stream, or the code of the error."""
         wanted: Any = {"field": "host", "eq": host}
-        params = LinesParams(collection=NAME, limit=0, raw=True, filter=wanted)
+        params = LinesParams(collection=NAME, limit=0, raw=True, filter=wanted, **asked)
         data = b""
         while True:
             try:
@@ -237,6 +237,9 @@ def test_a_damaged_block_is_named_and_takes_no_other_with_it(held: Held) -> None
             gone = "document_unknown" if n in GONE else rows[n]
             assert fresh.line(f"0:{n}") == (RecordCorrupt.code if wrong else gone)
         assert (fresh.read("a"), fresh.read("b")) == (RecordCorrupt.code, B)
+        left = [n for n in range(1100) if n // BLOCK_LINES != number and n not in GONE]
+        others = b"".join(rows[n] + b"\n" for n in left)
+        assert fresh.read("a", skip_damaged=True) == others
         found = fresh.scrub()
         assert found.ids == (f"0:{number * BLOCK_LINES}",)
         assert found.damaged == front.lines_of(number)
@@ -292,6 +295,7 @@ def test_lines_that_no_one_finds_are_an_error(held: Held) -> None:
     held.redis.delete(value.name)
     fresh = Fresh(held.stores)
     assert fresh.read("a") == RecordCorrupt.code
+    assert fresh.read("a", skip_damaged=True) == RecordCorrupt.code
     assert fresh.line("0:3") == RecordCorrupt.code
     assert fresh.scrub().ids == ("0:0",)
 

@@ -188,9 +188,17 @@ class LineReader:
         return set_bits(bitmap, segment.lines)
 
     def batch(
-        self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
+        self,
+        log: LogCollection,
+        collection: Collection,
+        segment: Segment,
+        condition: Condition,
+        *,
+        skip_damaged: bool = False,
     ) -> Batch | None:
         """Return all lines of a segment; None if it was replaced or deleted meanwhile.
+
+        Lines that cannot be read are empty and do not pass, with ``skip_damaged``.
 
         Raises:
             RecordCorrupt: a block does not read back.
@@ -201,7 +209,10 @@ class LineReader:
             return None
         numbers = np.arange(segment.first, segment.end)
         if opened.is_records:
-            lines, there = self._documents(collection, segment)
+            lines, there = self._documents(collection, segment, skip_damaged=skip_damaged)
+        elif skip_damaged:
+            lines, there = self._readable(log, opened)
+            there = there & ~deleted
         else:
             lines, there = opened.lines(log, self.store.readers), ~deleted
         when = read_times(lines, opened.front.times, latest_ns=segment.latest)
@@ -217,15 +228,28 @@ class LineReader:
             lines, ends = bodies(lines)
         return Batch(segment.stream, numbers, when, there, lines, ends)
 
+    def _readable(self, log: LogCollection, opened: Opened) -> tuple[Lines, NDArray[np.bool_]]:
+        """Return the lines of a segment, empty ones for those of damaged blocks, and which are."""
+        blocks = opened.readable(log, self.store.readers)
+        sizes = [opened.front.lines_of(number) for number in range(len(blocks))]
+        parts = [
+            line_arrays.of_rows([b""] * size) if block is None else block
+            for block, size in zip(blocks, sizes, strict=True)
+        ]
+        there = np.repeat([block is not None for block in blocks], sizes)
+        return line_arrays.joined(parts), there
+
     def _documents(
-        self, collection: Collection, segment: Segment
+        self, collection: Collection, segment: Segment, *, skip_damaged: bool
     ) -> tuple[Lines, NDArray[np.bool_]]:
         names = [line_id(segment.stream, n) for n in range(segment.first, segment.end)]
         texts = self.reader.texts(collection, names)
         rows = [found[1] if isinstance(found := texts[name], tuple) else b"" for name in names]
         for name in names:
             error = texts[name]
-            if isinstance(error, VersoError) and not isinstance(error, DocumentUnknown):
+            if not isinstance(error, VersoError) or isinstance(error, DocumentUnknown):
+                continue
+            if error.retryable or not skip_damaged:
                 raise error
         there = np.array([isinstance(texts[name], tuple) for name in names], np.bool_)
         return line_arrays.of_rows(rows), there
@@ -374,9 +398,16 @@ class _Page:
     def _read(self, one: _Stream) -> bool:
         """Read a stream's next lines; return whether there are any."""
         while one.waiting:
-            batch = self._reader.batch(
-                self._log, self._collection, one.waiting.pop(0), self._condition
-            )
+            skip = self._asked.skip_damaged
+            try:
+                batch = self._reader.batch(
+                    self._log, self._collection, one.waiting.pop(0), self._condition,
+                    skip_damaged=skip,
+                )  # fmt: skip
+            except RecordCorrupt:
+                if not skip:
+                    raise
+                continue  # none of its lines is known
             if batch is None:  # it was replaced or deleted meanwhile
                 one.missed += 1
                 if one.missed > _TRIES:

@@ -108,10 +108,10 @@ class LogScrub:
         if bits == "damaged":
             seen.add("damaged", segment.lines, name)
         elif not one.is_records:  # lines that are documents are checked as such
-            decodes = one.decodes(log, self.store.writers)
+            lines = one.readable(log, self.store.writers)
             repaired = "repaired" in (bits, self._written(log, segment, data, one.data))
-            for number, right in enumerate(decodes):
-                status = ("repaired" if repaired else "sound") if right else "damaged"
+            for number, block in enumerate(lines):
+                status = "damaged" if block is None else "repaired" if repaired else "sound"
                 first = line_id(segment.stream, one.first_of(number))
                 seen.add(status, one.front.lines_of(number), first)
         return seen

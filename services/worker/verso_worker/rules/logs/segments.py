@@ -212,20 +212,20 @@ class Opened:
         """
         return sum(block_codec.header(block).size_bytes for block in self.blocks)
 
-    def decodes(self, log: LogCollection, pool: Executor) -> list[bool]:
-        """Return whether each block decodes to what it was made of."""
-        return list(pool.map(lambda number: self._decodes(log, number), range(len(self.blocks))))
+    def readable(self, log: LogCollection, pool: Executor) -> list[Lines | None]:
+        """Decode all blocks, in order; None for one that does not decode to what it was made of."""
+        blocks = range(len(self.blocks))
+        return list(pool.map(lambda number: self._readable(log, number), blocks))
 
     def first_of(self, number: int) -> int:
         """Return the number of a block's first line."""
         return self.segment.first + number * BLOCK_LINES
 
-    def _decodes(self, log: LogCollection, number: int) -> bool:
+    def _readable(self, log: LogCollection, number: int) -> Lines | None:
         try:
-            self._decoded(log, number)
+            return self._decoded(log, number)[0]
         except RecordCorrupt:
-            return False
-        return True
+            return None
 
     def _decoded(self, log: LogCollection, number: int) -> tuple[Lines, NDArray[np.int32]]:
         block = self.blocks[number]
