@@ -239,5 +239,5 @@ def test_a_disk_below_its_floor_refuses_new_texts_and_still_reads(
         full.stop()
         target.start()
         # The text was accepted, so it is kept, and taken in as soon as there is room.
-        assert verso.wait(job.id, timeout_s=60.0).status is Status.SUCCEEDED
+        assert verso.wait(job.id, timeout_s=150.0).status is Status.SUCCEEDED
         assert verso.get("b").data == b"there was none then"
