@@ -40,6 +40,7 @@ _FIRST = (
     "integration/verso_training/artifact/test_artifact.py",
     "integration/verso_training/service/test_service.py",
     "integration/verso_training/service/test_service_adapters.py",
+    "e2e/test_openapi.py",
     "e2e/test_faults.py",
     "e2e/test_fitting.py",
     "chaos/test_crash_points.py",
