@@ -30,9 +30,10 @@ VALUE_SEGMENTS = 256
 """Most segments that are decoded for the values of one question, the newest first."""
 VALUE_LINES = 16
 """Lines with the values of a question, at least, after which no further segment is decoded."""
-LINE_SEGMENTS = 8
+LINE_SEGMENTS = 2
 """Most segments in which a whole line is looked for: its statement is known without them."""
 _DECODED_TOGETHER = 32
+_VALUE_BLOCKS = 4  # decoded at a time for values: often the first have enough lines
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -141,14 +142,19 @@ class Occurrences:
             chosen = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
             rows = [self._every_block(row) for row in chosen]
         found: dict[int, Found] = {}
+        enough = max(VALUE_LINES, self._keep)
         for row, segment, numbers in rows:
-            for block in self._decoded([(segment, n) for n in numbers], kept=False):
+            newest_first = [(segment, n) for n in reversed(numbers)]
+            for block in self._decoded(newest_first, together=_VALUE_BLOCKS, kept=False):
                 held = np.logical_and.reduce(
                     [line_codec.find(block.lines, token) for token in tokens]
                 )
                 self._add_values(found, row, block, held)
-            if sum(one.count for one in found.values()) >= max(VALUE_LINES, self._keep):
-                break
+                if sum(one.count for one in found.values()) >= enough:
+                    break
+            else:
+                continue
+            break
         return sorted(found.values(), key=lambda one: -(one.last_ns or 0))
 
     def _every_block(self, row: int) -> tuple[int, Segment, list[int]]:
@@ -236,10 +242,12 @@ class Occurrences:
         stream = self._view.segments[row].stream
         one.show(_lines(self._log, stream, block, chosen[-self._keep :]), keep=self._keep)
 
-    def _decoded(self, places: Sequence[Place], *, kept: bool = True) -> Iterator[Block]:
+    def _decoded(
+        self, places: Sequence[Place], *, together: int = _DECODED_TOGETHER, kept: bool = True
+    ) -> Iterator[Block]:
         """Yield blocks, a few at a time."""
-        for start in range(0, len(places), _DECODED_TOGETHER):
-            part = places[start : start + _DECODED_TOGETHER]
+        for start in range(0, len(places), together):
+            part = places[start : start + together]
             found = self._blocks.read(self._log, part, keep=kept)
             yield from (found[place] for place in part if place in found)
 
