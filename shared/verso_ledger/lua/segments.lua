@@ -9,7 +9,7 @@ local function lines_uid(own) return born(redis.call('HGET', K.uids, own)) end
 
 local function segment_name(uid, stream, first) return uid .. ':' .. stream .. ':' .. first end
 
--- Adds to a counter of a log collection. One that is damaged begins anew: the scrub counts again.
+-- Adds to a counter of a log collection. A damaged one starts at zero, and the scrub counts again.
 local function log_add(uid, field, by)
   by = tonumber(by) + 0 -- -0 + 0 is 0: '-0' is no integer to HINCRBY
   local reply = redis.pcall('HINCRBY', K.log .. uid, field, by)

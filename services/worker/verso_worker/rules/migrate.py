@@ -115,11 +115,11 @@ class Migrate:
             MigrationRefused: another migration is running, or the collection needs none.
         """
         for _ in range(_BEGIN_TRIES):
-            if (begun := self._begun(name, artifact, settings)) is not None:
-                return begun
+            if (running := self._running(name, artifact, settings)) is not None:
+                return running
         raise MigrationRefused(f"the collection {name!r} is being changed; ask again")
 
-    def _begun(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration | None:
+    def _running(self, name: str, artifact: str, settings: Mapping[str, str]) -> Migration | None:
         """Start a migration as :meth:`begin` does; None if its settings changed meanwhile."""
         seen = self.migrations.get(name)
         source = self._named(name)

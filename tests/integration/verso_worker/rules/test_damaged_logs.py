@@ -1,6 +1,6 @@
 """Flipped bits in every kind of value that is stored of a log collection.
 
-One flipped bit harms nothing: whoever reads the value has it corrected, and the scrub writes it as
+One flipped bit does no harm: it is corrected when the value is read, and the scrub writes it as
 it was. More of them are an error that names what is damaged, at most a block of lines in the middle
 of a segment; no line is ever wrong, and none is left out without a word.
 """

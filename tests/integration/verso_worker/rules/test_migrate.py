@@ -267,8 +267,8 @@ class Meanwhile:
         happens, self._happens = self._happens, None
         if happens is not None:
             happens()
-        begun: bool = self._migrations.begin(*args, **others)
-        return begun
+        started: bool = self._migrations.begin(*args, **others)
+        return started
 
 
 def test_a_change_between_a_migrations_reading_and_its_begin_is_kept(
@@ -292,17 +292,17 @@ def test_a_change_between_a_migrations_reading_and_its_begin_is_kept(
 def test_a_migration_between_a_changes_reading_and_its_write_gets_it(
     moving: Moving, others: dict[str, str]
 ) -> None:
-    begun: list[Status] = []
+    statuses: list[Status] = []
 
     def sides() -> list[str]:
         names: list[str] = moving.pipeline._migrate.sides("coded")
-        if not begun:
-            begun.append(moving.begin(others["space"]))
+        if not statuses:
+            statuses.append(moving.begin(others["space"]))
         return names
 
     wanted = CollectionChangeParams(name="coded", codec_policy=CodecPolicy.FAST)
     moving.pipeline._collections.change(wanted, sides=sides)
-    assert begun == [Status.SUCCEEDED]
+    assert statuses == [Status.SUCCEEDED]
     for name in (moving.state.source, moving.state.target):
         assert moving.ledger.documents.collection(name).codec_policy is CodecPolicy.FAST
 

@@ -99,7 +99,8 @@ def test_another_message_is_kept_as_it_came(message: bytes) -> None:
 
 @given(st.binary(), st.sampled_from([b"", b"<34>", b"<34>1 ", b"<34>1 - h a p m [", b"<1>Jan  1 "]))
 def test_any_bytes_are_a_record(message: bytes, head: bytes) -> None:
-    read(head + message)
+    record = read(head + message)
+    assert (head + message).endswith(record.text)
 
 
 MESSAGES = st.lists(st.binary(min_size=1).map(lambda data: b"<1>" + data.replace(b"\n", b" ")))
