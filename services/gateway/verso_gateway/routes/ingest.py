@@ -83,46 +83,65 @@ async def ingest(
     named = NamedFields(text_field, time_field, labels)
     if named and reading.media_type(request) == NDJSON:
         return await ingest_records(request, collection or "default", named, offset_s=zone_offset_s)
-    fingerprint = Fingerprint(request)
-    limit = context_of(request).settings.upload_limit_documents
     if reading.media_type(request) == NDJSON:
-        name = collection or "default"
-        known = await collection_of(request, name)
-        await context_of(request).room.check()
-        is_log = known.kind is CollectionKind.LOGS
-        upload = Upload(name, limit=limit, beside_lines=is_log)
-        chunks = _hashed(request.stream(), fingerprint)
-        if is_log:
-            rows = LineUpload()
-            await rows.read(chunks)
-            parts = rows.finish()
-            size = sum(map(len, parts))
-            texts: list[bytes | None] = await reading.off_loop(
-                size, lambda: [texts_of(part) for part in parts]
-            )
-            lines = [part for part in texts if part]
-            if lines and None not in texts:
-                return await _respond_lines(
-                    request, name, label or [], lines, fingerprint, offset_s=zone_offset_s
-                )
-            chunks = _each(parts)
-        await upload.read_lines(chunks)
-    else:
-        value = await reading.read_object(request, most_values=reading.MOST_LISTED)
-        data = await request.body()
-        await reading.off_loop(len(data), partial(fingerprint.update, data))
-        # the documents are judged one by one: a bad one must not fail its neighbours
-        documents = value.get("documents")
-        if not isinstance(documents, list):
-            raise RequestInvalid("/documents: expected an array")
-        head = reading.validate(request, {**value, "documents": []}, model=IngestRequest)
-        if collection is not None and "collection" in value and collection != head.collection:
-            raise RequestInvalid("the collection in the query and in the body differ")
-        name = head.collection if collection is None else collection
-        known = await collection_of(request, name)
-        await context_of(request).room.check()
-        upload = Upload(name, limit=limit, beside_lines=known.kind is CollectionKind.LOGS)
-        await upload.read_documents(documents)
+        return await _ingest_rows(
+            request, collection or "default", label or [], offset_s=zone_offset_s
+        )
+    return await _ingest_documents(request, collection)
+
+
+async def _ingest_rows(request: Request, name: str, label: list[str], *, offset_s: int) -> Response:
+    """Take NDJSON in; rows of nothing but a text are lines of a log collection."""
+    fingerprint = Fingerprint(request)
+    found = await collection_of(request, name)
+    await context_of(request).room.check()
+    is_log = found.kind is CollectionKind.LOGS
+    upload = _upload(request, name, beside_lines=is_log)
+    chunks = _hashed(request.stream(), fingerprint)
+    if is_log:
+        rows = LineUpload()
+        await rows.read(chunks)
+        parts = rows.finish()
+        texts: list[bytes | None] = await reading.off_loop(
+            sum(map(len, parts)), lambda: [texts_of(part) for part in parts]
+        )
+        lines = [part for part in texts if part]
+        if lines and None not in texts:
+            return await _respond_lines(request, name, label, lines, fingerprint, offset_s=offset_s)
+        chunks = _each(parts)
+    await upload.read_lines(chunks)
+    return await _respond_documents(request, upload, fingerprint)
+
+
+async def _ingest_documents(request: Request, collection: str | None) -> Response:
+    """Take the documents of a JSON body in; ``collection`` is that of the query."""
+    fingerprint = Fingerprint(request)
+    value = await reading.read_object(request, most_values=reading.MOST_LISTED)
+    data = await request.body()
+    await reading.off_loop(len(data), partial(fingerprint.update, data))
+    # the documents are judged one by one: a bad one must not fail its neighbours
+    documents = value.get("documents")
+    if not isinstance(documents, list):
+        raise RequestInvalid("/documents: expected an array")
+    head = reading.validate(request, {**value, "documents": []}, model=IngestRequest)
+    if collection is not None and "collection" in value and collection != head.collection:
+        raise RequestInvalid("the collection in the query and in the body differ")
+    name = head.collection if collection is None else collection
+    found = await collection_of(request, name)
+    await context_of(request).room.check()
+    upload = _upload(request, name, beside_lines=found.kind is CollectionKind.LOGS)
+    await upload.read_documents(documents)
+    return await _respond_documents(request, upload, fingerprint)
+
+
+def _upload(request: Request, name: str, *, beside_lines: bool) -> Upload:
+    limit = context_of(request).settings.upload_limit_documents
+    return Upload(name, limit=limit, beside_lines=beside_lines)
+
+
+async def _respond_documents(
+    request: Request, upload: Upload, fingerprint: Fingerprint
+) -> Response:
     key = key_of(request)
     job = responses.job_of(request, Kind.INGEST, upload.finish(), queue=Queue.BULK)
     if key is not None:
