@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from verso_codecs import coder
 from verso_codecs.coder import Bytes, Int, State, decode_bit, inlined
+from verso_codecs.logs.parsing import mix
 
 CONTEXTS = 6
 """Contexts of a decision."""
@@ -31,6 +32,13 @@ COUNTER_BITS = 17
 
 PURPOSES = 32
 """Kinds of decisions, each with weights of its own."""
+
+(
+    FOR_GUESS, FOR_SHAPE, FOR_SAME, FOR_KIND, FOR_PADDED, FOR_MOVED, FOR_BUCKET, FOR_SIGN,
+    FOR_MANTISSA, FOR_MINUS, FOR_LENGTH, FOR_DIGIT, FOR_NIBBLE, FOR_BYTE, FOR_COMPLETED,
+    FOR_SHAPE_REST,
+) = range(16)  # fmt: skip
+"""The purposes of decisions; part of the format."""
 
 COLUMN_CLASSES = 64
 
@@ -248,6 +256,21 @@ def _decide(model: Model, purpose: Int, column: Int, node: Int, bit: Int) -> Int
             count += 1
         counters[place] = (chance << 14) | (count << 8) | (counter & 0xFF)
     return bit
+
+
+@inlined
+def set_contexts(model: Model, a: Int, b: Int, c: Int, d: Int, e: Int, f: Int) -> None:
+    """Set the contexts of the next decisions, by hash."""
+    contexts = model.contexts
+    contexts[0], contexts[1], contexts[2] = a, b, c
+    contexts[3], contexts[4], contexts[5] = d, e, f
+
+
+@inlined
+def turn_contexts(model: Model, value: Int) -> None:
+    """Go on to the next part of a symbol: in the same contexts, and what was coded of it."""
+    for index in range(CONTEXTS):
+        model.contexts[index] = mix(model.contexts[index], value)
 
 
 @inlined

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from verso_codecs import coder
 from verso_codecs.logs import model as models
-from verso_codecs.logs import values
+from verso_codecs.logs.memory import COUNT, TEXT_END, Memory, new_memory, remember, restore
 from verso_codecs.logs.model import Model, new_model
 from verso_codecs.logs.parsing import UUID_BYTES, Lines, Parsed, Slots, parse
 from verso_codecs.logs.shapes import Shapes
-from verso_codecs.logs.values import Memory, code_lines, new_memory
+from verso_codecs.logs.values import code_lines
 from verso_core.errors import ArtifactInvalid
 
 FORMAT = 1
@@ -60,7 +60,7 @@ def _empty(size_bytes: int) -> Work:
 def _restored(work: Work, base: Work) -> Work:
     np.copyto(work.model.counters, base.model.counters)
     np.copyto(work.model.weights, base.model.weights)
-    values.restore(work.memory, base.memory)
+    restore(work.memory, base.memory)
     return work
 
 
@@ -207,8 +207,8 @@ class Tables:
     def borrow(self, size_bytes: int) -> Work:
         """Return a model for a block of so many bytes; give it back afterwards, or do not."""
         base = self._base.memory
-        needed = int(base.state[values.COUNT]) + size_bytes + 2
-        text = int(base.state[values.TEXT_END]) + size_bytes + UUID_BYTES
+        needed = int(base.state[COUNT]) + size_bytes + 2
+        text = int(base.state[TEXT_END]) + size_bytes + UUID_BYTES
         work: Work | None
         try:
             work = self._idle.pop()
@@ -216,7 +216,7 @@ class Tables:
             work = None
         if work is None or work.memory.numbers.size < needed or work.memory.text.size < text:
             memory = new_memory(max(needed, 1 << 15), max(text, 1 << 16))
-            values.remember(memory, base)
+            remember(memory, base)
             work = Work(new_model(), memory)
         return _restored(work, self._base)
 

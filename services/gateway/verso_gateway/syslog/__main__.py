@@ -70,6 +70,7 @@ def _intake(
     metrics: Metrics,
     closing: asyncio.Event,
 ) -> Intake:
+    # as in `app`: each process puts its own parts together, from settings of one kind
     job_service = JobService(
         ledger,
         wakeups,
