@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= verso-data
 FAULTS ?= 1000
-TESTERS ?= 3
+TESTERS ?= 4
 SEED ?= $(shell date +%s)
 YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start: disable, comments: {min-spaces-from-content: 1}}}
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
@@ -39,7 +39,7 @@ up: $(VENV)/.installed-standalone  ## run the platform on this machine (DATA=fol
 # more than they compute, so three testers fit on two cores. Bytecode is kept whatever the
 # environment says: the tests start hundreds of processes, and each would compile all it imports.
 test chaos: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, three at a time (TESTERS=n)
+test: $(VENV)/.installed-dev  ## unit, integration, end-to-end tests and a short storm, four at a time (TESTERS=n)
 	$(BIN)/pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 chaos: $(VENV)/.installed-dev  ## every crash point, ten power cuts, then 1,000 faults on a platform under load (FAULTS=n)
