@@ -5,22 +5,16 @@ from verso_client.client import Client
 from verso_client.exchange import Retries
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Training
-from verso_core.jobs.admin import (
-    CodecShare,
-    CollectionInfo,
-    Damaged,
-    MigrationState,
-    RecentWalk,
-    RegistryState,
-    ScrubState,
-    Statistics,
-)
+from verso_core.jobs.collections import CodecShare, CollectionInfo, Statistics
 from verso_core.jobs.documents import Counted, DocumentInfo, DocumentPage, Facets
 from verso_core.jobs.filters import Filter
 from verso_core.jobs.ingest import Embedded, Ingested
 from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.models import ItemError
 from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.registry import RegistryState
+from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.jobs.search import Found, Hit
 
 __all__ = [

@@ -50,14 +50,8 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
-from verso_core.jobs.admin import (
-    CollectionInfo,
-    MigrationState,
-    RegistryState,
-    ScrubState,
-    Statistics,
-)
 from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.collections import CollectionInfo, Statistics
 from verso_core.jobs.documents import (
     Counted,
     CountRequest,
@@ -80,7 +74,10 @@ from verso_core.jobs.heads import (
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.registry import RegistryState
+from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
 from verso_core.registry import Channel
 

@@ -37,7 +37,7 @@ _PART = 1 << 20
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class CopiedFile(_Model):

@@ -42,7 +42,7 @@ UNSEALED = "5ea1" * 16
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Space(_Model):

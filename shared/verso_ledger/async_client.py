@@ -10,7 +10,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from verso_core.jobs import Collection, Kind, Status
-from verso_core.jobs.admin import Migration
+from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
 from verso_ledger.collections.logs import reserve_args, reserved

@@ -16,7 +16,7 @@ from typing import cast
 
 from verso_core.errors import CollectionBusy, LedgerBehind
 from verso_core.jobs import Collection
-from verso_core.jobs.admin import Migration
+from verso_core.jobs.migrate import Migration
 from verso_core.record import bucket_of
 from verso_ledger import codec
 from verso_ledger.collections.documents import Locations

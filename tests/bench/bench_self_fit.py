@@ -36,7 +36,7 @@ from verso_codecs.mixture import MixtureTables
 from verso_codecs.zstd import ZstdCodec
 from verso_core import manifest
 from verso_core.jobs import CodecPolicy
-from verso_core.jobs.admin import Statistics
+from verso_core.jobs.collections import Statistics
 from verso_core.record import Codec
 from verso_standalone.stack import Stack, StackConfig, find_artifact
 from verso_worker.records import policy

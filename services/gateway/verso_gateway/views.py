@@ -9,16 +9,11 @@ from typing import Any
 import orjson
 
 from verso_core.jobs import AnyResult, Collection, ItemError, Kind, Result
-from verso_core.jobs.admin import (
-    Damaged,
-    Migration,
-    MigrationState,
-    RecentWalk,
-    ScrubState,
-)
 from verso_core.jobs.documents import DocumentInfo
 from verso_core.jobs.job import DeadLetterView, Job
+from verso_core.jobs.migrate import Migration, MigrationState
 from verso_core.jobs.models import moment
+from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.result_files import ResultFiles, is_reference
 from verso_gateway.job_service import Ended
 from verso_ledger import DeadLetter, DocumentRow, JobRecord, Scrub

@@ -22,7 +22,7 @@ from typing import Any
 from verso_core import tracing
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
-from verso_core.jobs.admin import (
+from verso_core.jobs.migrate import (
     FAILED_LISTED,
     MigrateItem,
     MigrateParams,

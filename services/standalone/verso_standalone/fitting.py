@@ -20,7 +20,7 @@ from verso_codecs.mixture import HISTORY_BYTES
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, RequestInvalid
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.admin import CollectionInfo
+from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.lines import LineOrder, LinesRequest
 from verso_standalone.stack import find_artifact, usable_cores
 from verso_training.artifact import collection

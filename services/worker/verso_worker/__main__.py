@@ -31,7 +31,7 @@ from verso_core.backup import KEPT_NAMES
 from verso_core.errors import ArtifactInvalid, VersoError
 from verso_core.interpreter import freeze_loaded, share_interpreter
 from verso_core.jobs import Queue
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.result_files import ResultFiles
 from verso_ledger import Ledger, WorkSubscriber, await_ledger
 from verso_ledger.connection import connect

@@ -23,8 +23,8 @@ from verso_client.operations.heads import CSV, NDJSON, Training
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Portion, Task
 from verso_core.jobs import Status
-from verso_core.jobs.admin import RegistryState, RolloutState
 from verso_core.jobs.heads import Answered, Classified, HeadInfo
+from verso_core.jobs.registry import RegistryState, RolloutState
 from verso_core.registry import SHARE, Channel
 
 

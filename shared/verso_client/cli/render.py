@@ -14,19 +14,14 @@ from rich.text import Text
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
 from verso_client.operations.lines import LinesReport
-from verso_core.jobs.admin import (
-    CollectionInfo,
-    Kept,
-    LineStatistics,
-    MigrationState,
-    ScrubState,
-    Statistics,
-)
 from verso_core.jobs.cluster import Clustered
+from verso_core.jobs.collections import CollectionInfo, Kept, LineStatistics, Statistics
 from verso_core.jobs.documents import DocumentInfo, Facets
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
 
 _EXCERPT = 160

@@ -9,8 +9,10 @@ from typing import Any
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, post
 from verso_core.jobs import CollectionRequest, MigrateRequest
-from verso_core.jobs.admin import CollectionInfo, MigrationState, ScrubState, Statistics
+from verso_core.jobs.collections import CollectionInfo, Statistics
 from verso_core.jobs.fitting import Fitted
+from verso_core.jobs.migrate import MigrationState
+from verso_core.jobs.scrub import ScrubState
 
 
 def collections() -> Steps[list[CollectionInfo]]:

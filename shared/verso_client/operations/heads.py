@@ -10,7 +10,6 @@ from typing import Any
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered, answered_one, checked, get_job, new_key, post
 from verso_core.heads import Task
-from verso_core.jobs.admin import RegistryState
 from verso_core.jobs.heads import (
     Answered,
     AnswerRequest,
@@ -20,6 +19,7 @@ from verso_core.jobs.heads import (
     RankedDocument,
 )
 from verso_core.jobs.job import Job
+from verso_core.jobs.registry import RegistryState
 from verso_core.registry import SHARE, Channel
 
 CSV = "text/csv"

@@ -50,7 +50,7 @@ class ClusterParams(Params):
 class ClusterRequest(ClusterParams):
     """Body of ``POST /v1/cluster``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def params(self) -> ClusterParams:
         """Return the params of the request's slice."""

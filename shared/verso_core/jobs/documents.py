@@ -54,7 +54,7 @@ class ListOptions(Params):
 class ListRequest(ListOptions):
     """Body of ``POST /v1/collections/{name}/documents/query``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def params(self, collection: str) -> ListParams:
         """Return the params of the request's slice."""

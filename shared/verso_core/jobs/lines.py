@@ -133,7 +133,7 @@ class LinesOptions(Params):
 class LinesRequest(LinesOptions):
     """Body of ``POST /v1/logs/query``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     collection: Name = "default"
 

@@ -118,7 +118,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 class StrictModel(BaseModel):
     """A request body: an unknown key is refused, so that a typing error is not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def given(name: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def needs(name: str, other: str) -> dict[str, Any]:
 class OpenModel(BaseModel):
     """A model that ignores unknown keys: its writer may be newer than its reader."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     def public(self, *, vectors_base64: bool = False) -> dict[str, Any]:  # noqa: ARG002
         """Return the JSON object that the API returns: the fields that were set.

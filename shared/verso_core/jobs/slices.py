@@ -19,14 +19,17 @@ from typing import Any, Generic, TypeVar, cast
 from verso_core import frame
 from verso_core.errors import FrameInvalid
 from verso_core.jobs import (
-    admin,
     cluster,
+    collections,
     documents,
     fitting,
     heads,
     ingest,
     lines,
+    migrate,
     reconstruct,
+    registry,
+    scrub,
     search,
     train,
 )
@@ -86,15 +89,21 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.ANSWER: Contract(heads.AnswerParams, heads.AnswerItem, heads.Answered),
     Kind.SCORE: Contract(heads.ScoreParams, heads.ScoreItem, heads.PairScore),
     Kind.HEADS: Contract(heads.HeadsParams, NoItem, heads.HeadList),
-    Kind.COLLECTION_CREATE: Contract(admin.CollectionParams, NoItem, admin.CollectionInfo),
-    Kind.COLLECTION_CHANGE: Contract(admin.CollectionChangeParams, NoItem, admin.CollectionInfo),
-    Kind.COLLECTION_DELETE: Contract(admin.CollectionName, NoItem, admin.CollectionDeleted),
-    Kind.STATS: Contract(admin.CollectionName, NoItem, admin.Statistics),
-    Kind.SCRUB: Contract(admin.ScrubParams, BucketRange, admin.Scrubbed),
-    Kind.MIGRATE: Contract(admin.MigrateParams, admin.MigrateItem, admin.MigrationResult),
+    Kind.COLLECTION_CREATE: Contract(
+        collections.CollectionParams, NoItem, collections.CollectionInfo
+    ),
+    Kind.COLLECTION_CHANGE: Contract(
+        collections.CollectionChangeParams, NoItem, collections.CollectionInfo
+    ),
+    Kind.COLLECTION_DELETE: Contract(
+        collections.CollectionName, NoItem, collections.CollectionDeleted
+    ),
+    Kind.STATS: Contract(collections.CollectionName, NoItem, collections.Statistics),
+    Kind.SCRUB: Contract(scrub.ScrubParams, BucketRange, scrub.Scrubbed),
+    Kind.MIGRATE: Contract(migrate.MigrateParams, migrate.MigrateItem, migrate.MigrationResult),
     Kind.FIT: Contract(fitting.FitParams, fitting.FitItem, fitting.Fitted),
-    Kind.MODELS: Contract(admin.ModelsParams, NoItem, admin.RegistryResult),
-    Kind.ROWS: Contract(admin.RowsParams, admin.RowsItem, admin.Rows),
+    Kind.MODELS: Contract(registry.ModelsParams, NoItem, registry.RegistryResult),
+    Kind.ROWS: Contract(train.RowsParams, train.RowsItem, train.Rows),
     Kind.TRAIN: Contract(train.TrainParams, train.TrainItem, train.Trained),
 }
 

@@ -1,4 +1,4 @@
-"""Train: the request of a train job, and the examples that may come with it.
+"""Train: the request of a train job, and the examples that may come with it or from a collection.
 
 A train job is one slice with one item. Its params are a :class:`TrainRequest` without examples;
 the examples of the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.errors import TrainingDataInvalid
-from verso_core.heads import Task
+from verso_core.heads import Portion, Task
 from verso_core.jobs.models import (
     Item,
     ItemResult,
@@ -285,3 +286,43 @@ def pack_pairs(pairs: Iterable[Scored]) -> bytes:
 def unpack_pairs(data: bytes) -> list[Scored]:
     """Read what :func:`pack_pairs` wrote."""
     return [Scored(*json.loads(line)) for line in data.splitlines()]
+
+
+class RowsParams(Params):
+    """Which records are exported with a label; ``texts``: as texts, else as vectors."""
+
+    collection: str
+    label_key: str
+    chunk: Portion | None = None
+    texts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowsItem(Item):
+    """A range of buckets, and the most rows wanted of it."""
+
+    first: int
+    count: int
+    most: int
+
+
+class Rows(ItemResult):
+    """Labelled rows of a range of buckets.
+
+    ``data``: vectors of shape (rows, dim), float32, little endian; or, of texts, what
+    :func:`verso_core.jobs.train.pack_rows` writes.
+    """
+
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    data: SkipJsonSchema[bytes] = Field(default=b"", exclude=True, repr=False)
+
+    def frame_header(self, blobs: list[bytes]) -> dict[str, Any]:
+        """Return the frame's object for this result, and append its rows to ``blobs``."""
+        blobs.append(self.data)
+        return {"ids": list(self.ids), "labels": list(self.labels), "blob": len(blobs) - 1}
+
+    @classmethod
+    def from_frame(cls, header: dict[str, Any], blobs: list[bytes]) -> Rows:
+        """Read what :meth:`frame_header` wrote."""
+        return cls(ids=header["ids"], labels=header["labels"], data=blobs[header["blob"]])

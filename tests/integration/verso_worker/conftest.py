@@ -9,7 +9,7 @@ import pytest
 from tests.integration.verso_worker.worker_parts import ARTIFACT, BUCKETS, Stores, make_pipeline
 
 from verso_core.jobs import SearchMode, TextPolicy
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore

@@ -19,7 +19,7 @@ from tests.wire import Item
 
 from verso_core.errors import MetadataInvalid, PatchCorrupt, RecordCorrupt
 from verso_core.jobs import Kind, Precision, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.record import Codec, Flag, bucket_of
 from verso_ledger import Ledger
 from verso_ledger.connection import connect

@@ -21,7 +21,7 @@ from tests.integration.verso_worker.worker_parts import Bench, make_pipeline
 
 from verso_core import tracing
 from verso_core.jobs import Precision, Queue
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_gateway.app import create_app
 from verso_gateway.settings import Settings
 from verso_ledger import Ledger

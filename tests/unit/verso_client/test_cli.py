@@ -23,7 +23,7 @@ from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
 from verso_client.cli.terminal import Exit
 from verso_core.jobs import Filter
-from verso_core.jobs.admin import CollectionInfo
+from verso_core.jobs.collections import CollectionInfo
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 

@@ -17,7 +17,7 @@ from verso_core import tracing
 from verso_core.errors import AttemptsExhausted, from_body
 from verso_core.heads import Portion
 from verso_core.jobs import Collection, Kind, Queue, Result, Status, cut
-from verso_core.jobs.admin import Rows, RowsItem, RowsParams
+from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_ledger import Accepted, JobRecord, NewJob
 from verso_training.service.process import Stopped
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from verso_core.errors import NotReady
 from verso_core.jobs import CollectionKind, Kind, NoItem, Queue, cut
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_gateway.job_service import JobService
 from verso_ledger import NewJob
 

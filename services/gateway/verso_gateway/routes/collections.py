@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from verso_core.errors import CollectionExists, Forbidden
 from verso_core.jobs import CollectionKind, CollectionRequest, Kind, NoItem, Queue
-from verso_core.jobs.admin import (
+from verso_core.jobs.collections import (
     CollectionChange,
     CollectionChangeParams,
     CollectionDeleted,

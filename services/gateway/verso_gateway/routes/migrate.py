@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from verso_core.errors import MigrationRefused
 from verso_core.jobs import Kind, MigrateRequest
-from verso_core.jobs.admin import (
+from verso_core.jobs.migrate import (
     MigrateItem,
     MigrateParams,
     MigrationEnded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs.admin import ScrubState
+from verso_core.jobs.scrub import ScrubState
 from verso_gateway import openapi, responses, views
 from verso_gateway.context import context_of
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from verso_core.errors import CollectionExists, CollectionUnknown, KindUnsupported, RequestInvalid
 from verso_core.jobs import Collection, CollectionKind, SearchMode, TextPolicy
-from verso_core.jobs.admin import (
+from verso_core.jobs.collections import (
     MAX_INDEXES,
     CodecShare,
     CollectionChangeParams,

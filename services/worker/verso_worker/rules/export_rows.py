@@ -15,7 +15,7 @@ import numpy as np
 
 from verso_core.heads import Portion
 from verso_core.jobs import Collection, Result, Slice, train
-from verso_core.jobs.admin import Rows, RowsItem, RowsParams
+from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_core.record import Entry, point_ids
 from verso_worker.records.space import Space
 from verso_worker.rules.ports import Vectors

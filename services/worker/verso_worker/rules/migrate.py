@@ -34,8 +34,8 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs import Collection, CollectionKind, SearchMode
-from verso_core.jobs.admin import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.jobs.fitting import Fitting
+from verso_core.jobs.migrate import FAILED_LISTED, Migration, MigrationResult, Stage
 from verso_core.record import Entry, Flag, point_ids
 from verso_worker.rules.ingest import Ingest, Source, agrees
 from verso_worker.rules.logs.migrating import LogMigration

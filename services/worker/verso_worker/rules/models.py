@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verso_core import registry
 from verso_core.jobs import NoItem, Result, Slice
-from verso_core.jobs.admin import ModelsParams, RegistryResult, RolloutState
+from verso_core.jobs.registry import ModelsParams, RegistryResult, RolloutState
 
 
 @dataclass(frozen=True, slots=True)

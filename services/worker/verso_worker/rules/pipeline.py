@@ -36,21 +36,13 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.admin import (
+from verso_core.jobs.cluster import ClusterParams
+from verso_core.jobs.collections import (
     CollectionChangeParams,
     CollectionInfo,
     CollectionName,
     CollectionParams,
-    MigrateItem,
-    MigrateParams,
-    MigrationResult,
-    ModelsParams,
-    RowsItem,
-    RowsParams,
-    Scrubbed,
-    ScrubParams,
 )
-from verso_core.jobs.cluster import ClusterParams
 from verso_core.jobs.documents import (
     CountParams,
     DeleteMatchingParams,
@@ -76,8 +68,12 @@ from verso_core.jobs.heads import (
 )
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
 from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams
+from verso_core.jobs.migrate import MigrateItem, MigrateParams, MigrationResult
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
+from verso_core.jobs.registry import ModelsParams
+from verso_core.jobs.scrub import Scrubbed, ScrubParams
+from verso_core.jobs.train import RowsItem, RowsParams
 from verso_core.record import Entry, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings

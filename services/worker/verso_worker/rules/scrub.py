@@ -39,8 +39,8 @@ import numpy as np
 
 from verso_core.errors import PatchCorrupt, VersoError
 from verso_core.jobs import SLICE_BYTES, SLICE_ITEMS, BucketRange, Collection, TextPolicy
-from verso_core.jobs.admin import Scrubbed
 from verso_core.jobs.fitting import artifact_of
+from verso_core.jobs.scrub import Scrubbed
 from verso_core.record import Entry, Flag, checksum, point_ids, seq_of, vector_hash
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space

@@ -27,8 +27,8 @@ from verso_core.errors import (
     RecordCorrupt,
 )
 from verso_core.jobs import AnySlice, Kind, Queue, Status
-from verso_core.jobs.admin import CollectionParams
 from verso_core.jobs.cluster import ClusterRequest
+from verso_core.jobs.collections import CollectionParams
 from verso_core.record import Flag
 from verso_ledger import AsyncLedger, Commit, Counting, Ledger, NewJob
 from verso_ledger.connection import connect

@@ -18,7 +18,7 @@ from tests.wire import Item, cut
 
 from verso_core.errors import LedgerBehind
 from verso_core.jobs import Kind, Queue, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.record import bucket_of
 from verso_keeper.scrubber import Scrubber
 from verso_ledger import Ledger, NewJob, ScrubStage

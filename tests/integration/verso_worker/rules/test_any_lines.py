@@ -18,7 +18,7 @@ from tests.wire import Item
 
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import CollectionKind, Kind, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 
 _hosts = itertools.count()
 

@@ -15,7 +15,7 @@ from tests.wire import Item, cut
 
 from verso_core.errors import CollectionExists, CollectionUnknown
 from verso_core.jobs import Kind, Precision, Queue, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger, NewJob, Policy
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore

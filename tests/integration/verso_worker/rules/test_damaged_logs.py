@@ -19,8 +19,9 @@ from tests.wire import Item
 from verso_core.crc import flipped
 from verso_core.errors import PatchCorrupt, RecordCorrupt
 from verso_core.jobs import BucketRange, CollectionKind, Failed, Kind, NoItem, Slice, Status
-from verso_core.jobs.admin import CollectionParams, Scrubbed
+from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.lines import LinesParams
+from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, Front
 from verso_worker.rules.logs.collection import LogStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, make_pipeline
 
 from verso_core.jobs import CodecPolicy, SearchMode
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.record import Codec
 from verso_ledger import Ledger
 from verso_ledger.connection import connect

@@ -21,7 +21,7 @@ from tests.wire import Item
 
 from verso_core.errors import Cancelled, EngineUnavailable
 from verso_core.jobs import Collection, Kind, Queue, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.fitting import PROVED, GenerationStage
 from verso_core.record import Codec
 from verso_ledger import Ledger

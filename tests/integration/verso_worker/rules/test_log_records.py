@@ -11,7 +11,7 @@ from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
 
 START, START_NS = b"2026-11-23T", 1_795_405_566_123_456_789

@@ -12,7 +12,7 @@ from tests.wire import Item
 
 from verso_core.errors import DocumentUnknown, RecordCorrupt
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_keeper.retention import Retention
 
 DAY = 86_400.0

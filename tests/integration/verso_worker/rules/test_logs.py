@@ -11,7 +11,7 @@ from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 
 from verso_core.jobs import CollectionKind, Kind, Queue, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ from tests.wire import Item, cut
 from verso_core import manifest
 from verso_core.errors import CollectionUnknown, MigrationRefused
 from verso_core.jobs import CodecPolicy, Kind, Precision, Queue, Status, read_slice
-from verso_core.jobs.admin import CollectionChangeParams, CollectionParams, Migration, Stage
+from verso_core.jobs.collections import CollectionChangeParams, CollectionParams
+from verso_core.jobs.migrate import Migration, Stage
 from verso_core.record import Codec, Entry, Flag
 from verso_keeper.migrator import Migrator
 from verso_ledger import Commit, DocumentWrite, Ledger, NewJob

@@ -14,7 +14,7 @@ from tests.wire import Item
 
 from verso_core.errors import DocumentUnknown
 from verso_core.jobs import Kind, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_ledger import Ledger
 from verso_ledger.connection import connect
 from verso_worker.models.artifacts import ArtifactStore

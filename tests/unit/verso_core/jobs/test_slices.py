@@ -42,9 +42,9 @@ from verso_core.jobs import (
     cut,
     read_slice,
 )
-from verso_core.jobs.admin import MigrationResult
 from verso_core.jobs.heads import AnswerPart, HeadReport, UnreadRecord
 from verso_core.jobs.ingest import Embedded
+from verso_core.jobs.migrate import MigrationResult
 from verso_core.jobs.models import RecordText, Text
 from verso_core.jobs.reconstruct import Guess, ReconstructItem, ReconstructParams
 from verso_core.jobs.search import Explanation, Hit, Hits

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from verso_core.jobs import Kind, NoItem
-from verso_core.jobs.admin import ModelsParams, RegistryResult, RegistryState, ReleaseRequest
+from verso_core.jobs.registry import ModelsParams, RegistryResult, RegistryState, ReleaseRequest
 from verso_gateway import openapi, responses
 from verso_gateway.bodies import reading
 from verso_gateway.context import context_of

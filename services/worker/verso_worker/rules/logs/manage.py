@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from verso_codecs.logs import parsing
 from verso_core.errors import LedgerUnavailable, RecordCorrupt
 from verso_core.jobs import Collection, Filter
-from verso_core.jobs.admin import LineStatistics
+from verso_core.jobs.collections import LineStatistics
 from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import line_place
 from verso_core.segments import LinesDelete, Segment

@@ -25,8 +25,8 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.admin import SCRUB_COUNTS, Rows, RowsItem, RowsParams, Scrubbed, Statistics
 from verso_core.jobs.cluster import Clustered, ClusterParams, Method
+from verso_core.jobs.collections import SCRUB_COUNTS, Statistics
 from verso_core.jobs.documents import (
     Counted,
     CountParams,
@@ -44,7 +44,9 @@ from verso_core.jobs.heads import Classified, ClassifyItem, ClassifyParams
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
 from verso_core.jobs.lines import line_place
 from verso_core.jobs.reconstruct import Guess, ReconstructItem, ReconstructParams, StoredText
+from verso_core.jobs.scrub import Scrubbed
 from verso_core.jobs.search import Explanation, Hit, Hits
+from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_worker.records import fusion
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.classify import Classify

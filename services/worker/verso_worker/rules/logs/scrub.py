@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from verso_core import crc
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import BucketRange, Collection
-from verso_core.jobs.admin import Scrubbed
 from verso_core.jobs.lines import line_id
+from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import LogState, LogValue, Segment
 from verso_worker.records.segments import SEGMENT_LINES, set_bits
 from verso_worker.rules.logs.collection import LogCollection, LogStore

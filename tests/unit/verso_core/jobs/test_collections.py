@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verso_core.jobs import CodecPolicy, Precision, SearchMode
-from verso_core.jobs.admin import CollectionParams, CollectionRequest
+from verso_core.jobs.collections import CollectionParams, CollectionRequest
 
 
 def test_a_new_collection_is_hybrid_int8_and_balanced() -> None:

@@ -1,0 +1,280 @@
+"""Create, change, describe and delete collections, and count what is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from verso_core.jobs.fitting import Fitting, GenerationState
+from verso_core.jobs.models import (
+    CodecPolicy,
+    CollectionKind,
+    IndexKind,
+    ItemResult,
+    Moment,
+    Name,
+    OpenModel,
+    Params,
+    Precision,
+    SearchMode,
+    SearchSetting,
+    StrictModel,
+    TextPolicy,
+)
+
+MAX_INDEXES = 16
+"""Most metadata fields of a collection that are indexed."""
+Indexes = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=512)], IndexKind],
+    Field(
+        max_length=MAX_INDEXES,
+        description="metadata keys to index: keyword for strings and booleans, number for numbers",
+        examples=[{"host": "keyword"}],
+    ),
+]
+RetentionDays = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        le=36_500,
+        description="documents whose time is longer ago are deleted; null keeps them",
+    ),
+]
+
+
+class Collection(StrictModel):
+    """A named set of documents whose vectors lie in one space.
+
+    A record names its codec by its index in ``artifacts``. An entry stays as long as a record may
+    name it: that of a deleted generation of fitted tables is empty, and is used again.
+    """
+
+    name: Name
+    precision: Precision
+    text_policy: TextPolicy
+    space: str
+    dim: int
+    int8_scale: float
+    artifacts: tuple[str, ...]
+    buckets: int
+    checksum_key: str = Field(description="hex; keys the checksums of this collection's texts")
+    created: datetime
+    search: SearchSetting = SearchMode.DENSE
+    owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
+    codec_policy: CodecPolicy = CodecPolicy.SMALLEST  # as it was before there was a choice
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
+    fitting: Fitting = Field(default_factory=Fitting)
+    kind: CollectionKind = CollectionKind.DOCUMENTS
+    auto_fit: bool = True
+
+
+class CollectionSettings(Params):
+    """What is chosen when a collection is made."""
+
+    name: Name
+    kind: CollectionKind = Field(
+        default=CollectionKind.DOCUMENTS,
+        description="logs keeps lines together, with one vector a statement",
+    )
+    precision: Precision = Precision.INT8
+    text_policy: TextPolicy = TextPolicy.PATCH
+    search: SearchSetting = Field(
+        default=SearchMode.HYBRID,
+        description="hybrid keeps the words of each chunk beside its vector, and searches by both",
+    )
+    codec_policy: CodecPolicy = Field(
+        default=CodecPolicy.BALANCED,
+        description="smallest stores the fewest bytes, fast is read fastest, balanced weighs both",
+    )
+    indexes: Indexes = Field(default_factory=dict)
+    retention_days: RetentionDays = None
+    auto_fit: bool = Field(
+        default=True,
+        description="fit its codec to its own texts, unless it is of logs or its policy fast",
+    )
+
+
+class CollectionRequest(CollectionSettings):
+    """Body of ``POST /v1/collections``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class CollectionParams(CollectionSettings):
+    """Settings of a collection to create, and the tenant that it will belong to."""
+
+    owner: str | None = None
+
+
+class CollectionChange(StrictModel):
+    """Body of ``PATCH /v1/collections/{name}``; what is absent stays."""
+
+    indexes: Indexes = Field(default_factory=dict)
+    retention_days: RetentionDays = None
+    codec_policy: CodecPolicy | None = Field(
+        default=None, description="of records written from now on; null leaves it as it is"
+    )
+    auto_fit: bool | None = Field(
+        default=None, description="whether fits go on; null leaves it as it is"
+    )
+
+
+class CollectionChangeParams(Params):
+    """What changes of a collection: the fields that are set. ``indexes`` are added."""
+
+    name: str
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
+    codec_policy: CodecPolicy | None = None
+    auto_fit: bool | None = None
+
+
+class CollectionName(Params):
+    """A collection to describe or delete."""
+
+    name: str
+
+
+class CollectionInfo(ItemResult):
+    """A collection and its settings, without the secret key of its checksums."""
+
+    name: str
+    precision: Precision
+    text_policy: TextPolicy
+    space: str
+    dim: int
+    int8_scale: float = 0.0
+    artifacts: tuple[str, ...] = ()
+    buckets: int = 0
+    created: Moment | None = None
+    search: SearchMode = SearchMode.DENSE
+    owner: str | None = Field(default=None, description="tenant that made it; none: everyone's")
+    codec_policy: CodecPolicy = CodecPolicy.SMALLEST
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
+    kind: CollectionKind = CollectionKind.DOCUMENTS
+    auto_fit: bool = True
+
+    @classmethod
+    def settings(cls, collection: Collection) -> dict[str, Any]:
+        """Return the fields that a collection has."""
+        return {name: getattr(collection, name) for name in CollectionInfo.model_fields}
+
+    @classmethod
+    def of(cls, collection: Collection) -> CollectionInfo:
+        """Describe a collection."""
+        return CollectionInfo(**cls.settings(collection))
+
+
+class CollectionList(OpenModel):
+    """All collections."""
+
+    collections: tuple[CollectionInfo, ...]
+
+
+class CollectionDeleted(ItemResult):
+    """A collection that was deleted."""
+
+    name: str
+
+
+class CodecShare(OpenModel):
+    """How much of a collection one codec holds."""
+
+    records: int
+    bytes: int
+
+
+class Kept(OpenModel):
+    """All that is kept for a collection, bytes, as the stores hold it."""
+
+    bytes_entries: int = Field(description="memory of the ledger for entries, patches included")
+    bytes_texts: int = Field(description="memory of the ledger for texts, if they are kept too")
+    bytes_vectors: int | None = Field(default=None, description="dense vectors on disk")
+    bytes_index: int | None = Field(default=None, description="index over them, on disk")
+    bytes_words: int | None = Field(default=None, description="words and their index, on disk")
+    bytes_points: int | None = Field(
+        default=None, description="ids, payloads and indexes over them, on disk"
+    )
+    bytes_fitted: int = Field(
+        default=0, description="memory of the ledger for tables fitted to the collection's texts"
+    )
+    bytes_lines: int = Field(
+        default=0, description="memory of the ledger for all that is kept of lines"
+    )
+    bytes_memory: int = Field(description="all in memory")
+    bytes_disk: int | None = Field(
+        default=None, description="all of the vector store on disk; null where it does not say"
+    )
+    bytes_tables: int = Field(
+        description="files that its codecs decode with, shared by all collections of the codecs"
+    )
+
+
+class LineStatistics(OpenModel):
+    """What a log collection holds of lines, in the ledger. Sizes are bytes."""
+
+    lines: int = Field(description="in blocks, without deleted ones")
+    records: int = Field(default=0, description="further lines, which are stored as documents")
+    deleted: int = Field(default=0, description="in blocks, until these are rewritten")
+    verified: int = 0
+    streams: int = 0
+    segments: int = 0
+    shapes: int = 0
+    statements: int = 0
+    bytes_text: int = Field(default=0, description="of the lines, with their line ends")
+    bytes_segments: int = Field(default=0, description="blocks, filters and headers")
+    bytes_shapes: int = 0
+    bytes_statements: int = Field(default=0, description="vectors of templates")
+    bytes_tables: int = Field(default=0, description="fitted tables of the codec")
+    bytes_memory: int = Field(
+        default=0, description="all keys of the lines, with the server's overhead"
+    )
+
+
+class Statistics(ItemResult):
+    """A collection with what it holds, counted in its stores. Sizes are bytes."""
+
+    name: str = ""
+    documents: int
+    chunks: int = 0
+    verified: int = 0
+    unreadable: int = 0
+    points: int = 0
+    bytes_text: int
+    bytes_vectors: int = 0
+    bytes_terms: int = Field(
+        default=0, description="words kept for hybrid search, without their index"
+    )
+    bytes_patches: int = 0
+    bytes_entries: int = 0
+    kept: Kept | None = None
+    fits: int = Field(default=0, description="fits so far, also those that gained nothing")
+    generations: tuple[GenerationState, ...] = Field(
+        default=(), description="of fitted tables that records may name, oldest first"
+    )
+    codecs: dict[str, CodecShare] = Field(default_factory=dict)
+    precision: Precision | None = None
+    text_policy: TextPolicy | None = None
+    search: SearchMode | None = None
+    codec_policy: CodecPolicy | None = None
+    space: str | None = None
+    dim: int | None = None
+    int8_scale: float | None = None
+    artifacts: tuple[str, ...] = ()
+    buckets: int | None = None
+    created: Moment | None = None
+    owner: str | None = None
+    indexes: dict[str, IndexKind] = Field(default_factory=dict)
+    retention_days: float | None = None
+    kind: CollectionKind | None = None
+    auto_fit: bool | None = None
+    lines: LineStatistics | None = Field(default=None, description="of a log collection")
+
+
+SCRUB_COUNTS = ("documents", "sound", "repaired", "damaged", "bytes", "orphans")
+"""What a scrub counts: documents, each of which is in one of the next three counts, bytes of text,
+and orphans removed."""
