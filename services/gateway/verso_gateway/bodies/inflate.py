@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from verso_core.errors import EncodingUnsupported, RequestInvalid
 from verso_gateway import problems
+from verso_gateway.protocols import Protocol, protocol_of
 
 _PIECE_BYTES = 64 * 1024
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
@@ -37,7 +38,7 @@ class Inflate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection event."""
         coding = _coding(scope)
-        if coding in ("", "identity"):
+        if coding in ("", "identity") or (coding == "snappy" and _is_push(scope)):
             await self._app(scope, receive, send)
         elif coding in problems.CODINGS:
             await self._app(scope, _Inflated(receive, coding).next, send)
@@ -52,6 +53,15 @@ def _coding(scope: Scope) -> str:
         return ""
     given = ",".join(Headers(scope=scope).getlist("content-encoding")).strip().lower()
     return given.removeprefix("x-")  # RFC 9110, section 8.4.1.3: x-gzip is gzip
+
+
+def _is_push(scope: Scope) -> bool:
+    """Whether a body is a push of Loki: its Snappy is a part of the protocol, which inflates it.
+
+    Vector says so in the header (``src/sinks/loki/service.rs`` of vectordotdev/vector), Promtail
+    does not.
+    """
+    return protocol_of(scope["path"]) is Protocol.LOKI
 
 
 class _Frame:

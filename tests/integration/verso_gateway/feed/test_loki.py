@@ -8,6 +8,7 @@ import time
 import cramjam
 import httpx2
 import logging_loki
+import pytest
 from loki_logger_handler.loki_logger_handler import LokiLoggerHandler
 from tests.integration.verso_gateway.conftest import Gateway
 from tests.integration.verso_gateway.feed.conftest import Ledger
@@ -54,14 +55,18 @@ def test_loki_logger_handler_sends_its_records(gateway: Gateway, stored: Ledger)
     assert one.labels["app"] == "shop"
 
 
-def test_a_push_of_protobuf_is_taken_byte_for_byte(client: httpx2.Client, stored: Ledger) -> None:
+@pytest.mark.parametrize("named", [{}, {"Content-Encoding": "snappy"}], ids=["promtail", "vector"])
+def test_a_push_of_protobuf_is_taken_byte_for_byte(
+    client: httpx2.Client, stored: Ledger, named: dict[str, str]
+) -> None:
     push = PUSH_REQUEST()
     stream = push.streams.add(labels='{job="web", host="a"}')
     entry = stream.entries.add(line=b"\xff\n\0 bytes")
     entry.timestamp.seconds, entry.timestamp.nanos = 1, 5
     entry.structuredMetadata.add(name="trace", value="t")
     body = bytes(cramjam.snappy.compress_raw(push.SerializeToString()))
-    answer = client.post(PUSH, content=body, headers={"Content-Type": "application/x-protobuf"})
+    headers = {"Content-Type": "application/x-protobuf", **named}
+    answer = client.post(PUSH, content=body, headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
     [one] = stored.records(1)
     assert one.record.text == b"\xff\n\0 bytes"
