@@ -1,8 +1,9 @@
 """Syslog: messages of RFC 5424 and RFC 3164, and how they are separated on a stream.
 
 On TCP a message ends with a line feed or is preceded by its length (RFC 6587, sections 3.4.2 and
-3.4.1); which of both is seen from its first byte: a digit or ``<``. A message that follows neither
-format is kept as it came, with the label ``malformed``.
+3.4.1); which of both is seen from its first byte: a digit or ``<``. A line feed that ends a counted
+message is dropped, as rsyslog and syslog-ng count one that nobody wrote. A message that follows
+neither format is kept as it came, with the label ``malformed``.
 """
 
 from __future__ import annotations
@@ -217,7 +218,9 @@ class Framer:
                 self._skipped = size
                 return _too_long(), begin
             end = begin + size
-            return (data[begin:end], end) if len(data) >= end else (None, 0)
+            if len(data) < end:
+                return None, 0
+            return data[begin:end].removesuffix(b"\n"), end
         if not self._dropping and data[:10].isdigit() and len(data) < 10:
             return None, 0  # the length is not whole
         end = data.find(b"\n")

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from tests.integration.verso_gateway.conftest import FakeWorker
 
 from verso_core.jobs import Kind
 from verso_core.jobs.log_records import TIME_BYTES, LineRecord, public, read_line
+
+PAGE = Path(__file__).parents[4] / "docs/how-to/send-logs-from.md"
+_DAEMONS = ":/usr/sbin:/usr/local/sbin"
 
 
 @dataclass(frozen=True)
@@ -79,3 +91,90 @@ class Ledger:
 def stored(worker: FakeWorker) -> Ledger:
     """What the worker of the test's gateway saw."""
     return Ledger(worker)
+
+
+class Receiver:
+    """A receiver's process and its ports."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self.tcp = int(settings["VERSO_SYSLOG_PORT"])
+        self.tls = int(settings["VERSO_SYSLOG_TLS_PORT"])
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "verso_gateway.syslog"],
+            env={**os.environ, **self._settings},
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        """End it; what it has read is on disk then."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=60) == 0
+
+    def connect(self) -> socket.socket:
+        """Connect once it listens."""
+        until = time.monotonic() + 120
+        while True:
+            try:
+                return socket.create_connection(("127.0.0.1", self.tcp), timeout=60)
+            except OSError:
+                assert self.process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.1)
+
+    def send(self, data: bytes) -> None:
+        """Send bytes over a connection of their own."""
+        with self.connect() as connection:
+            connection.sendall(data)
+
+
+@pytest.fixture
+def receiver(
+    valkey_url: str,
+    worker: FakeWorker,
+    tmp_path: Path,
+    unused_tcp_port_factory: Callable[[], int],
+) -> Iterator[Receiver]:
+    """A receiver on the test's ledger."""
+    tcp, tls = unused_tcp_port_factory(), unused_tcp_port_factory()
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    settings = {
+        "VERSO_REDIS_URL": valkey_url,
+        "VERSO_BROKER_URL": valkey_url.removesuffix("/0") + "/1",
+        "VERSO_QUEUE_LIMIT_SLICES": "4",
+        "VERSO_SYSLOG_PORT": str(tcp),
+        "VERSO_SYSLOG_UDP_PORT": str(tcp),
+        "VERSO_SYSLOG_TLS_PORT": str(tls),
+        "VERSO_SYSLOG_TLS_CERT": str(tmp_path / "cert.pem"),
+        "VERSO_SYSLOG_TLS_KEY": str(tmp_path / "key.pem"),
+    }
+    made = Receiver(settings)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def configurations(agent: str) -> list[str]:
+    """Return the blocks of an agent's section of the page about agents, which the tests run."""
+    section = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    [text] = [one for one in section if one.partition("\n")[0] == agent]
+    return re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def program(name: str) -> str:
+    """Return the path of an agent. Without it: skip on a laptop, fail in CI."""
+    found = shutil.which(name, path=os.environ["PATH"] + _DAEMONS)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed")
+    return found

@@ -2,85 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import trustme
 from tests.integration.verso_gateway.conftest import FakeWorker
-from tests.integration.verso_gateway.feed.conftest import Ledger
+from tests.integration.verso_gateway.feed.conftest import Ledger, Receiver
 
 MESSAGE = b"<165>1 2026-11-23T03:46:06.123456Z web-1 app 7 - - "
-
-
-class Receiver:
-    """A receiver's process and its ports."""
-
-    def __init__(self, process: subprocess.Popen[bytes], tcp: int, tls: int) -> None:
-        self.process = process
-        self.tcp = tcp
-        self.tls = tls
-
-    def connect(self) -> socket.socket:
-        """Connect once it listens."""
-        until = time.monotonic() + 120
-        while True:
-            try:
-                return socket.create_connection(("127.0.0.1", self.tcp), timeout=60)
-            except OSError:
-                assert self.process.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.1)
-
-    def send(self, data: bytes) -> None:
-        """Send bytes over a connection of their own."""
-        with self.connect() as connection:
-            connection.sendall(data)
-
-
-@pytest.fixture
-def receiver(
-    valkey_url: str,
-    worker: FakeWorker,
-    tmp_path: Path,
-    unused_tcp_port_factory: Callable[[], int],
-) -> Iterator[Receiver]:
-    """A receiver on the test's ledger."""
-    tcp, tls = unused_tcp_port_factory(), unused_tcp_port_factory()
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost")
-    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    settings = {
-        "VERSO_REDIS_URL": valkey_url,
-        "VERSO_BROKER_URL": valkey_url.removesuffix("/0") + "/1",
-        "VERSO_QUEUE_LIMIT_SLICES": "4",
-        "VERSO_SYSLOG_PORT": str(tcp),
-        "VERSO_SYSLOG_UDP_PORT": str(tcp),
-        "VERSO_SYSLOG_TLS_PORT": str(tls),
-        "VERSO_SYSLOG_TLS_CERT": str(tmp_path / "cert.pem"),
-        "VERSO_SYSLOG_TLS_KEY": str(tmp_path / "key.pem"),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "verso_gateway.syslog"],
-        env={**os.environ, **settings},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield Receiver(process, tcp, tls)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.skipif(shutil.which("logger") is None, reason="logger is not installed")

@@ -120,6 +120,10 @@ def test_frames_come_out_however_they_are_cut(
     assert found == messages
 
 
+def test_a_line_feed_that_ends_a_counted_message_is_no_part_of_it() -> None:
+    assert list(Framer().feed(b"6 <1>ab\n7 <1>a\nb\n")) == [b"<1>ab", b"<1>a\nb"]
+
+
 def test_a_message_without_a_line_end_ends_with_the_connection() -> None:
     framer = Framer()
     assert list(framer.feed(b"<1>a\n<1>b")) == [b"<1>a"]
