@@ -61,15 +61,15 @@ class Site:
         self.ports = {
             name: free_port()
             for name in (
-                "ledger", "broker", "qdrant", "prometheus", "keeper",
+                "ledger", "broker", "qdrant", "prometheus", "keeper", "syslog",
                 "gateway-0", "gateway-1", "worker-0", "worker-1", "trainer",
             )
         }  # fmt: skip
-        # The gateway has its metrics on a port of their own, the others no other port.
+        # Two have their metrics on a port of their own, the others no other port.
         self.scraped = {
-            name: free_port() if name.startswith("gateway") else port
+            name: free_port() if name.startswith(("gateway", "syslog")) else port
             for name, port in self.ports.items()
-            if name.partition("-")[0] in ("gateway", "worker", "keeper", "trainer")
+            if name.partition("-")[0] in ("gateway", "syslog", "worker", "keeper", "trainer")
         }
         adopt(ARTIFACT, folder / "models", pinned=True)
         self.key, made = api_keys.mint("operations")
@@ -90,7 +90,15 @@ class Site:
             server = ROOT / "tests/support/qdrant_stand_in.py"
             self._run("qdrant", [sys.executable, str(server), str(self.ports["qdrant"])], {})
             wait_for("the vector server", partial(self._answers, "qdrant", "/collections"))
-        for name in ("gateway-0", "gateway-1", "worker-0", "worker-1", "keeper", "trainer"):
+        for name in (
+            "gateway-0",
+            "gateway-1",
+            "syslog",
+            "worker-0",
+            "worker-1",
+            "keeper",
+            "trainer",
+        ):
             service = name.partition("-")[0]
             self._run(name, entrypoint(service), self._environment(name, service))
         self._prometheus()
@@ -157,7 +165,7 @@ class Site:
 
     def _all_scraped(self) -> bool:
         try:
-            return len(self.ask('up{job=~"gateway|worker|keeper|trainer"} == 1')) == 6
+            return len(self.ask('up{job=~"gateway|syslog|worker|keeper|trainer"} == 1')) == 7
         except OSError:
             return False
 
@@ -211,6 +219,12 @@ class Site:
             "VERSO_HOST": "127.0.0.1",
             "VERSO_PORT": str(self.ports[name]),
             "VERSO_METRICS_PORT": str(self.scraped[name]),
+            "VERSO_FEED_OTLP_PORT": "0",
+            "VERSO_FEED_BULK_PORT": "0",
+            "VERSO_SYSLOG_HOST": "127.0.0.1",
+            "VERSO_SYSLOG_PORT": str(self.ports[name]),
+            "VERSO_SYSLOG_UDP_PORT": str(self.ports[name]),
+            "VERSO_SYSLOG_METRICS_PORT": str(self.scraped[name]),
             "VERSO_DATA": str(self.folder / f"{name}-data"),
             "VERSO_MODELS": str(self.folder / "models"),
             "VERSO_THREADS": "1",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 
 from verso_client import Client, Document, Training
@@ -26,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "services/monitoring/dashboards").glob("*.json"))
 GATEWAYS = ["gateway-0", "gateway-1"]
 WORKERS = ["worker-0", "worker-1"]
-PROCESSES = [*GATEWAYS, *WORKERS, "keeper", "trainer"]
+PROCESSES = [*GATEWAYS, "syslog", *WORKERS, "keeper", "trainer"]
 DOCUMENTS = 240
 SEARCHES = 30
 EMBEDS = 40
@@ -76,6 +78,35 @@ def loaded(site: Site) -> Site:
         while two.stats().verified < DOCUMENTS - 1:
             assert time.monotonic() < deadline
             time.sleep(1)
+    return site
+
+
+@pytest.fixture(scope="module")
+def fed(loaded: Site) -> Site:
+    """The site after agents sent it log records, by every protocol.
+
+    In two turns: a rate is known from the second on. The figures of texts are counted before.
+    """
+    site = loaded
+    headers = {"X-API-Key": site.key}
+    entry = {"stream": {"job": "shop"}, "values": [["1795405566123456789", SECRETS[0]]]}
+    record = {"body": {"stringValue": SECRETS[0]}}
+    document = {"message": SECRETS[0]}
+    for turn in range(2):
+        with httpx2.Client(base_url=site.url("gateway-0"), headers=headers, timeout=60) as client:
+            for path, body in (
+                ("/v1/logs", {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}),
+                ("/loki/api/v1/push", {"streams": [entry]}),
+            ):
+                client.post(path, json=body).raise_for_status()
+            rows = f'{{"index": {{"_index": "shop"}}}}\n{json.dumps(document)}\n'
+            bulk = {"Content-Type": "application/x-ndjson"}
+            client.post("/es/_bulk", content=rows, headers=bulk).raise_for_status()
+        address = ("127.0.0.1", site.ports["syslog"])
+        with socket.create_connection(address, timeout=60) as connection:
+            connection.sendall(f"<165>1 - web-1 shop 7 - - {SECRETS[0]}\n".encode())
+        if turn == 0:
+            time.sleep(SCRAPED_S)
     return site
 
 
@@ -133,11 +164,11 @@ def queries() -> Iterator[tuple[str, str]]:
                 )
 
 
-def test_no_panel_of_any_dashboard_is_empty(loaded: Site) -> None:
+def test_no_panel_of_any_dashboard_is_empty(fed: Site) -> None:
     """Prometheus gives data for every query; a panel of figures must hold one that is a number."""
     empty: dict[str, str] = {}
     for _ in range(15):  # recorded ratios come a little after what they are made of
-        empty = {name: query for name, query in queries() if not numbers(loaded.ask(query))}
+        empty = {name: query for name, query in queries() if not numbers(fed.ask(query))}
         if not empty:
             return
         time.sleep(4)
@@ -149,7 +180,7 @@ def numbers(found: list[dict[str, Any]]) -> list[str]:
 
 
 def test_prometheus_scrapes_all_and_evaluates_every_rule_without_a_fault(loaded: Site) -> None:
-    up = loaded.ask('up{job=~"gateway|worker|keeper|trainer"}')
+    up = loaded.ask('up{job=~"gateway|syslog|worker|keeper|trainer"}')
     assert len(up) == len(PROCESSES)
     assert {one["value"][1] for one in up} == {"1"}
     address = f"{loaded.url('prometheus')}/api/v1/rules"

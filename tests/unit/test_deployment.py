@@ -18,6 +18,7 @@ KUBERNETES = "1.37"
 BASE = sorted((ROOT / "k8s/base").glob("*.yaml"))
 SETTINGS = (
     "verso_gateway.settings",
+    "verso_gateway.syslog.settings",
     "verso_keeper.settings",
     "verso_training.service.settings",
     "verso_worker.settings",
@@ -80,6 +81,7 @@ def test_deployments_set_only_settings_that_exist() -> None:
         for path in [
             *BASE,
             *(ROOT / "k8s").glob("*/*/kustomization.yaml"),
+            ROOT / "k8s/components/syslog/syslog.yaml",
             ROOT / "docker-compose.yml",
             *ROOT.glob("services/*/Dockerfile"),
         ]
@@ -100,7 +102,7 @@ def test_compose_follows_the_specification_and_names_only_what_it_defines() -> N
 
 def test_compose_names_files_that_exist_and_hardens_every_service() -> None:
     compose = documents(ROOT / "docker-compose.yml")[0]
-    for name in ("gateway", "worker", "worker-gpu", "keeper", "trainer"):
+    for name in ("gateway", "syslog", "worker", "worker-gpu", "keeper", "trainer"):
         service = compose["services"][name]
         assert (ROOT / service["build"]["dockerfile"]).is_file()
     for name, service in compose["services"].items():

@@ -39,6 +39,7 @@ MOUNTS = {
     "model-init": {"/opt/models"},
     "remote-stores": set(),
     "results": {"/results"},
+    "syslog": set(),
     "traces": set(),
     "trainer": {"/opt/models"},
     "webhooks": set(),
@@ -282,7 +283,9 @@ def test_keda_scales_a_deployment_whose_number_nobody_else_sets() -> None:
 def test_a_service_monitor_finds_its_service_and_names_the_job_that_alerts_go_by(
     tmp_path: Path,
 ) -> None:
-    overlay = with_components(["trainer", "worker-canary"], "prometheus-operator", tmp_path)
+    overlay = with_components(
+        ["syslog", "trainer", "worker-canary"], "prometheus-operator", tmp_path
+    )
     documents = render(overlay)
     services = list(of_kind(documents, "Service"))
     config = yaml.safe_load((ROOT / "services/monitoring/prometheus.yml").read_text())

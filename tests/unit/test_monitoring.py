@@ -136,9 +136,9 @@ def panels(path: Path) -> Iterator[dict[str, Any]]:
             yield panel
 
 
-def test_the_dashboards_are_the_five_and_their_uids_differ() -> None:
+def test_the_dashboards_are_the_six_and_their_uids_differ() -> None:
     uids = {path.stem: json.loads(path.read_text())["uid"] for path in DASHBOARDS}
-    assert set(uids) == {"overview", "ingest", "workers", "models", "storage"}
+    assert set(uids) == {"overview", "ingest", "feed", "workers", "models", "storage"}
     assert len(set(uids.values())) == len(uids)
 
 

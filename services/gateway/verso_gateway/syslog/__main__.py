@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import ssl
 import sys
@@ -26,6 +27,8 @@ from verso_gateway.syslog.server import Datagrams, Streams
 from verso_gateway.syslog.settings import SyslogSettings
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import AsyncLedger, Limits
+
+_log = logging.getLogger("verso.syslog")
 
 
 async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
@@ -53,6 +56,8 @@ async def serve(settings: SyslogSettings, metrics: Metrics) -> None:
         await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: datagrams, (host, settings.syslog_udp_port)
         )
+    ports = {"tcp": settings.syslog_port, "udp": settings.syslog_udp_port}
+    _log.info("receives syslog", extra={"host": host, **ports, "tls": settings.syslog_tls_port})
     taking = asyncio.create_task(datagrams.run())
     await stop.wait()
     await streams.close(grace_s=settings.shutdown_grace_s)
