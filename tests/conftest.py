@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,19 +29,18 @@ settings.register_profile("test", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("test")
 
-# The longest files go first: none runs alone at the end. In a new checkout the demo compiles
-# the codecs' kernels and the fourth file those of log collections; what runs beside them needs none
-# or keeps its own, so nothing is compiled twice.
+# The longest files go first: none runs alone at the end. In a new checkout the demo compiles the
+# codecs' kernels; what runs beside it needs none or keeps its own, so nothing is compiled twice.
 _FIRST = (
     "e2e/test_install.py",
     "e2e/test_demo.py",
     "integration/studies/test_tasks.py",
-    "e2e/test_log_collections.py",
     "integration/verso_training/test_accelerator.py",
     "integration/verso_training/artifact/test_artifact.py",
     "integration/verso_training/service/test_service.py",
     "integration/verso_training/service/test_service_adapters.py",
     "e2e/test_openapi.py",
+    "e2e/test_log_collections.py",
     "e2e/test_faults.py",
     "e2e/test_fitting.py",
     "chaos/test_crash_points.py",
@@ -71,6 +71,13 @@ FLAGS = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take long first, the longest ones of all."""
     items.sort(key=lambda item: _PLACES.get(item.path, len(_PLACES)))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels of log collections while the first tests of several testers run."""
+    if getattr(session.config.option, "numprocesses", None):  # of the process that has testers
+        compiling = subprocess.Popen([sys.executable, "-m", "verso_codecs.logs.warm"])
+        session.config.add_cleanup(compiling.kill)
 
 
 def _server_binary() -> str | None:

@@ -112,7 +112,7 @@ class Fitter:
         with tracing.span("fit"):
             accepted = submit(
                 self._ledger,
-                Queue.SCRUB,
+                Queue.FIT,
                 Kind.FIT,
                 params=FitParams(collection=name, number=number),
                 item=FitItem(chunks=held.chunks),

@@ -135,6 +135,7 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
                 Queue.INTERACTIVE: settings.interactive_slices,
                 Queue.BULK: settings.bulk_slices,
                 Queue.SCRUB: settings.scrub_slices,
+                Queue.FIT: 1,  # it takes a core for half a minute: verifies do not wait for it
             },
             subscribers={queue: WorkSubscriber(client, queue) for queue in listened},
             idle_listen_s=settings.idle_listen_s,
@@ -319,7 +320,7 @@ def _consume(settings: WorkerSettings, dispatcher: Dispatcher) -> None:
     worker_shutting_down.connect(close, weak=False)
     idle = threading.Thread(target=_poll, args=(dispatcher, over), name="idle", daemon=True)
     idle.start()
-    slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices
+    slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices + 1
     app = create_app(settings.broker_url, dispatcher)
     worker = app.Worker(
         pool="threads",

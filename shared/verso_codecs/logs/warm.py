@@ -2,13 +2,14 @@
 
 To compile them takes some 40 seconds of a core, two thirds of it for the loop that codes
 values; the machine code is then kept in the cache and loaded in under a second. As a program this
-module compiles with low priority: `python -m verso_codecs.logs.warm`.
+module compiles: `python -m verso_codecs.logs.warm`, and at low priority with `--nice`.
 """
 
 import fcntl
 import hashlib
 import os
 import platform
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -59,8 +60,8 @@ def _mark() -> Path:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Wait while another process compiles; what it has compiled is then loaded."""
-    path = Path(tempfile.gettempdir()) / f"verso-log-kernels-{os.getuid()}.lock"
+    """Wait while another process compiles the same; what it has compiled is then loaded."""
+    path = Path(tempfile.gettempdir()) / f"verso-{_mark().name}-{os.getuid()}.lock"
     try:
         held = path.open("a")
     except OSError:  # compiled twice is compiled too
@@ -89,5 +90,6 @@ def _call_all() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(_NICE)
+    if "--nice" in sys.argv:
+        os.nice(_NICE)
     warm()

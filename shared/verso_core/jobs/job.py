@@ -93,6 +93,7 @@ class Queue(StrEnum):
     INTERACTIVE = "interactive"
     BULK = "bulk"
     SCRUB = "scrub"
+    FIT = "fit"
     TRAIN = "train"
 
     @property

@@ -50,7 +50,7 @@ class Place:
     def asked(self) -> list[tuple[int, int]]:
         """Run a round; return the numbers and chunks of the fits that wait, and end them."""
         self.fitter.step()
-        leases = self.ledger.leases.claim(Queue.SCRUB, owner="worker", n=10)
+        leases = self.ledger.leases.claim(Queue.FIT, owner="worker", n=10)
         found = []
         for lease in leases:
             work = read_slice(lease.payload)

@@ -82,7 +82,7 @@ class Bench:
             ledger,
             executor,
             leases,
-            slots={Queue.INTERACTIVE: 1, Queue.BULK: 1, Queue.SCRUB: 1},
+            slots=dict.fromkeys((Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB, Queue.FIT), 1),
             subscribers=self.subscribers,
             idle_listen_s=20.0,
         )

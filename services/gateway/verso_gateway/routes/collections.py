@@ -116,7 +116,7 @@ async def fit(request: Request, name: str) -> Response:
     """
     await collection_of(request, name)
     job = responses.job_of_one(
-        request, Kind.FIT, FitParams(collection=name), FitItem(), queue=Queue.SCRUB
+        request, Kind.FIT, FitParams(collection=name), FitItem(), queue=Queue.FIT
     )
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=responses.sole)

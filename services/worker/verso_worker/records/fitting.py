@@ -1,8 +1,7 @@
 """Fit tables in a process of its own: ``python -m verso_worker.records.fitting REQUEST REPLY``.
 
-The process runs at the lowest priority, so a fit never takes a core that a request needs, and its
-memory, some hundred megabytes, goes back to the machine when it ends. Request and reply are files
-with a frame each.
+The process runs at low priority, so a request comes first, and its memory, some hundred megabytes,
+goes back to the machine when it ends. Request and reply are files with a frame each.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from verso_worker.records.artifact import ngram_tables
 from verso_worker.records.generation import fit
 from verso_worker.records.outputs import Trial, Wanted
 
-_NICE = 19
+_NICE = 10  # at 19 it gets no time where requests take all cores
 
 
 def main(request: Path, reply: Path) -> None:

@@ -2,7 +2,7 @@
 
 1. List the entries, newest first, and read their chunks back from the stores until there is as much
    text as fitted tables hold.
-2. Fit in a process of its own, at the lowest priority (:mod:`verso_worker.records.generation`).
+2. Fit in a process of its own, at low priority (:mod:`verso_worker.records.generation`).
 3. Load what came out as every worker will, which decodes the golden samples in this process.
 4. Store the tables and name them in the collection, in one step. They are a canary then
    (:mod:`verso_worker.rules.generations`).

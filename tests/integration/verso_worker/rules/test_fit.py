@@ -55,7 +55,7 @@ class Fits(Stores):
             Kind.FIT,
             {"collection": "default", "number": number},
             [Item({"chunks": 10_000} | item)],
-            queue=Queue.SCRUB,
+            queue=Queue.FIT,
         )
         assert status is Status.SUCCEEDED
         return result.items[0]
@@ -151,9 +151,7 @@ def test_a_fit_by_hand_needs_no_number_and_counts_the_chunks(fits: Fits) -> None
     assert found["chunks"] == fits.collection.fitting.chunks == 224
     assert found["after"] < found["before"]
     fits.do(Kind.COLLECTION_CHANGE, {"name": "default", "codec_policy": "fast"}, [Item({})])
-    status, _ = fits.do(
-        Kind.FIT, {"collection": "default"}, [Item({"chunks": 0})], queue=Queue.SCRUB
-    )
+    status, _ = fits.do(Kind.FIT, {"collection": "default"}, [Item({"chunks": 0})], queue=Queue.FIT)
     assert status is Status.FAILED
 
 
@@ -249,14 +247,14 @@ def test_a_killed_fit_is_done_again(fits: Fits) -> None:
         Kind.FIT,
         {"collection": "default", "number": 0},
         [Item({"chunks": 10_000})],
-        queue=Queue.SCRUB,
+        queue=Queue.FIT,
     )
     thread.join()
     assert killed
     until = time.monotonic() + 120
     while not fits.collection.fitting.number and time.monotonic() < until:
         time.sleep(0.2)
-        fits.dispatcher.run_queue(Queue.SCRUB)
+        fits.dispatcher.run_queue(Queue.FIT)
     assert fits.collection.fitting.number == 1
     assert fits.stages() == [GenerationStage.CANARY]
     assert fits.reads(texts)

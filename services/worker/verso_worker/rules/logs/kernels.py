@@ -1,7 +1,8 @@
 """Machine code of the codec of lines: compiled apart, loaded when there are lines.
 
-A compiler in a worker's own interpreter would hold up every other request for a minute. So a
-process of low priority compiles once, at the first start on a machine, and a worker only loads.
+A compiler in a worker's own interpreter would hold up every other request for a minute. So another
+process compiles once, at the first start on a machine, and a worker only loads. Its priority is low
+unless there are lines already: at low priority it gets no time on a machine that is busy.
 """
 
 from __future__ import annotations
@@ -56,6 +57,6 @@ class Kernels:
 
     def _compile_apart(self) -> None:
         if not warm.is_compiled():
-            self._needed.wait(_AFTER_S)
-            argv = tethered([sys.executable, "-m", warm.__name__])
+            awaited = self._needed.wait(_AFTER_S)
+            argv = tethered([sys.executable, "-m", warm.__name__, *([] if awaited else ["--nice"])])
             subprocess.run(argv, stdin=subprocess.DEVNULL, check=False)
