@@ -20,7 +20,7 @@ from verso_core.errors import (
     TrainingDataInvalid,
 )
 from verso_core.heads import Portion
-from verso_core.jobs import Status
+from verso_core.jobs import CollectionKind, Status
 from verso_core.registry import Channel
 
 pytestmark = pytest.mark.timeout(600)
@@ -110,6 +110,23 @@ def test_a_head_is_trained_on_a_collection_promoted_and_taken_back(
     assert rollout.withdrawn.version == second
     with pytest.raises(RequestInvalid, match="earlier"):
         verso.rollback("events")
+
+
+def test_a_head_is_trained_on_lines_and_reads_them(verso: Client) -> None:
+    """Lines of a log collection are labelled by the labels of their streams."""
+    verso.create_collection("lines-trained", kind=CollectionKind.LOGS)
+    for kind, line in LINES.items():
+        body = "".join(f"{line.format(n=n)}\n" for n in range(160)).encode()
+        verso.ingest_lines([body], collection="lines-trained", labels={"kind": kind})
+    version = trained(verso, Training("lines", collection="lines-trained", label_key="kind"))
+    assert verso.promote("lines").heads["lines"].stable == version
+    ids = [f"{stream}:{number}" for stream in range(2) for number in range(0, 160, 40)]
+    read = verso.reconstruct(ids, collection="lines-trained")
+    kinds = ["disk" if one.data.startswith(b"kernel") else "login" for one in read]
+    found = verso.classify("lines", ids=ids, collection="lines-trained")
+    assert [one.heads[0].label for one in found] == kinds
+    assert set(kinds) == set(LINES)
+    verso.delete_collection("lines-trained")
 
 
 def test_a_head_can_be_made_to_read_the_ends(verso: Client, collection: str) -> None:
