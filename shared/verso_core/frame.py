@@ -39,6 +39,28 @@ def pack(header: Mapping[str, Any], blobs: Sequence[Bytes] = ()) -> bytes:
     return b"".join([_PREFIX.pack(_MAGIC, len(head)), head, _COUNT.pack(len(blobs)), sizes, *blobs])
 
 
+def header_size(data: Bytes) -> int:
+    """Return how many bytes of a frame its header and all before it take; 0 of fewer than five."""
+    if len(data) < _PREFIX.size:
+        return 0
+    return _PREFIX.size + int(_PREFIX.unpack_from(data, 0)[1])
+
+
+def header(data: Bytes) -> dict[str, Any]:
+    """Return the header of a frame of which the beginning is known.
+
+    Raises:
+        FrameInvalid: the bytes end before the header does, or are no frame.
+    """
+    try:
+        found = json.loads(bytes(data[_PREFIX.size : header_size(data)]))
+    except ValueError as exc:
+        raise FrameInvalid(f"expected the beginning of a frame, got {len(data)} bytes") from exc
+    if not isinstance(found, dict):
+        raise FrameInvalid(f"expected a JSON object as header, got {type(found).__name__}")
+    return found
+
+
 def unpack(data: Bytes) -> tuple[dict[str, Any], list[bytes]]:
     """Split a frame into its header and its blobs.
 

@@ -14,6 +14,7 @@ from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
 from verso_ledger.collections.logs import reserve_args, reserved
+from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
 from verso_ledger.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
@@ -45,6 +46,7 @@ class AsyncLedger:
         self._events = JobEvents(client)
         self.webhooks = Webhooks(client, self._scripts)
         self.sessions = Sessions(client)
+        self.waiting = WaitingLines(client)
 
     @classmethod
     def from_url(cls, url: str, *, timeout_s: float = 1.5) -> AsyncLedger:

@@ -37,7 +37,7 @@ def texts(platform: Platform, service: str, count: int) -> Counter[str]:
     while True:
         with platform.client() as verso:
             rows = [json.loads(row) for row in b"".join(verso.lines(asked)).splitlines()]
-        found = Counter(row["text"] for row in rows)
+        found = Counter(row["text"] for row in rows if "text" in row)
         if found.total() >= count or time.monotonic() > deadline:
             return found
         time.sleep(0.5)

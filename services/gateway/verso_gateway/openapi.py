@@ -109,6 +109,10 @@ _JOB_HEADERS = {
     "RateLimit-Policy": _header("the quota that RateLimit is about", _TEXT),
 }
 _RESULT_HEADERS = {"Server-Timing": _header("milliseconds by phase", _TEXT)}
+_WAITING_HEADERS = {
+    "Verso-Waiting-Lines": _header("accepted lines that are not stored yet", _NATURAL),
+    "Verso-Waiting-Oldest-S": _header("age of the oldest of them, seconds", _TEXT),
+}
 _ACCEPTED_HEADERS = {
     "Location": _header("path of the job", _TEXT, required=True),
     "Retry-After": _header("seconds until it is worth asking again", _NATURAL, required=True),
@@ -214,6 +218,7 @@ def _complete(operation: dict[str, Any], *, route: str, known: bool) -> None:
         operation["parameters"] = [*operation.get("parameters", ()), *_SCHEDULING]
     for status, response in found.items():
         extra = _JOB_HEADERS | _RESULT_HEADERS if job and status != "202" else {}
+        extra |= _WAITING_HEADERS if name == "queryLogs" else {}
         response["headers"] = extra | response.get("headers", {}) | _REQUEST_ID
     statuses = set(_OPEN.get(name, ()))
     if route in SCOPES:

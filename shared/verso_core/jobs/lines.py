@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.filters import Filter
+from verso_core.jobs.filters import Filter, seconds
 from verso_core.jobs.job import Batch, JobView
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import ITEM_COST, Item, ItemError, ItemResult, Name, OpenModel, Params
@@ -30,6 +30,8 @@ PAGE_BYTES = 4 << 20
 MAX_LABELS = 32
 """Most labels of a stream."""
 _SHARE = 64  # a line is parsed and coded so many times faster than a model reads its text
+_SECOND_NS = 1_000_000_000
+_FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})\d*")
 _ID = re.compile(r"(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,15})")
 
 
@@ -116,6 +118,48 @@ class LineOrder(StrEnum):
     NEWEST = "newest"
 
 
+def time_ns(value: float | str) -> int:
+    """Return a time as Unix nanoseconds: from Unix seconds, or RFC 3339 with an offset.
+
+    Raises:
+        ValueError: it is neither, or out of range.
+    """
+    if isinstance(value, str):
+        found = _FRACTION.search(value)
+        fraction = found[1] if found else ""
+        whole = value if found is None else value[: found.start()] + value[found.end() :]
+        return _in_range(round(seconds(whole)) * _SECOND_NS + int(fraction.ljust(9, "0")))
+    return _in_range(round(seconds(value) * _SECOND_NS))
+
+
+def _in_range(found_ns: int) -> int:
+    if abs(found_ns) >= 1 << 63:
+        raise ValueError("expected a time between the years 1678 and 2262")
+    return found_ns
+
+
+def _checked_time(value: float | str | None) -> float | str | None:
+    if value is not None:
+        time_ns(value)
+    return value
+
+
+LineTime = Annotated[
+    float | str | None,
+    AfterValidator(_checked_time),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": -9e9, "maximum": 9e9},
+                {"type": "string", "format": "date-time"},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+"""A bound of the times of lines: Unix seconds, or RFC 3339, exact to the nanosecond."""
+
+
 class LinesOptions(Params):
     """Which lines are read; shared by its request and its slice."""
 
@@ -136,20 +180,38 @@ class LinesRequest(LinesOptions):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     collection: Name = "default"
+    from_: LineTime = Field(default=None, alias="from", description="the first time, inclusive")
+    to: LineTime = Field(default=None, description="the last time, exclusive")
 
     def params(self) -> LinesParams:
         """Return the params of the request's first slice."""
-        return LinesParams(**{name: getattr(self, name) for name in LinesParams.model_fields})
+        options = {name: getattr(self, name) for name in LinesOptions.model_fields}
+        return LinesParams(**options, collection=self.collection, **span_ns(self.from_, self.to))
+
+
+def span_ns(start: float | str | None, end: float | str | None) -> dict[str, int]:
+    """Return a range of times as params have it, without a bound that is not given."""
+    bounds = {"start_ns": start, "end_ns": end}
+    return {name: time_ns(one) for name, one in bounds.items() if one is not None}
 
 
 class LinesParams(LinesOptions):
-    """A page of the lines of a collection."""
+    """A page of the lines of a collection; their times are in [``start_ns``, ``end_ns``)."""
 
     collection: str
+    start_ns: int | None = None
+    end_ns: int | None = None
 
     def cost(self, item: Item) -> int:
         """Return the cost of a page."""
         return super().cost(item) + PAGE_BYTES // _SHARE
+
+
+class Waiting(OpenModel):
+    """Lines that were accepted and are not stored yet, so that no read finds them."""
+
+    lines: int = 0
+    oldest_s: float | None = Field(default=None, description="age of the oldest, seconds")
 
 
 class LineRow(OpenModel):
@@ -167,6 +229,9 @@ class LineRow(OpenModel):
         default=None, description="of a log record: what it says besides text, time and labels"
     )
     next_cursor: str | None = Field(default=None, description="in a row of its own, if more follow")
+    waiting: Waiting | None = Field(
+        default=None, description="in a row of its own, if accepted lines are not stored yet"
+    )
     error: ItemError | None = Field(default=None, description="in a row of its own, which is last")
 
 

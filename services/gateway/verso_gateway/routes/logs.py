@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from verso_core.errors import KindUnsupported, VersoError, error_body
 from verso_core.jobs import CollectionKind, Kind, NoItem
-from verso_core.jobs.lines import LineRow, LinesPage, LinesParams, LinesRequest, read_cursor
+from verso_core.jobs.lines import (
+    LineRow,
+    LinesPage,
+    LinesParams,
+    LinesRequest,
+    Waiting,
+    read_cursor,
+)
 from verso_gateway import openapi, responses
 from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
 from verso_gateway.bodies.limits import NDJSON
+from verso_gateway.context import context_of
 
 router = APIRouter(tags=["logs"])
 
@@ -32,7 +41,8 @@ async def query(request: Request) -> Response:
     """Read lines in order, oldest or newest first, as far as ``limit`` says; 0 reads all.
 
     The answer is a stream: NDJSON, a line a row, and last a row with ``next_cursor`` if there is
-    more; with ``raw`` the lines' bytes. What is stored all the while is in it once. A fault in the
+    more, and with ``waiting`` if accepted lines are not stored yet; with ``raw`` the lines' bytes.
+    What is stored all the while is in it once, however many lines share a time. A fault in the
     middle ends NDJSON with a row that has an ``error``, and breaks the connection with ``raw``.
     """
     checked = await reading.read(request, LinesRequest)
@@ -41,10 +51,21 @@ async def query(request: Request) -> Response:
         raise KindUnsupported(f"expected a collection of kind logs, got {checked.collection!a}")
     if checked.cursor is not None:
         read_cursor(checked.cursor, checked.order)
+    waiting = await context_of(request).ledger.waiting.of(checked.collection)
     first = await _page(request, checked.params())
     return StreamingResponse(
-        _stream(request, checked, first), media_type=BYTES if checked.raw else NDJSON
+        _stream(request, checked, first, waiting),
+        media_type=BYTES if checked.raw else NDJSON,
+        headers=waiting_headers(waiting),
     )
+
+
+def waiting_headers(waiting: Waiting) -> dict[str, str]:
+    """Return the headers that say how many accepted lines are not stored yet."""
+    found = {"Verso-Waiting-Lines": str(waiting.lines)}
+    if waiting.oldest_s is not None:
+        found["Verso-Waiting-Oldest-S"] = str(waiting.oldest_s)
+    return found
 
 
 async def _page(request: Request, params: LinesParams) -> LinesPage:
@@ -53,9 +74,11 @@ async def _page(request: Request, params: LinesParams) -> LinesPage:
     return page
 
 
-async def _stream(request: Request, asked: LinesRequest, page: LinesPage) -> AsyncIterator[bytes]:
+async def _stream(
+    request: Request, asked: LinesRequest, page: LinesPage, waiting: Waiting
+) -> AsyncIterator[bytes]:
     """Yield page after page; the next one is made while one is sent."""
-    sent = 0
+    sent, params = 0, asked.params()
     following: asyncio.Task[LinesPage] | None = None
     try:
         while True:
@@ -63,13 +86,14 @@ async def _stream(request: Request, asked: LinesRequest, page: LinesPage) -> Asy
             ends = page.next_cursor is None or (asked.limit and sent >= asked.limit)
             if not ends:
                 left = asked.limit - sent if asked.limit else 0
-                fields = dict(asked.params()) | {"cursor": page.next_cursor, "limit": left}
+                fields = dict(params) | {"cursor": page.next_cursor, "limit": left}
                 following = asyncio.create_task(_page(request, LinesParams(**fields)))
             if page.data:
                 yield page.data
             if following is None:
-                if page.next_cursor is not None and not asked.raw:
-                    yield responses.line({"next_cursor": page.next_cursor})
+                last = _last_row(page.next_cursor, waiting)
+                if last and not asked.raw:
+                    yield responses.line(last)
                 return
             page, following = await following, None
     except VersoError as error:
@@ -79,3 +103,13 @@ async def _stream(request: Request, asked: LinesRequest, page: LinesPage) -> Asy
     finally:
         if following is not None:
             following.cancel()
+
+
+def _last_row(cursor: str | None, waiting: Waiting) -> dict[str, Any]:
+    """Return the row behind the lines: what else there is; empty if nothing."""
+    row: dict[str, Any] = {}
+    if cursor is not None:
+        row["next_cursor"] = cursor
+    if waiting.lines:
+        row["waiting"] = waiting.public()
+    return row

@@ -104,3 +104,32 @@ def test_plain_lines_of_the_same_labels_are_another_stream(logs: Stores) -> None
     ingest(logs, b"2026-11-23T03:46:07Z a plain line\n", host="a")
     assert raw(logs, contains="plain") == b"2026-11-23T03:46:07Z a plain line\n"
     assert logs.read("0:0", "1:0", collection=NAME)[1] == b"2026-11-23T03:46:07Z a plain line"
+
+
+def test_attributes_are_fields_of_filters(logs: Stores) -> None:
+    take_in(logs)
+    assert raw(logs, filter={"field": "n", "eq": 1}) == LONG + b"\n"
+    assert raw(logs, filter={"field": "metadata.code", "in": [1, 2]}) == records()[7].text + b"\n"
+    some = {"or": [{"field": "code", "exists": True}, {"field": "n", "gte": 1}]}
+    count = {"collection": NAME, "filter": {"not": some}}
+    _, [result] = logs.do(Kind.COUNT, count, [Item({})], queue=Queue.INTERACTIVE)
+    assert result.items[0]["documents"] == 298
+    [hit] = search(logs, b"Traceback: at main", lines=True, filter={"field": "code", "eq": 1})
+    assert hit["id"] == "0:7"
+
+
+def test_a_search_finds_values_of_attributes(logs: Stores) -> None:
+    trace = b'{"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}'
+    sent = [LineRecord(b"paid", attributes=b"{}"), LineRecord(b"paid", attributes=trace)]
+    lines = [write_line(one, START_NS + n) for n, one in enumerate(sent)]
+    ingest(logs, b"\n".join([*lines, b""]), **marked({}))
+    found = search(logs, b"4bf92f3577b34da6a3ce929d0e0e4736", lines=True, limit=1)
+    assert [hit["id"] for hit in found] == ["0:1"]
+
+
+def test_from_and_to_are_exact_to_the_nanosecond(logs: Stores) -> None:
+    take_in(logs)
+    start = START_NS + 20_000
+    rows = raw(logs, raw=False, start_ns=start, end_ns=start + 2001).splitlines()
+    assert [json.loads(row)["id"] for row in rows] == ["0:20", "0:21", "0:22"]
+    assert raw(logs, start_ns=start + 1, end_ns=start + 1000) == b""

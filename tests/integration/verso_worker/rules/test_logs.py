@@ -6,7 +6,15 @@ import json
 import random
 
 import pytest
-from tests.integration.verso_worker.rules.log_lines import NAME, START, ingest, lines, raw, search
+from tests.integration.verso_worker.rules.log_lines import (
+    NAME,
+    START,
+    ingest,
+    lines,
+    query,
+    raw,
+    search,
+)
 from tests.integration.verso_worker.worker_parts import Stores
 from tests.wire import Item
 
@@ -172,3 +180,14 @@ def test_a_deleted_collection_leaves_no_key(logs: Stores) -> None:
         key for key in logs.redis.scan_iter("verso:*") if key.split(b":")[2:3] == [uid.encode()]
     ]
     assert left == []
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_pages_of_lines_of_one_time_show_each_once(logs: Stores, order: str) -> None:
+    for host in "abcd":
+        text = "".join(f"2026-01-01T00:00:00Z {host} event {n}\n" for n in range(2500))
+        ingest(logs, text.encode(), host=host)
+    pages = query(logs, limit=700, order=order, raw=False)
+    ids = [json.loads(row)["id"] for page in pages for row in page.data.splitlines()]
+    assert [page.lines for page in pages] == [700] * 14 + [200]
+    assert sorted(ids) == sorted(f"{stream}:{n}" for stream in range(4) for n in range(2500))

@@ -39,7 +39,7 @@ class Blocks:
         self, log: LogCollection, places: Sequence[Place], *, keep: bool = True
     ) -> dict[Place, Block]:
         """Return blocks, by where they stand; ``keep``: they will be asked for again."""
-        names = {_name(log, place): place for place in places}
+        names = {place_name(log, place): place for place in places}
         found = {names[name]: block for name, block in self._kept.find(list(names)).items()}
         missing: dict[Segment, list[int]] = defaultdict(list)
         for segment, number in names.values():
@@ -48,7 +48,7 @@ class Blocks:
         if missing:
             new = self._decoded(log, missing)
             if keep:
-                self._kept.keep({_name(log, place): block for place, block in new.items()})
+                self._kept.keep({place_name(log, place): block for place, block in new.items()})
             found |= new
         return found
 
@@ -69,7 +69,8 @@ class Blocks:
         }
 
 
-def _name(log: LogCollection, place: Place) -> bytes:
+def place_name(log: LogCollection, place: Place) -> bytes:
+    """Return a name of a block that no other has, whatever is written later."""
     segment, number = place
     return b"%b %b%d" % (log.uid.encode(), segment.pack(), number)
 

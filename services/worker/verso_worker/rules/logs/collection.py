@@ -29,6 +29,7 @@ from verso_worker.records import quarters
 from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.logs.bodies import statement_text
+from verso_worker.rules.logs.conditions import Source
 from verso_worker.rules.logs.index import SegmentIndex, View
 from verso_worker.rules.ports import Logs
 
@@ -206,6 +207,16 @@ class LogCollection:
         with self.lock:
             self._know(stream)
             return stream in self._of_records
+
+    def source(self, stream: int) -> Source:
+        """Return what the lines of a stream have in common.
+
+        Raises:
+            RecordCorrupt: its labels are not known any more.
+        """
+        with self.lock:
+            self._know(stream)
+            return Source(self._streams[stream], stream in self._of_records)
 
     def streams(self) -> list[int]:
         """Return the number of every stream that has lines."""

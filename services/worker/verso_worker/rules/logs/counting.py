@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verso_core.jobs import Collection, Filter
-from verso_core.jobs.filters import compiled
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, RECORDS, set_bits
 from verso_worker.rules.logs.blocks import Blocks
@@ -48,13 +47,13 @@ class LineCounts:
             RecordCorrupt: a block of which some lines pass does not read back.
         """
         log = self.store.open(collection.name, dim=collection.dim)
-        condition = Condition(compiled(where))
+        condition = Condition.of(where)
         bitmaps = log.bitmaps()
         found: Counter[int] = Counter()
         partly: list[Segment] = []
         for stream in log.streams():
             segments = [one for one in log.segments(stream) if not one.flags & RECORDS]
-            passing = condition.of_stream(Spans.of(segments), log.labels(stream))
+            passing = condition.of_stream(Spans.of(segments), log.source(stream))
             for n in np.flatnonzero(passing.all).tolist():
                 bits = bitmaps.get((stream, segments[n].first))
                 gone = 0 if bits is None else int(set_bits(bits, segments[n].lines).sum())

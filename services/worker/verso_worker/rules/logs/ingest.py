@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,12 +25,13 @@ from numpy.typing import NDArray
 from verso_codecs.logs import parsing, times
 from verso_codecs.logs.parsing import Lines, Parsed
 from verso_codecs.logs.tables import Tables
-from verso_core.errors import CollectionUnknown, RecordCorrupt
+from verso_core.errors import CollectionUnknown, MetadataInvalid, RecordCorrupt
 from verso_core.jobs import Collection, Result, Slice
 from verso_core.jobs.lines import IngestLinesParams, LinesIngested, LinesItem, line_id
-from verso_core.jobs.log_records import is_marked, public
+from verso_core.jobs.log_records import is_marked, public, read_line
 from verso_core.record import Entry
 from verso_core.segments import LinesWrite, Segment, SegmentWrite
+from verso_core.texts import Metadata, check_metadata
 from verso_worker.records import line_arrays
 from verso_worker.records.outputs import Timings
 from verso_worker.records.segments import RECORDS, TimeSource, set_bits
@@ -313,11 +315,16 @@ class LogIngest:
         chosen = np.flatnonzero(texts)
         if not len(chosen):
             return []
-        model, labels = self.models.writing(collection), public(params.labels)
+        model = self.models.writing(collection)
         when = read_times(lines, place.times)[chosen] / 1e9
         sources = [
             (
-                Source(line_id(params.stream, place.first + index), text, labels, time_s),
+                Source(
+                    line_id(params.stream, place.first + index),
+                    text,
+                    _metadata(text, params.labels),
+                    time_s,
+                ),
                 seq,
             )
             for index, text, time_s in zip(
@@ -434,6 +441,21 @@ class LogIngest:
             else:
                 rewritten.append(self.records.rewrite(Source(name, text), collection, seq=seq))
         return sound, rewritten
+
+
+def _metadata(line: bytes, labels: Mapping[str, str]) -> Metadata:
+    """Return the metadata of a line that is stored as a document: labels, and its attributes.
+
+    Attributes that are larger than metadata may be are of the line alone.
+    """
+    own: Metadata = dict(public(labels))
+    if not is_marked(labels):
+        return own
+    try:
+        attributes = json.loads(read_line(line).attributes or b"{}")
+        return check_metadata({**attributes, **own})
+    except (MetadataInvalid, RecordCorrupt):
+        return own
 
 
 def _without(lines: Lines, texts: NDArray[np.bool_], log: LogCollection) -> Parsed:

@@ -16,7 +16,6 @@ import numpy as np
 from verso_core.errors import RequestInvalid
 from verso_core.jobs import Collection, Failed, NoItem, Result, Slice
 from verso_core.jobs.documents import DocumentInfo, DocumentPage, ListParams, Order, Place
-from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import LineOrder, LinesParams, line_id, line_place
 from verso_core.segments import Segment
 from verso_worker.records import line_arrays
@@ -91,7 +90,7 @@ class LineList:
         wanted: int,
     ) -> list[DocumentInfo]:
         """Return lines of blocks by their ids, from behind one on."""
-        condition = Condition(compiled(asked.filter))
+        condition = Condition.of(asked.filter)
         sign = -1 if asked.descending else 1
         segments: Sequence[Segment] = in_blocks(log)[::sign]
 
@@ -100,7 +99,7 @@ class LineList:
                 edge = segment.first if asked.descending else segment.end - 1
                 if behind is not None and sign * _compared((segment.stream, edge), behind) <= 0:
                     continue
-                if condition.of_segment(segment, log.labels(segment.stream)) is False:
+                if condition.of_segment(segment, log.source(segment.stream)) is False:
                     continue
                 batch = self.lines.batch(log, collection, segment, condition)
                 if batch is None:

@@ -14,7 +14,6 @@ from verso_codecs.logs import parsing
 from verso_core.errors import LedgerUnavailable, RecordCorrupt
 from verso_core.jobs import Collection, Filter
 from verso_core.jobs.collections import LineStatistics
-from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import line_place
 from verso_core.segments import LinesDelete, Segment
 from verso_worker.records import line_arrays
@@ -83,7 +82,7 @@ class LogManagement:
             RecordCorrupt: lines cannot be read; all others that pass have been deleted.
         """
         log = self._open(collection)
-        condition = Condition(compiled(where))
+        condition = Condition.of(where)
         deleted = 0
         damage: RecordCorrupt | None = None
         waiting: dict[Segment, Indices] = {}
@@ -109,7 +108,7 @@ class LogManagement:
         self, log: LogCollection, collection: Collection, segment: Segment, condition: Condition
     ) -> Indices:
         """Return which lines of a segment a filter passes, as indices."""
-        passes = condition.of_segment(segment, log.labels(segment.stream))
+        passes = condition.of_segment(segment, log.source(segment.stream))
         if segment.flags & RECORDS and not passes:  # its lines are deleted as documents
             return np.arange(0)
         if passes is not None:

@@ -22,6 +22,7 @@ from verso_core.segments import Segment
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import BLOCK_LINES, set_bits
 from verso_worker.rules.logs.blocks import Blocks, Place
+from verso_worker.rules.logs.bodies import bodies, no_ends
 from verso_worker.rules.logs.collection import LogCollection, Statements
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.segments import Block
@@ -99,7 +100,7 @@ class Occurrences:
         self._keep = keep
         self._view = view = log.view()
         self._bitmaps = log.bitmaps()
-        self._passing = condition.of_segments(view.spans, log.labels)
+        self._passing = condition.of_segments(view.spans, log.source)
         self._whole = self._passing.all & ~self._with_deleted()
         self._of_shape = np.append(statements.of_shape, -1)  # of shapes that came since
         self._of_entry = self._statements_of(view.shapes)
@@ -257,9 +258,11 @@ class Occurrences:
         if self._whole[row]:
             return np.ones(len(block.when), np.bool_)
         numbers = block.first + np.arange(len(block.when))
+        source = self._log.source(segment.stream)
+        read = self._condition.reads_attributes(source)
         passing = self._condition.of_lines(
-            self._log.labels(segment.stream),
-            stream=segment.stream, numbers=numbers, when=block.when,
+            source, stream=segment.stream, numbers=numbers, when=block.when,
+            ends=bodies(block.lines).ends if read else no_ends(len(numbers)),
         )  # fmt: skip
         bitmap = self._bitmaps.get((segment.stream, segment.first))
         try:

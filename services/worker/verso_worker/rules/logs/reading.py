@@ -18,7 +18,6 @@ from verso_codecs.logs import lines as line_codec
 from verso_codecs.logs.parsing import Lines
 from verso_core.errors import DocumentUnknown, RecordCorrupt, VersoError
 from verso_core.jobs import Collection, Failed, NoItem, Result, Slice
-from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import (
     PAGE_BYTES,
     LineOrder,
@@ -216,16 +215,17 @@ class LineReader:
         else:
             lines, there = opened.lines(log, self.store.readers), ~deleted
         when = read_times(lines, opened.front.times, latest_ns=segment.latest)
-        passes = condition.of_segment(segment, log.labels(segment.stream))
+        source = log.source(segment.stream)
+        ends = no_ends(segment.lines)
+        if source.records:
+            lines, ends = bodies(lines)
+        passes = condition.of_segment(segment, source)
         if passes is None:
             there = there & condition.of_lines(
-                log.labels(segment.stream), stream=segment.stream, numbers=numbers, when=when
+                source, stream=segment.stream, numbers=numbers, when=when, ends=ends
             )
         elif not passes:
             there = np.zeros(segment.lines, np.bool_)
-        ends = no_ends(segment.lines)
-        if log.holds_records(segment.stream):
-            lines, ends = bodies(lines)
         return Batch(segment.stream, numbers, when, there, lines, ends)
 
     def _readable(self, log: LogCollection, opened: Opened) -> tuple[Lines, NDArray[np.bool_]]:
@@ -320,7 +320,7 @@ class _Page:
         self._collection = collection
         self._asked = asked
         self._newest = asked.order is LineOrder.NEWEST
-        self._condition = Condition(compiled(asked.filter))
+        self._condition = Condition.of(asked.filter, start_ns=asked.start_ns, end_ns=asked.end_ns)
         self._needle = (asked.contains or "").encode("utf-8", "surrogatepass")
         self._records = records
         self.places = dict(places)
@@ -370,7 +370,7 @@ class _Page:
             segments = segments[:at]
         else:  # the one before may hold the place too
             segments = [one for one in segments[max(0, at - 1) :] if one.end > start]
-        passing = self._condition.of_stream(Spans.of(segments), self._log.labels(stream))
+        passing = self._condition.of_stream(Spans.of(segments), self._log.source(stream))
         chosen = [segments[n] for n in np.flatnonzero(~passing.none).tolist()]
         return chosen[::-1] if self._newest else chosen
 

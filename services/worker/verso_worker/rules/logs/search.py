@@ -28,7 +28,6 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.filters import compiled
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.models import text_field
 from verso_core.jobs.search import Explanation, Hit, Hits, StatementLine
@@ -147,7 +146,7 @@ class LogSearch:
         scores = _fused(cosines, weights)
         with timings.phase("store"):
             held = Occurrences(
-                log, statements, self.blocks, Condition(compiled(asked.filter)),
+                log, statements, self.blocks, Condition.of(asked.filter),
                 keep=asked.limit if asked.lines else LINES_SHOWN,
             )  # fmt: skip
         with timings.phase("restore"):
