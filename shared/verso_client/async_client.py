@@ -74,6 +74,14 @@ from verso_core.jobs.heads import (
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.log_views import (
+    LabelsAnswer,
+    LabelsRequest,
+    StatementsAnswer,
+    StatementsRequest,
+    VolumeAnswer,
+    VolumeRequest,
+)
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.registry import RegistryState
@@ -166,6 +174,18 @@ class AsyncClient:
             parts, collection=collection, labels=labels or {}, progress=progress
         )
         return await self._run(steps)
+
+    async def log_volume(self, request: VolumeRequest) -> VolumeAnswer:
+        """Count the lines of a log collection by time, and by the values of a label."""
+        return await self._run(operations.lines.volume(request))
+
+    async def log_labels(self, request: LabelsRequest) -> LabelsAnswer:
+        """List the labels of the lines of a log collection, or the values of one, with counts."""
+        return await self._run(operations.lines.labels(request))
+
+    async def log_statements(self, request: StatementsRequest) -> StatementsAnswer:
+        """List the statements of a log collection: how many lines, and the first and last time."""
+        return await self._run(operations.lines.statements(request))
 
     async def lines(self, request: LinesRequest) -> AsyncIterator[bytes]:
         """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""

@@ -71,6 +71,14 @@ from verso_core.jobs.heads import (
 from verso_core.jobs.ingest import Embedded
 from verso_core.jobs.job import Job, JobEvent
 from verso_core.jobs.lines import LinesRequest
+from verso_core.jobs.log_views import (
+    LabelsAnswer,
+    LabelsRequest,
+    StatementsAnswer,
+    StatementsRequest,
+    VolumeAnswer,
+    VolumeRequest,
+)
 from verso_core.jobs.migrate import MigrationState
 from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.registry import RegistryState
@@ -163,6 +171,18 @@ class Client:
             parts, collection=collection, labels=labels or {}, progress=progress
         )
         return self._run(steps)
+
+    def log_volume(self, request: VolumeRequest) -> VolumeAnswer:
+        """Count the lines of a log collection by time, and by the values of a label."""
+        return self._run(operations.lines.volume(request))
+
+    def log_labels(self, request: LabelsRequest) -> LabelsAnswer:
+        """List the labels of the lines of a log collection, or the values of one, with counts."""
+        return self._run(operations.lines.labels(request))
+
+    def log_statements(self, request: StatementsRequest) -> StatementsAnswer:
+        """List the statements of a log collection: how many lines, and the first and last time."""
+        return self._run(operations.lines.statements(request))
 
     def lines(self, request: LinesRequest) -> Iterator[bytes]:
         """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""

@@ -27,6 +27,7 @@ _READ = (
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
     *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
+    *("logs_volume", "logs_labels", "logs_statements"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),

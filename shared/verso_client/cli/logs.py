@@ -7,7 +7,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -20,11 +20,12 @@ from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, 
 from verso_client.client import Client
 from verso_client.operations.lines import LinesReport, bodies
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.lines import LineOrder, LinesRequest
+from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
 
 _FLUSH_S = 0.5
 _READ_BYTES = 1 << 20
 _SHOWN = 100
+_FOUND = 10
 
 
 def logs(
@@ -50,6 +51,15 @@ def logs(
     lines: Annotated[
         bool, typer.Option("--lines", help="With a question: show lines, not statements.")
     ] = False,
+    around: Annotated[
+        int,
+        typer.Option(
+            "--context", "-C", min=0, max=MAX_AROUND, help="Lines of its source around each line."
+        ),
+    ] = 0,
+    statement: Annotated[
+        str | None, typer.Option("--statement", help="Only lines of the statement with this id.")
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Write the lines' bytes, all by default.")
     ] = False,
@@ -58,39 +68,75 @@ def logs(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read log lines in order, or find the statements that a question is about."""
-    chosen = filter_of(where, filter, since=since, until=until)
-    if question is not None:
-        if raw or contains is not None or order is not None:
-            raise typer.BadParameter("expected --raw, --contains and --order without a question")
+    """Read log lines in order, or find the statements or lines that a question is about."""
+    if question is not None and (raw or order is not None or statement is not None):
+        raise typer.BadParameter("expected --raw, --order and --statement without a question")
+    if raw and around:
+        raise typer.BadParameter("expected --raw without --context")
+    if question is not None and not (lines or around or contains is not None):
+        chosen = filter_of(where, filter, since=since, until=until)
         with client(context) as platform:
             started = time.monotonic()
             found = platform.search(
-                question, collection=collection, limit=limit or 10, filter=chosen, lines=lines
+                question, collection=collection, limit=limit or 10, filter=chosen
             )
         if as_json:
             print_json(found)
         else:
             render.statements(out(), found, took_ms=(time.monotonic() - started) * 1000)
         return
-    count = (0 if raw else _SHOWN) if limit is None else limit
+    count = (0 if raw else _SHOWN if question is None else _FOUND) if limit is None else limit
     newest = LineOrder.NEWEST if count else LineOrder.OLDEST
     fields = {
         "collection": collection,
-        "filter": chosen,
+        "from": since,
+        "to": until,
+        "filter": filter_of(where, filter),
         "contains": contains,
+        "question": question,
+        "statement": statement,
         "order": order or newest,
+        "before": around or None,
+        "after": around or None,
         "limit": count,
-        "raw": raw or not as_json,
+        "raw": not as_json and not around,
         "skip_damaged": skip_damaged or None,
     }
     request = LinesRequest.model_validate(
         {name: value for name, value in fields.items() if value is not None}
     )
     with client(context) as platform:
-        for data in platform.lines(request):
+        parts = platform.lines(request)
+        for data in parts if request.raw or as_json else grouped(parts):
             sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+def grouped(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines with those around them, as bytes, with ``--`` between groups; each line once.
+
+    Raises:
+        VersoError: the platform could not read them all.
+    """
+    shown: set[str] = set()
+    for number, answer in enumerate(_rows(parts)):
+        if answer.error is not None:
+            raise answer.error.exception()
+        group = [*answer.before, answer, *answer.after]
+        new = [one for one in group if one.id is not None and one.id not in shown]
+        shown.update(one.id for one in new if one.id is not None)
+        if new:
+            yield b"--\n" if number else b""
+        yield from (one.data + b"\n" for one in new)
+
+
+def _rows(parts: Iterable[bytes]) -> Iterator[LineRow]:
+    """Yield the rows of an answer."""
+    rest = b""
+    for part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        for row in whole:
+            yield LineRow.model_validate_json(row)
 
 
 def takes_lines(platform: Client, collection: str, files: Sequence[str], how: Format) -> bool:

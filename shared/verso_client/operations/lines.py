@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO
 
 from verso_client.exchange import Call, Steps, path_of
-from verso_client.operations.jobs import new_key, results, wait
+from verso_client.operations.jobs import answered_one, new_key, results, wait
 from verso_core.jobs import Status
 from verso_core.jobs.lines import LinesIngested, LinesRequest
+from verso_core.jobs.log_views import (
+    LabelsAnswer,
+    LabelsRequest,
+    LinesWhere,
+    StatementsAnswer,
+    StatementsRequest,
+    VolumeAnswer,
+    VolumeRequest,
+)
 from verso_core.jobs.models import OpenModel
 
 BODY_BYTES = 8 << 20
@@ -96,6 +106,32 @@ def query_call(request: LinesRequest) -> Call:
         content=request.model_dump_json(exclude_unset=True, by_alias=True).encode(),
         headers={"Content-Type": "application/json"},
     )
+
+
+def volume(request: VolumeRequest) -> Steps[VolumeAnswer]:
+    """Count lines by time."""
+    row = yield from answered_one(_view_call("volume", request))
+    return VolumeAnswer.model_validate(row)
+
+
+def labels(request: LabelsRequest) -> Steps[LabelsAnswer]:
+    """List labels, or the values of one."""
+    row = yield from answered_one(_view_call("labels", request))
+    return LabelsAnswer.model_validate(row)
+
+
+def statements(request: StatementsRequest) -> Steps[StatementsAnswer]:
+    """List the statements of lines."""
+    row = yield from answered_one(_view_call("statements", request))
+    return StatementsAnswer.model_validate(row)
+
+
+def _view_call(name: str, request: LinesWhere) -> Call:
+    given = request.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude_none=True)
+    params = {
+        key: json.dumps(value) if key == "filter" else str(value) for key, value in given.items()
+    }
+    return Call("GET", path_of("logs", name), params=params)
 
 
 def _ended(job_id: str) -> Steps[list[LinesIngested]]:

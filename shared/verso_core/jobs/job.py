@@ -30,6 +30,9 @@ class Kind(StrEnum):
     DELETE = "delete"
     LIST = "list"
     LINES = "lines"
+    VOLUME = "volume"
+    LABELS = "labels"
+    STATEMENTS = "statements"
     COUNT = "count"
     FACETS = "facets"
     UPDATE = "update"
@@ -68,6 +71,7 @@ _WAITED_FOR = frozenset(
     {
         *(Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS),
         *(Kind.LIST, Kind.COUNT, Kind.FACETS, Kind.LINES),
+        *(Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS),
     }
 )
 _READS = frozenset(
@@ -76,6 +80,9 @@ _READS = frozenset(
         Kind.SEARCH,
         Kind.LIST,
         Kind.LINES,
+        Kind.VOLUME,
+        Kind.LABELS,
+        Kind.STATEMENTS,
         Kind.COUNT,
         Kind.FACETS,
         Kind.RECONSTRUCT,

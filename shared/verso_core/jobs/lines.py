@@ -10,7 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -27,11 +27,17 @@ LINES_BYTES = 2 << 20
 """Bytes of lines in one slice, about: cut at the next line end."""
 PAGE_BYTES = 4 << 20
 """Bytes of text in one page of lines, about."""
+MAX_AROUND = 100
+"""Most lines before a line, and after it, that a query shows."""
+PAGE_AROUND = 200
+"""Lines in one page with others around each."""
 MAX_LABELS = 32
 """Most labels of a stream."""
 _SHARE = 64  # a line is parsed and coded so many times faster than a model reads its text
 _SECOND_NS = 1_000_000_000
+_LIMIT_NS = (1 << 63) - 1
 _FRACTION = re.compile(r"(?<=:\d\d)[.,](\d{1,9})\d*")
+_NEAREST = "nearest"
 _ID = re.compile(r"(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,15})")
 
 
@@ -121,8 +127,10 @@ class LineOrder(StrEnum):
 def time_ns(value: float | str) -> int:
     """Return a time as Unix nanoseconds: from Unix seconds, or RFC 3339 with an offset.
 
+    A time before 1678 or after 2262 is as early or late as a time can be.
+
     Raises:
-        ValueError: it is neither, or out of range.
+        ValueError: it is neither.
     """
     if isinstance(value, str):
         found = _FRACTION.search(value)
@@ -133,9 +141,7 @@ def time_ns(value: float | str) -> int:
 
 
 def _in_range(found_ns: int) -> int:
-    if abs(found_ns) >= 1 << 63:
-        raise ValueError("expected a time between the years 1678 and 2262")
-    return found_ns
+    return max(-_LIMIT_NS, min(found_ns, _LIMIT_NS))
 
 
 def _checked_time(value: float | str | None) -> float | str | None:
@@ -150,7 +156,7 @@ LineTime = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": -9e9, "maximum": 9e9},
+                {"type": "number"},
                 {"type": "string", "format": "date-time"},
                 {"type": "null"},
             ]
@@ -165,10 +171,23 @@ class LinesOptions(Params):
 
     filter: Filter | None = Field(default=None, description="of labels, time and id")
     contains: str | None = Field(default=None, max_length=4096, description="bytes of the line")
+    question: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="the lines nearest to it come first, and order says nothing",
+    )
+    statement: str | None = Field(
+        default=None, pattern=r"^[0-9]{1,9}$", description="id of the statement of the lines"
+    )
     order: LineOrder = LineOrder.OLDEST
+    before: int = Field(
+        default=0, ge=0, le=MAX_AROUND, description="lines of the same source before each"
+    )
+    after: int = Field(default=0, ge=0, le=MAX_AROUND, description="likewise behind it")
     limit: int = Field(default=1000, ge=0, description="0: all")
     cursor: str | None = Field(default=None, max_length=65_536)
-    raw: bool = Field(default=False, description="the lines' bytes, not JSON")
+    raw: bool = Field(default=False, description="the lines' bytes alone, not JSON")
     skip_damaged: bool = Field(
         default=False, description="leave out lines that cannot be read; else they are an error"
     )
@@ -182,6 +201,19 @@ class LinesRequest(LinesOptions):
     collection: Name = "default"
     from_: LineTime = Field(default=None, alias="from", description="the first time, inclusive")
     to: LineTime = Field(default=None, description="the last time, exclusive")
+
+    def check_cursor(self) -> None:
+        """Check the cursor.
+
+        Raises:
+            RequestInvalid: it is none of this list.
+        """
+        if self.cursor is None:
+            return
+        if self.question is None:
+            read_cursor(self.cursor, self.order)
+        else:
+            Nearest.read(self.cursor)
 
     def params(self) -> LinesParams:
         """Return the params of the request's first slice."""
@@ -201,6 +233,13 @@ class LinesParams(LinesOptions):
     collection: str
     start_ns: int | None = None
     end_ns: int | None = None
+
+    @property
+    def page_limit(self) -> int:
+        """Return most lines of a page; 0: as many as fit."""
+        if not (self.before or self.after):
+            return self.limit
+        return min(self.limit or PAGE_AROUND, PAGE_AROUND)
 
     def cost(self, item: Item) -> int:
         """Return the cost of a page."""
@@ -228,11 +267,24 @@ class LineRow(OpenModel):
     attributes: dict[str, Any] | None = Field(
         default=None, description="of a log record: what it says besides text, time and labels"
     )
+    score: float | None = Field(
+        default=None, description="of its statement, of lines nearest to a question"
+    )
+    statement: str | None = Field(default=None, description="likewise: the statement's id")
+    before: tuple[LineRow, ...] = Field(default=(), description="lines before it, in order")
+    after: tuple[LineRow, ...] = Field(default=(), description="lines behind it, in order")
     next_cursor: str | None = Field(default=None, description="in a row of its own, if more follow")
     waiting: Waiting | None = Field(
         default=None, description="in a row of its own, if accepted lines are not stored yet"
     )
     error: ItemError | None = Field(default=None, description="in a row of its own, which is last")
+
+    @property
+    def data(self) -> bytes:
+        """The exact bytes of the line; none in a row that is no line."""
+        if self.text_base64 is not None:
+            return base64.b64decode(self.text_base64, validate=True)
+        return (self.text or "").encode()
 
 
 class LinesPage(ItemResult):
@@ -256,10 +308,48 @@ class LinesPage(ItemResult):
         return cls.model_validate(fields | {"data": bytes(blobs[header["blob"]])})
 
 
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Where a list of the lines nearest to a question goes on.
+
+    Attributes:
+        done: statements all of whose lines were listed, each by a number that stays.
+        current: the one under way.
+        places: the number at which each stream of it goes on.
+    """
+
+    done: tuple[int, ...] = ()
+    current: int | None = None
+    places: Mapping[int, int] = field(default_factory=dict)
+
+    def cursor(self) -> str:
+        """Write the place as a cursor."""
+        return _written([_NEAREST, self.done, self.current, sorted(self.places.items())])
+
+    @classmethod
+    def read(cls, cursor: str) -> Nearest:
+        """Read a cursor.
+
+        Raises:
+            RequestInvalid: it is none of such a list.
+        """
+        try:
+            kept, done, current, places = _row_of(cursor)
+            found = cls(
+                tuple(int(one) for one in done),
+                None if current is None else int(current),
+                {int(stream): int(number) for stream, number in places},
+            )
+        except (ValueError, TypeError) as exc:
+            raise RequestInvalid("expected a cursor of this list") from exc
+        if kept != _NEAREST:
+            raise RequestInvalid("expected a cursor of this list, of a question")
+        return found
+
+
 def write_cursor(order: LineOrder, places: Mapping[int, int]) -> str:
     """Return the cursor of a list that goes on at a number in each stream."""
-    row = json.dumps([order, sorted(places.items())], separators=(",", ":"))
-    return base64.urlsafe_b64encode(row.encode()).decode().rstrip("=")
+    return _written([order, sorted(places.items())])
 
 
 def read_cursor(cursor: str, order: LineOrder) -> dict[int, int]:
@@ -269,11 +359,28 @@ def read_cursor(cursor: str, order: LineOrder) -> dict[int, int]:
         RequestInvalid: it is none.
     """
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        kept, rows = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        kept, rows = _row_of(cursor)
         places = {int(stream): int(number) for stream, number in rows}
-    except (binascii.Error, ValueError, TypeError, RecursionError) as exc:
+    except (ValueError, TypeError) as exc:
         raise RequestInvalid("expected a cursor of this list") from exc
     if kept != order:
         raise RequestInvalid("expected a cursor of this list, in the same order")
     return places
+
+
+def _written(row: list[Any]) -> str:
+    text = json.dumps(row, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _row_of(cursor: str) -> Any:
+    """Return what a cursor says.
+
+    Raises:
+        ValueError: it is none.
+    """
+    padded = cursor + "=" * (-len(cursor) % 4)
+    try:
+        return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, RecursionError) as exc:
+        raise ValueError("expected a cursor") from exc

@@ -144,6 +144,10 @@ ROUTES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/classify", {"head": "kinds", "ids": ["a"], "collection": "NAME"}),
     ("POST", "/v1/cluster", {"collection": "NAME"}),
     ("POST", "/v1/logs/query", {"collection": "NAME"}),
+    *(
+        ("GET", f"/v1/logs/{one}?collection=NAME", None)
+        for one in ("volume", "labels", "statements")
+    ),
     ("POST", "/v1/reconstruct", {"ids": ["a"], "collection": "NAME"}),
     ("POST", "/v1/ingest", {"documents": [{"text": "a"}], "collection": "NAME"}),
     ("GET", "/v1/documents/a?collection=NAME", None),

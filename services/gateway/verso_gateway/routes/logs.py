@@ -17,7 +17,6 @@ from verso_core.jobs.lines import (
     LinesParams,
     LinesRequest,
     Waiting,
-    read_cursor,
 )
 from verso_gateway import openapi, responses
 from verso_gateway.access import collection_of
@@ -38,7 +37,10 @@ BYTES = "application/octet-stream"
     openapi_extra=openapi.body(LinesRequest),
 )
 async def query(request: Request) -> Response:
-    """Read lines in order, oldest or newest first, as far as ``limit`` says; 0 reads all.
+    """Read lines in order, as far as ``limit`` says; 0 reads all.
+
+    The oldest or the newest come first, or those nearest to a ``question``. ``before`` and
+    ``after`` add the lines around each, of the streams with the same labels but for ``level``.
 
     The answer is a stream: NDJSON, a line a row, and last a row with ``next_cursor`` if there is
     more, and with ``waiting`` if accepted lines are not stored yet; with ``raw`` the lines' bytes.
@@ -46,11 +48,8 @@ async def query(request: Request) -> Response:
     middle ends NDJSON with a row that has an ``error``, and breaks the connection with ``raw``.
     """
     checked = await reading.read(request, LinesRequest)
-    collection = await collection_of(request, checked.collection)
-    if collection.kind is not CollectionKind.LOGS:
-        raise KindUnsupported(f"expected a collection of kind logs, got {checked.collection!a}")
-    if checked.cursor is not None:
-        read_cursor(checked.cursor, checked.order)
+    await log_collection(request, checked.collection)
+    checked.check_cursor()
     waiting = await context_of(request).ledger.waiting.of(checked.collection)
     first = await _page(request, checked.params())
     return StreamingResponse(
@@ -58,6 +57,17 @@ async def query(request: Request) -> Response:
         media_type=BYTES if checked.raw else NDJSON,
         headers=waiting_headers(waiting),
     )
+
+
+async def log_collection(request: Request, name: str) -> None:
+    """Check that a collection is there for the caller to see, and holds log lines.
+
+    Raises:
+        CollectionUnknown: there is none of this name, or it is not for the caller to see.
+        KindUnsupported: it is of another kind.
+    """
+    if (await collection_of(request, name)).kind is not CollectionKind.LOGS:
+        raise KindUnsupported(f"expected a collection of kind logs, got {name!a}")
 
 
 def waiting_headers(waiting: Waiting) -> dict[str, str]:

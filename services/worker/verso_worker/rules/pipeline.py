@@ -68,6 +68,7 @@ from verso_core.jobs.heads import (
 )
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams, Embedded
 from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams
+from verso_core.jobs.log_views import LabelsParams, StatementsParams, VolumeParams
 from verso_core.jobs.migrate import MigrateItem, MigrateParams, MigrationResult
 from verso_core.jobs.models import text_field
 from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
@@ -247,6 +248,9 @@ class Pipeline:
             Kind.SEARCH: self._run_search,
             Kind.LIST: self._run_list,
             Kind.LINES: self._run_lines,
+            Kind.VOLUME: self._run_volume,
+            Kind.LABELS: self._run_labels,
+            Kind.STATEMENTS: self._run_statements,
             Kind.COUNT: self._run_count,
             Kind.FACETS: self._run_facets,
             Kind.UPDATE: self._run_update,
@@ -391,7 +395,20 @@ class Pipeline:
         return self._log_ingest.run(work, collection, seq=call.seq, timings=call.timings)
 
     def _run_lines(self, work: Slice[LinesParams, NoItem], _: Call) -> SliceOutcome:
-        return SliceOutcome(self._lines.page(work, self._logs_only(work.params.collection)))
+        collection = self._logs_only(work.params.collection)
+        return SliceOutcome(self._log_operations.lines(work, collection))
+
+    def _run_volume(self, work: Slice[VolumeParams, NoItem], _: Call) -> SliceOutcome:
+        collection = self._logs_only(work.params.collection)
+        return SliceOutcome(self._log_operations.volume(work, collection))
+
+    def _run_labels(self, work: Slice[LabelsParams, NoItem], _: Call) -> SliceOutcome:
+        collection = self._logs_only(work.params.collection)
+        return SliceOutcome(self._log_operations.labels(work, collection))
+
+    def _run_statements(self, work: Slice[StatementsParams, NoItem], _: Call) -> SliceOutcome:
+        collection = self._logs_only(work.params.collection)
+        return SliceOutcome(self._log_operations.statements(work, collection))
 
     def _logs_only(self, name: str) -> Collection:
         collection = self._collection(name)

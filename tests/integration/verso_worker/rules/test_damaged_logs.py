@@ -24,11 +24,14 @@ from verso_core.jobs.lines import LinesParams
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, Front
+from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.counting import LineCounts
 from verso_worker.rules.logs.manage import LogManagement
+from verso_worker.rules.logs.query.lines import LineQuery
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
+from verso_worker.rules.logs.search import LogSearch
 
 A, B = lines(1100, host="a"), lines(300, host="b")
 GONE = (7, 640, 641)
@@ -102,6 +105,9 @@ class Fresh:
         store = LogStore(stores.ledger.logs)
         self._collection = stores.ledger.documents.collection(NAME)
         self._lines = LineReader(store, stores.pipeline._reader)
+        blocks, models = Blocks(store), stores.pipeline._models
+        search = LogSearch(models, store, stores.pipeline._search.lexicon, self._lines, blocks)
+        self._query = LineQuery(store, self._lines, blocks, search)
         self._management = LogManagement(store, self._lines)
         self._counts = LineCounts(store, self._lines)
         self._scrub = LogScrub(store, self._management)
@@ -113,7 +119,7 @@ class Fresh:
         data = b""
         while True:
             try:
-                page = self._lines.page(Slice(Kind.LINES, params, (NoItem(),)), self._collection)
+                page = self._query.run(Slice(Kind.LINES, params, (NoItem(),)), self._collection)
             except RecordCorrupt as error:
                 return error.code
             data += page.only.data

@@ -122,7 +122,8 @@ def test_a_search_finds_values_of_attributes(logs: Stores) -> None:
     trace = b'{"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"}'
     sent = [LineRecord(b"paid", attributes=b"{}"), LineRecord(b"paid", attributes=trace)]
     lines = [write_line(one, START_NS + n) for n, one in enumerate(sent)]
-    ingest(logs, b"\n".join([*lines, b""]), **marked({}))
+    labels: dict[str, Any] = {**marked({})}
+    ingest(logs, b"\n".join([*lines, b""]), **labels)
     found = search(logs, b"4bf92f3577b34da6a3ce929d0e0e4736", lines=True, limit=1)
     assert [hit["id"] for hit in found] == ["0:1"]
 

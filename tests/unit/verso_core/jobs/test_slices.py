@@ -65,6 +65,9 @@ _PARAMS: dict[str, st.SearchStrategy[Any]] = {
     "collection": _NAME,
     "retention_days": st.one_of(st.none(), st.floats(0.01, 9)),
     "cursor": st.none(),
+    "statement": st.sampled_from([None, "4"]),
+    "before": st.integers(0, 9),
+    "after": st.integers(0, 9),
 }
 
 
@@ -280,9 +283,9 @@ def test_five_states_are_terminal() -> None:
 
 
 def test_a_queue_with_wake_ups_has_slots_in_every_worker() -> None:
-    """A worker serves all of them; its settings name the slots of these three."""
+    """A worker serves all of them; its settings name the slots of these."""
     woken = {queue for queue in Queue if queue.takes_wakeups}
-    assert woken == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB}
+    assert woken == {Queue.INTERACTIVE, Queue.BULK, Queue.SCRUB, Queue.FIT}
 
 
 def test_a_search_without_explain_has_the_slice_that_it_had_before() -> None:

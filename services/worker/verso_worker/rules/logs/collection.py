@@ -59,6 +59,12 @@ class Statements:
     of_shape: NDArray[np.int64]
     vectors: Vector
 
+    def names(self) -> NDArray[np.int64]:
+        """Return the least number of each template's shapes, which stays. Shape: (templates,)."""
+        found = np.full(len(self.texts), np.iinfo(np.int64).max)
+        np.minimum.at(found, self.of_shape, np.arange(len(self.of_shape)))
+        return found
+
     def shapes_of(self, statement: int) -> NDArray[np.int64]:
         """Return the numbers of a template's shapes, ascending."""
         return np.flatnonzero(self.of_shape == statement)

@@ -22,7 +22,8 @@ from verso_worker.records import line_arrays
 from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.conditions import Condition
 from verso_worker.rules.logs.counting import in_blocks
-from verso_worker.rules.logs.reading import Line, LineReader, LinesRead
+from verso_worker.rules.logs.query.lines import LineQuery, LinesRead
+from verso_worker.rules.logs.reading import Line, LineReader
 from verso_worker.rules.matching import Matching
 
 _LINES = "lines\n"
@@ -35,6 +36,7 @@ class LineList:
 
     store: LogStore
     lines: LineReader
+    query: LineQuery
     documents: Matching
 
     def page(self, work: Slice[ListParams, NoItem], collection: Collection) -> Result[DocumentPage]:
@@ -152,7 +154,7 @@ class LineList:
         params = LinesParams(
             collection=asked.collection, filter=asked.filter, order=order, limit=limit
         )
-        return self.lines.read(log, collection, params, places)
+        return self.query.read(log, collection, params, places)
 
 
 def _described(log: LogCollection, line: Line) -> DocumentInfo:

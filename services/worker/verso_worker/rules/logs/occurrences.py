@@ -257,19 +257,29 @@ class Occurrences:
         segment = self._view.segments[row]
         if self._whole[row]:
             return np.ones(len(block.when), np.bool_)
-        numbers = block.first + np.arange(len(block.when))
-        source = self._log.source(segment.stream)
-        read = self._condition.reads_attributes(source)
-        passing = self._condition.of_lines(
-            source, stream=segment.stream, numbers=numbers, when=block.when,
-            ends=bodies(block.lines).ends if read else no_ends(len(numbers)),
-        )  # fmt: skip
         bitmap = self._bitmaps.get((segment.stream, segment.first))
-        try:
-            deleted = set_bits(bitmap, segment.lines)
-        except RecordCorrupt:  # the scrub reports it
-            return np.zeros(len(numbers), np.bool_)
-        return passing & ~deleted[numbers - segment.first]
+        return passing_lines(self._log, self._condition, segment, block, bitmap)
+
+
+def passing_lines(
+    log: LogCollection, condition: Condition, segment: Segment, block: Block, bitmap: bytes | None
+) -> Mask:
+    """Return which lines of a segment's block pass and are not deleted. Shape: (lines,).
+
+    None of them where it is not known which are deleted: the scrub reports it.
+    """
+    numbers = block.first + np.arange(len(block.when))
+    source = log.source(segment.stream)
+    read = condition.reads_attributes(source)
+    passing = condition.of_lines(
+        source, stream=segment.stream, numbers=numbers, when=block.when,
+        ends=bodies(block.lines).ends if read else no_ends(len(numbers)),
+    )  # fmt: skip
+    try:
+        deleted = set_bits(bitmap, segment.lines)
+    except RecordCorrupt:
+        return np.zeros(len(numbers), np.bool_)
+    return passing & ~deleted[numbers - segment.first]
 
 
 _Row = tuple[int, Segment, list[int]]

@@ -42,7 +42,15 @@ from verso_core.jobs.documents import (
 )
 from verso_core.jobs.heads import Classified, ClassifyItem, ClassifyParams
 from verso_core.jobs.ingest import Deleted, DeleteItem, DeleteParams
-from verso_core.jobs.lines import line_place
+from verso_core.jobs.lines import LinesPage, LinesParams, line_place
+from verso_core.jobs.log_views import (
+    Labels,
+    LabelsParams,
+    Statements,
+    StatementsParams,
+    Volume,
+    VolumeParams,
+)
 from verso_core.jobs.reconstruct import Guess, ReconstructItem, ReconstructParams, StoredText
 from verso_core.jobs.scrub import Scrubbed
 from verso_core.jobs.search import Explanation, Hit, Hits
@@ -59,6 +67,11 @@ from verso_worker.rules.logs.grouping import LogCluster
 from verso_worker.rules.logs.labelled import LineRows
 from verso_worker.rules.logs.listing import LineList
 from verso_worker.rules.logs.manage import LogManagement
+from verso_worker.rules.logs.query.lines import LineQuery
+from verso_worker.rules.logs.query.pieces import Pieces
+from verso_worker.rules.logs.query.statements import StatementList
+from verso_worker.rules.logs.query.summaries import Summaries
+from verso_worker.rules.logs.query.volume import LineVolume
 from verso_worker.rules.logs.reading import LineReader
 from verso_worker.rules.logs.scrub import LogScrub
 from verso_worker.rules.logs.search import LogSearch
@@ -119,13 +132,17 @@ class LogOperations:
         self._lines = lines
         self._management = management
         self._scrub = scrub
-        self._list = LineList(store, lines, beside.matching)
         self._beside = beside
         blocks = Blocks(store)
         self._counts = LineCounts(store, lines)
         self._search = LogSearch(models, store, lexicon, lines, blocks)
         self._cluster = LogCluster(store, blocks)
         self._rows = LineRows(models, store)
+        self._query = LineQuery(store, lines, blocks, self._search)
+        self._list = LineList(store, lines, self._query, beside.matching)
+        summaries = Summaries(blocks)
+        self._volume = LineVolume(store, Pieces(lines, blocks, summaries))
+        self._statements = StatementList(store, blocks, summaries)
 
     def search(
         self,
@@ -305,6 +322,33 @@ class LogOperations:
             RecordCorrupt: a block does not read back.
         """
         return self._list.page(work, collection)
+
+    def lines(self, work: Slice[LinesParams, NoItem], collection: Collection) -> Result[LinesPage]:
+        """Return a page of lines.
+
+        Raises:
+            RequestInvalid: the cursor is none of this list.
+            RecordCorrupt: a block does not read back.
+        """
+        return self._query.run(work, collection)
+
+    def volume(self, work: Slice[VolumeParams, NoItem], collection: Collection) -> Result[Volume]:
+        """Count lines by time.
+
+        Raises:
+            RequestInvalid: there are too many intervals.
+        """
+        return Result([self._volume.volume(collection, work.params)])
+
+    def labels(self, work: Slice[LabelsParams, NoItem], collection: Collection) -> Result[Labels]:
+        """Count lines by label."""
+        return Result([self._volume.labels(collection, work.params)])
+
+    def statements(
+        self, work: Slice[StatementsParams, NoItem], collection: Collection
+    ) -> Result[Statements]:
+        """List the statements of lines."""
+        return Result([self._statements.run(collection, work.params)])
 
     def count(
         self,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from json.encoder import encode_basestring
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from verso_codecs.logs.parsing import Lines
 from verso_worker.records import line_arrays
 from verso_worker.rules.logs.bodies import shown
+from verso_worker.rules.logs.reading import Line
 
 Numbers = NDArray[np.int64]
 _SECOND_NS = 1_000_000_000
@@ -25,6 +27,9 @@ def rendered(
     when: Numbers,
     behind: NDArray[np.object_],
     labels: Mapping[int, Mapping[str, str]],
+    *,
+    more: str = "",
+    beside: Sequence[str] | None = None,
 ) -> bytes:
     """Return lines as NDJSON.
 
@@ -35,17 +40,29 @@ def rendered(
         when: the times, Unix nanoseconds.
         behind: what stands behind the body of each record, bytes; empty for plain lines.
         labels: of each stream.
+        more: members that every row has, as JSON.
+        beside: members of each row, as JSON.
     """
-    ends = {stream: _end(own) for stream, own in labels.items()}
+    ends = {stream: f"{more}{_labels(own)}" for stream, own in labels.items()}
     texts = line_arrays.rows(lines)
     places = streams.tolist(), numbers.tolist(), moments(when)
-    rows = zip(*places, texts, behind.tolist(), strict=True)
+    rows = zip(*places, texts, behind.tolist(), beside or repeat(""), strict=False)
     return "".join(
         [
-            f'{{"id":"{stream}:{number}","time":"{moment}",{_text(text)}{shown(end)}{ends[stream]}'
-            for stream, number, moment, text, end in rows
+            f'{{"id":"{stream}:{number}","time":"{moment}",{_text(text)}{shown(end)}'
+            f"{ends[stream]}{own}}}\n"
+            for stream, number, moment, text, end, own in rows
         ]
     ).encode()
+
+
+def row(line: Line, labels: Mapping[str, str]) -> str:
+    """Return one line as a JSON object."""
+    [moment] = moments(np.array([line.time_ns]))
+    return (
+        f'{{"id":"{line.stream}:{line.number}","time":"{moment}",{_text(line.text)}'
+        f"{shown(line.end)}{_labels(labels)}}}"
+    )
 
 
 def moments(when: Numbers) -> list[str]:
@@ -65,7 +82,7 @@ def _text(data: bytes) -> str:
         return f'"text_base64":"{base64.b64encode(data).decode("ascii")}"'
 
 
-def _end(labels: Mapping[str, str]) -> str:
+def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
-        return "}\n"
-    return f',"labels":{json.dumps(labels, ensure_ascii=False, separators=(",", ":"))}}}\n'
+        return ""
+    return f',"labels":{json.dumps(labels, ensure_ascii=False, separators=(",", ":"))}'

@@ -192,6 +192,18 @@ class LogSearch:
                 weights[whole] = max(float(weights.max()), 1.0)
         return cosines, weights
 
+    def ranked(self, log: LogCollection, collection: Collection, question: bytes) -> Scores:
+        """Score each statement by a question, as the collection's setting says."""
+        statements = log.statements()
+        if not statements.texts:
+            return np.zeros(0)
+        asked = SearchParams(collection=collection.name, mode=SearchMode(collection.search))
+        text, whole = self._read(log, question, statements)
+        item = SearchItem(question)
+        return _fused(
+            *self._scores(log, collection, item, asked, statements, question=text, whole=whole)
+        )
+
     def vector_of(self, collection: Collection, name: str) -> Vector | None:
         """Return the vector of what a line says; None if no line in a block has this id.
 

@@ -1,0 +1,1 @@
+"""What a log collection is asked besides its lines: volume, labels, statements."""

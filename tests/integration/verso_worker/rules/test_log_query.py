@@ -1,0 +1,127 @@
+"""Lines of one statement, lines nearest to a question, and the lines around each."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.integration.verso_worker.rules.log_lines import (
+    NAME,
+    START,
+    ingest,
+    lines,
+    query,
+)
+from tests.integration.verso_worker.worker_parts import Stores
+from tests.wire import Item
+
+from verso_core.jobs import CollectionKind, Kind, Queue
+from verso_core.jobs.collections import CollectionParams
+from verso_core.jobs.lines import time_ns
+from verso_core.jobs.log_records import LineRecord, marked, write_line
+
+LONG = b"x " * 5000
+
+
+@pytest.fixture
+def logs(stores: Stores) -> Stores:
+    """The stores, with an empty log collection."""
+    stores.pipeline.create_collection(CollectionParams(name=NAME, kind=CollectionKind.LOGS))
+    return stores
+
+
+def rows(logs: Stores, **asked: Any) -> list[dict[str, Any]]:
+    pages = query(logs, raw=False, **asked)
+    return [json.loads(row) for page in pages for row in page.data.splitlines()]
+
+
+def texts(found: list[dict[str, Any]]) -> list[str]:
+    return [row["text"] for row in found]
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_lines_of_a_statement_are_read_by_its_id(logs: Stores, order: str) -> None:
+    for host in "ab":
+        ingest(logs, lines(1500, host=host), host=host)
+    logs.do(Kind.DELETE, {"collection": NAME}, [Item({"id": "0:2"})])
+    _, [result] = logs.do(
+        Kind.STATEMENTS, {"collection": NAME}, [Item({})], queue=Queue.INTERACTIVE
+    )
+    for one in result.items[0]["statements"]:
+        own = rows(logs, statement=one["id"], order=order, limit=100)
+        assert len(own) == one["count"]
+        assert len({row["id"] for row in own}) == len(own)
+        times = [time_ns(row["time"]) / 1e9 for row in own]
+        assert times == sorted(times, reverse=order == "newest")
+        assert {min(times), max(times)} == {one["first_seen"], one["last_seen"]}
+    assert rows(logs, statement="99999") == []
+    [one] = {row["statement"] for row in rows(logs, statement=one["id"], question="a key")}
+
+
+def test_pages_of_the_nearest_lines_hold_each_line_once(logs: Stores) -> None:
+    for host in "ab":
+        ingest(logs, lines(900, host=host), host=host)
+    asked: dict[str, Any] = {"question": "a key was accepted"}
+    found = rows(logs, limit=70, **asked)
+    assert sorted(row["id"] for row in found) == sorted(
+        f"{s}:{n}" for s in (0, 1) for n in range(900)
+    )
+    assert all("Accepted key" in text for text in texts(found[:450]))
+    scores = [row["score"] for row in found]
+    assert scores == sorted(scores, reverse=True)
+    first = [row["time"] for row in found[:450] if row["statement"] == found[0]["statement"]]
+    assert first == sorted(first, reverse=True)
+    of_b = {"filter": {"field": "host", "eq": "b"}, "start_ns": (START + 800) * 10**9}
+    assert len(rows(logs, limit=9, **asked, **of_b)) == 100
+
+
+def test_lines_that_have_every_value_of_a_question_come_first(logs: Stores) -> None:
+    ingest(logs, lines(900), host="a")
+    row = next(row for row in lines(900).splitlines() if b"write to block" in row)
+    block = row.split()[-2].decode()
+    found = rows(logs, question=f"what failed at {block}?", limit=300)
+    assert block in found[0]["text"]
+    assert "score" not in found[0]
+    assert len({one["id"] for one in found}) == len(found) == 900
+
+
+def test_lines_around_a_line_are_of_the_same_source(logs: Stores) -> None:
+    """Streams that differ in the level are one source, in the order of their times."""
+    for level, parity in (("info", 0), ("error", 1)):
+        own = [
+            write_line(LineRecord(b"line %d" % n if n != 402 else LONG), (START + n) * 10**9)
+            for n in range(600)
+            if n % 2 == parity
+        ]
+        labels: dict[str, Any] = {**marked({"host": "a", "level": level})}
+        ingest(logs, b"\n".join([*own, b""]), **labels)
+    ingest(logs, lines(600, host="b"), host="b")
+    logs.do(Kind.DELETE, {"collection": NAME}, [Item({"id": "0:199"})])  # line 398
+    of_errors = {"field": "level", "eq": "error"}
+    [found] = rows(logs, filter=of_errors, contains="line 401", before=4, after=3, limit=0)
+    assert texts(found["before"]) == ["line 396", "line 397", "line 399", "line 400"]
+    assert texts(found["after"]) == [LONG.decode(), "line 403", "line 404"]
+    assert found["after"][1]["labels"] == {"host": "a", "level": "error"}
+    [first] = rows(logs, filter=of_errors, limit=0, contains="line 1", before=2)[:1]
+    assert texts(first["before"]) == ["line 0"]
+    assert first["after"] == []
+
+
+def test_lines_around_plain_lines_keep_the_order_of_their_stream(logs: Stores) -> None:
+    stamps = [datetime.fromtimestamp(START + (n * 7) % 50, UTC) for n in range(400)]
+    text = "".join(f"{at:%Y-%m-%dT%H:%M:%S}Z event number {n}\n" for n, at in enumerate(stamps))
+    ingest(logs, text.encode(), host="a")
+    found = rows(logs, contains="number 25", before=3, after=2, limit=0)
+    assert [row["id"] for row in found] == ["0:25", *(f"0:{n}" for n in range(250, 260))]
+    for row in found:
+        number = int(row["id"].removeprefix("0:"))
+        assert [int(one["id"][2:]) - number for one in row["before"]] == [-3, -2, -1]
+        assert [int(one["id"][2:]) - number for one in row["after"]] == [1, 2]
+
+
+def test_a_page_of_lines_with_others_around_is_short(logs: Stores) -> None:
+    ingest(logs, lines(900), host="a")
+    pages = query(logs, raw=False, before=1)
+    assert [page.lines for page in pages] == [200, 200, 200, 200, 100]
