@@ -77,7 +77,8 @@ def test_lines_go_in_are_found_and_come_out_as_they_were(
     assert stats["documents"] == 3
     assert json.loads(verso_command("stats", collection, "--json").stdout) == stats
     assert json.loads(verso_command("collections", "show", collection, "--json").stdout) == stats
-    assert verso_command("delete", first, "-c", collection).returncode == 0
+    assert verso_command("delete", "no-such", first, "-c", collection).returncode == 4
+    assert verso_command("delete", first, "-c", collection).returncode == 1
     assert verso_command("get", first, "-c", collection).returncode == 1
     assert stats["bytes_text"] == len(b"first line" + b"second line\r" + b"third \xff line")
 

@@ -111,6 +111,16 @@ def test_the_command_line_reads_and_writes_files(
         check=True, capture_output=True, env=environment,
     )  # fmt: skip
     assert done.stdout == path.read_bytes()
+    named = ["-c", logs, "--name", "shop", "-m", "code=500", "-m", "ok=true"]
+    subprocess.run([*command, "ingest", str(path), *named], check=True, env=environment)
+    listed = [*command, "logs", "-c", logs, "--where", "source=shop", "--limit", "1", "--json"]
+    shown = subprocess.run(listed, check=True, capture_output=True, env=environment).stdout
+    labels = json.loads(shown.splitlines()[0])["labels"]
+    assert labels == {"host": labels["host"], "source": "shop", "code": "500", "ok": "true"}
+    refused = subprocess.run(
+        [*command, "ingest", str(path), "-c", logs, "--replace"], check=False, env=environment
+    )
+    assert refused.returncode == 2
 
 
 def test_a_file_comes_out_of_the_command_line_byte_for_byte(

@@ -37,6 +37,7 @@ from verso_client.cli.terminal import print_json as _print_json
 from verso_client.exchange import DEFAULT_URL
 from verso_client.operations.documents import Progress as IngestProgress
 from verso_core import DISTRIBUTION
+from verso_core.errors import DocumentUnknown
 from verso_core.jobs import RERANK_SHARE, Precision, SearchMode
 from verso_core.jobs.cluster import ClusterRequest, Method
 
@@ -126,7 +127,10 @@ def ingest(
         Format, typer.Option(help="How files are read; auto goes by their names.")
     ] = Format.AUTO,
     name: Annotated[
-        str | None, typer.Option(help="What ids start with; default: host, or a file's path.")
+        str | None,
+        typer.Option(
+            help="What ids start with, of log lines their label source; default: host, path."
+        ),
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="A whole file replaces what had its name.")
@@ -155,11 +159,15 @@ def ingest(
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
         if takes_lines(client, collection, files, format):
+            if replace or no_time or time_format != "auto":
+                told = "expected no --replace, --no-time or --time-format for a log collection"
+                raise typer.BadParameter(told)
+            labels = sources.labels(meta)
             found = ingest_files(
                 client,
                 files,
                 collection=collection,
-                labels={key: str(value) for key, value in sources.pairs(meta).items()},
+                labels=labels if name is None else {"source": name, **labels},
                 progress=lambda done: progress.update(task, completed=done),
             )
             if as_json:
@@ -319,9 +327,15 @@ def delete(
     collection: Collection = "default",
 ) -> None:
     """Delete documents: they are gone from reads and searches at once."""
+    unknown = 0
     with _client(context) as client:
         for document in documents:
-            client.delete(document, collection=collection)
+            try:
+                client.delete(document, collection=collection)
+            except DocumentUnknown as error:
+                typer.echo(f"{error.code}: {error.detail}", err=True)
+                unknown += 1
+    raise typer.Exit(Exit.of(unknown, len(documents)))
 
 
 @eval_app.command("retrieval")

@@ -1,9 +1,9 @@
 """Filters on the command line: ``--where host=a --where 'level!=debug'`` and ``--filter JSON``.
 
 Each ``--where`` is a field, an operator and a value: ``=`` equals, ``!=`` does not, ``>`` ``>=``
-``<`` ``<=`` compare numbers (or times, of the field ``time``), ``^=`` begins with. A value is read
-as JSON where it is a scalar, else as a string; several ``=`` of one field are alternatives, all
-else must hold together.
+``<`` ``<=`` compare numbers, ``^=`` begins with. A value is read as JSON where it is a scalar, else
+as a string; of the field ``time`` it is a time as all commands take it, such as ``2h``. Several
+``=`` of one field are alternatives, all else must hold together.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import typer
 from pydantic import ValidationError
 
 from verso_client.cli.sources import scalar
+from verso_client.cli.terminal import time_of
 from verso_core.jobs import Filter
+from verso_core.jobs.filters import TIME
 
 Where = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
         "-w",
-        help="field=value, also != > >= < <= and ^= (begins with); several must all hold, "
-        "several values of a field are alternatives.",
+        help="field=value, also != > >= < <= and ^= (begins with), such as time>=2h; several must "
+        "all hold, several values of a field are alternatives.",
     ),
 ]
 FilterJson = Annotated[
@@ -75,8 +77,11 @@ def _parsed(condition: str) -> tuple[str, str, Any]:
     if match is None:
         raise typer.BadParameter(f"expected field=value, got {condition!r}")
     operator = _OPERATORS.get(match["sign"], "eq")
-    value = match["value"] if operator == "prefix" else scalar(match["value"])
-    return match["field"], operator, value
+    field, text = match["field"], match["value"]
+    value = text if operator == "prefix" else scalar(text)
+    if field == TIME and operator != "prefix" and isinstance(value, str):
+        value = time_of(value)
+    return field, operator, value
 
 
 def _json(text: str) -> Any:

@@ -16,7 +16,16 @@ from rich.text import Text
 
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.render import excerpt
-from verso_client.cli.terminal import AsJson, Collection, Exit, fail, out, print_json
+from verso_client.cli.terminal import (
+    AsJson,
+    Collection,
+    Exit,
+    Since,
+    Until,
+    fail,
+    out,
+    print_json,
+)
 from verso_client.cli.terminal import client as connected
 from verso_client.client import Client
 from verso_client.operations.heads import CSV, NDJSON, Training
@@ -82,9 +91,12 @@ def answer(
     top: Annotated[int, typer.Option("--top", min=1, max=50, help="Answers to show.")] = 3,
     where: Where = None,
     filter: FilterJson = None,  # noqa: A002 - the option's name
+    since: Since = None,
+    until: Until = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question from texts or a collection; status 1 if there is no answer."""
+    chosen = filter_of(where, filter, since=since, until=until)
     with connected(context) as client:
         found = client.answer(
             question,
@@ -93,7 +105,7 @@ def answer(
             head=head,
             limit=limit,
             top_k=top,
-            filter=filter_of(where, filter),
+            filter=chosen,
         )
     print_json(found) if as_json else _answered(out(), found)
     if not found.answered:

@@ -1,7 +1,8 @@
 r"""Times in log lines.
 
     iso      2026-11-22T20:15:00.123Z, 2026-11-22 20:15:00,123, 2026/11/22 20:15:00+01:00
-    syslog   Nov 22 20:15:00 (RFC 3164); the year is the latest that is not after the stream's end
+    syslog   Nov 22 20:15:00 (RFC 3164); the latest year in which it is not later than the file's
+             last change, or than now for a pipe
     apache   [22/Nov/2026:20:15:00 +0100]
     epoch    1795262400, 1795262400.123 or 1795262400123 at the start of a line
     %d.%m.%Y %H:%M:%S   a pattern of ``strptime`` with the directives of ``_DIRECTIVES``
@@ -56,12 +57,13 @@ _Find = Callable[[str], float | None]
 class LineTimes:
     """Finds the times of one stream's lines, in order."""
 
-    def __init__(self, how: str = "auto", *, until: datetime) -> None:
+    def __init__(self, how: str = "auto", *, until: Callable[[], datetime]) -> None:
         """Prepare for a stream.
 
         Args:
             how: one of ``FORMATS``, or a pattern of ``strptime``.
-            until: when the stream ends, for formats without a year.
+            until: returns when the line at hand was written at the latest, for formats without a
+                year: a pipe may stay open for months.
 
         Raises:
             RequestInvalid: there is no such format.
@@ -128,8 +130,8 @@ class LineTimes:
         return (time if year else self._in_latest_year(time)).timestamp()
 
     def _in_latest_year(self, time: datetime) -> datetime:
-        """Return a time in the latest year in which it is not after the end of the stream."""
-        latest = self._until + timedelta(days=1)  # clocks differ, and zones
+        """Return a time in the latest year in which it is not after the line was written."""
+        latest = self._until() + timedelta(days=1)  # clocks differ, and zones
         for year in range(latest.year, latest.year - 9, -1):  # the 29th of February
             try:
                 moved = time.replace(year=year)

@@ -35,7 +35,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -129,8 +129,7 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
         prefix = reading.name or run
     times = None
     if reading.times is not None:
-        until = time.time() if status is None or not regular else status.st_mtime
-        times = LineTimes(reading.times, until=datetime.fromtimestamp(until, UTC))
+        times = LineTimes(reading.times, until=_latest(status if regular else None))
     offset = number = 0
     for line in stream if status is None or regular else _arriving(stream.fileno()):
         if line is None:
@@ -159,6 +158,14 @@ def _status(stream: IO[bytes]) -> os.stat_result | None:
         return os.fstat(stream.fileno())
     except (OSError, io.UnsupportedOperation):
         return None
+
+
+def _latest(status: os.stat_result | None) -> Callable[[], datetime]:
+    """Return what says when a line was written at the latest: a file's last change, or now."""
+    if status is None:
+        return lambda: datetime.now(UTC)
+    changed = datetime.fromtimestamp(status.st_mtime, UTC)
+    return lambda: changed
 
 
 def _identity(status: os.stat_result, stream: IO[bytes]) -> str:
@@ -209,12 +216,21 @@ def pairs(given: list[str] | None) -> dict[str, Scalar]:
     Raises:
         typer.BadParameter: an argument is not a pair.
     """
-    found: dict[str, Scalar] = {}
+    return {key: scalar(value) for key, value in labels(given).items()}
+
+
+def labels(given: list[str] | None) -> dict[str, str]:
+    """Return ``key=value`` arguments as labels, whose values are the strings that were given.
+
+    Raises:
+        typer.BadParameter: an argument is not a pair.
+    """
+    found: dict[str, str] = {}
     for pair in given or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"expected key=value, got {pair!r}")
-        found[key] = scalar(value)
+        found[key] = value
     return found
 
 

@@ -39,7 +39,12 @@ class Exit(IntEnum):
         return cls.PARTLY if failed < items else cls.ERROR
 
 
-def _time(text: str) -> float:
+def time_of(text: str) -> float:
+    """Return a time of the command line, Unix seconds.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
     try:
         return unix_seconds(text)
     except RequestInvalid as error:
@@ -50,12 +55,12 @@ Collection = Annotated[str, typer.Option("--collection", "-c", help="Name of the
 Since = Annotated[
     float | None,
     typer.Option(
-        parser=_time, metavar="TIME", help="From this time on: 15m, 2d, yesterday, RFC 3339."
+        parser=time_of, metavar="TIME", help="From this time on: 15m, 2d, yesterday, RFC 3339."
     ),
 ]
 Until = Annotated[
     float | None,
-    typer.Option(parser=_time, metavar="TIME", help="Before this time: the same forms."),
+    typer.Option(parser=time_of, metavar="TIME", help="Before this time: the same forms."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -95,6 +100,8 @@ def failures_reported() -> Iterator[None]:
         fail(error.code, f"{error.detail}; {hint}", status=Exit.UNREACHABLE)
     except VersoError as error:
         fail(error.code, error.detail)
+    except BrokenPipeError:  # `verso logs | head`: typer ends without a word
+        raise
     except OSError as error:
         fail("file", f"{error.strerror}: {error.filename}")
     except KeyboardInterrupt:

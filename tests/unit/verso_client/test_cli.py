@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from verso_client.cli import app as command_line
 from verso_client.cli import render, sources
 from verso_client.cli.filters import filter_of
-from verso_client.cli.terminal import Exit
-from verso_core.jobs import Filter
-from verso_core.jobs.collections import CollectionInfo
+from verso_client.cli.terminal import Exit, failures_reported
+from verso_core.jobs import CollectionKind, Filter
+from verso_core.jobs.collections import CollectionInfo, Statistics
 
 NOWHERE = ["--url", "http://127.0.0.1:9", "--patience", "0", "--wait"]
 
@@ -129,6 +129,11 @@ def test_a_shell_completes_a_line() -> None:
     assert done.stdout.split() == ["--limit"]
 
 
+def test_a_reader_that_went_away_is_no_fault_of_a_file() -> None:
+    with pytest.raises(BrokenPipeError), failures_reported():
+        raise BrokenPipeError
+
+
 def test_some_failed_items_are_another_status_than_all_of_them() -> None:
     assert [Exit.of(failed, 3) for failed in (0, 1, 3)] == [0, 4, 1]
 
@@ -177,9 +182,26 @@ def test_conditions_become_a_filter() -> None:
     assert filter_of(None) is None
 
 
+def test_the_time_of_a_condition_is_in_the_forms_of_all_commands() -> None:
+    found = filter_of(["time>=2026-11-22", "time<1795363200", "time!=2h", "metadata.time=2h"])
+    assert found is not None
+    after, before, ago, metadata = found.model_dump()["and"]
+    assert after == {"field": "time", "gte": 1795305600.0}
+    assert before == {"field": "time", "lt": 1795363200}
+    assert time.time() - ago["ne"] == pytest.approx(7200, abs=60)
+    assert metadata == {"field": "metadata.time", "eq": "2h"}
+
+
 @pytest.mark.parametrize(
     ("where", "text"),
-    [(["host"], None), (["=a"], None), (["n>x"], None), (None, "{"), (None, '{"host": "a"}')],
+    [
+        (["host"], None),
+        (["=a"], None),
+        (["n>x"], None),
+        (["time>soon"], None),
+        (None, "{"),
+        (None, '{"host": "a"}'),
+    ],
 )
 def test_what_is_no_condition_is_wrong_usage(where: list[str] | None, text: str | None) -> None:
     with pytest.raises(typer.BadParameter):
@@ -189,11 +211,18 @@ def test_what_is_no_condition_is_wrong_usage(where: list[str] | None, text: str 
 def test_collections_are_shown_with_what_is_set_of_them() -> None:
     plain = CollectionInfo(name="a", precision="int8", text_policy="patch", space="s", dim=4)
     bounded = plain.model_copy(update={"indexes": {"host": "keyword"}, "retention_days": 30.0})
-    for found, shown in (([plain], False), ([plain, bounded], True)):
+    owned = bounded.model_copy(update={"kind": CollectionKind.LOGS, "owner": "ann"})
+    words = ("host=keyword", "days kept", "logs", "ann")
+    for found, shown in (([plain], 0), ([plain, bounded], 2), ([plain, bounded, owned], 4)):
         console = Console(width=200, record=True, file=io.StringIO())
         render.collections(console, found)
         text = console.export_text()
-        assert ("host" in text and "30" in text and "days kept" in text) is shown
+        assert [word in text for word in words] == [True] * shown + [False] * (4 - shown)
+    console = Console(width=200, record=True, file=io.StringIO())
+    held = {name: value for name, value in owned if name in Statistics.model_fields}
+    render.statistics(console, Statistics(documents=1, bytes_text=2, **held))
+    text = console.export_text()
+    assert all(word in text for word in (*words, "int8", "patch"))
 
 
 def test_a_single_vector_is_read_as_a_list_of_one(tmp_path: Path) -> None:

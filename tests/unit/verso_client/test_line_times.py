@@ -15,7 +15,7 @@ UNTIL = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def times(*lines: bytes, how: str = "auto") -> list[float | None]:
-    found = LineTimes(how, until=UNTIL)
+    found = LineTimes(how, until=lambda: UNTIL)
     return [found.of(line) for line in lines]
 
 
@@ -59,6 +59,15 @@ def test_the_format_is_chosen_once_and_a_line_without_a_time_has_the_last_one() 
     )
     first, second = seconds(2026, 2, 3, 4, 5, 6), seconds(2026, 2, 3, 4, 5, 7)
     assert found == [None, first, first, first, second]
+
+
+@pytest.mark.parametrize("how", ["auto", "%b %d %H:%M:%S"])
+def test_a_line_of_a_pipe_that_was_opened_long_ago_has_the_year_of_its_arrival(how: str) -> None:
+    now = datetime(2025, 11, 22, tzinfo=UTC)
+    found = LineTimes(how, until=lambda: now)
+    assert found.of(b"Nov 21 20:15:00 a: up") == seconds(2025, 11, 21, 20, 15)
+    now = datetime(2026, 2, 3, 12, tzinfo=UTC)
+    assert found.of(b"Feb 03 04:05:06 a: up") == seconds(2026, 2, 3, 4, 5, 6)
 
 
 @pytest.mark.parametrize(
