@@ -14,6 +14,7 @@ from rich.text import Text
 from verso_client.cli.evaluation import Gain, Report
 from verso_client.operations.documents import IngestReport
 from verso_client.operations.lines import LinesReport
+from verso_core.jobs import CollectionKind
 from verso_core.jobs.cluster import Clustered
 from verso_core.jobs.collections import CollectionInfo, Kept, LineStatistics, Statistics
 from verso_core.jobs.documents import DocumentInfo, Facets
@@ -128,10 +129,21 @@ def statistics(console: Console, found: Statistics) -> None:
     for one in found.generations:
         about = f"{one.stage}, {one.records:,} records, {one.bytes:,} bytes"
         table.add_row(f"tables {one.id.rpartition('.')[2]}", about)
-    for name in ("precision", "search", "codec_policy", "auto_fit", "space"):
-        if (value := getattr(found, name)) is not None:
-            table.add_row(name, str(value))
+    for name, value in _settings(found).items():
+        table.add_row(name.replace("_", " "), Text(value))
     console.print(table)
+
+
+def _settings(found: Statistics | CollectionInfo) -> dict[str, str]:
+    """Return what is set of a collection, as words."""
+    indexes = ", ".join(f"{key}={kind}" for key, kind in found.indexes.items())
+    days = None if found.retention_days is None else f"{found.retention_days:g}"
+    created = None if found.created is None else f"{found.created:%Y-%m-%d %H:%M:%S}Z"
+    as_they_are = ("kind", "owner", "precision", "text_policy", "search", "codec_policy")
+    values: dict[str, object] = {name: getattr(found, name) for name in as_they_are}
+    values |= {"auto_fit": found.auto_fit, "space": found.space, "dim": found.dim}
+    values |= {"indexes": indexes or None, "days_kept": days, "created": created}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _kept(table: Table, kept: Kept, *, lines: LineStatistics | None, text: int) -> None:
@@ -184,19 +196,17 @@ def fitted(console: Console, found: Fitted) -> None:
 
 
 def collections(console: Console, found: Sequence[CollectionInfo]) -> None:
-    """Show collections."""
-    table = Table("name", "precision", "text policy", "search", "codec policy", "dim", "created")
-    indexed = any(one.indexes for one in found)
-    bounded = any(one.retention_days for one in found)
-    for heading in ("indexes",) * indexed + ("days kept",) * bounded:
-        table.add_column(heading)
-    for one in found:
-        created = "" if one.created is None else f"{one.created:%Y-%m-%d %H:%M:%S}Z"
-        days = "" if one.retention_days is None else f"{one.retention_days:g}"
-        table.add_row(
-            *(one.name, one.precision, one.text_policy, one.search, one.codec_policy),
-            *(str(one.dim), created, *(", ".join(one.indexes),) * indexed, *(days,) * bounded),
-        )
+    """Show collections; what few have is shown if one has it."""
+    rows = [_settings(one) for one in found]
+    columns = ["precision", "text_policy", "search", "codec_policy", "dim", "created"]
+    if any(one.kind is not CollectionKind.DOCUMENTS for one in found):
+        columns.insert(0, "kind")
+    columns += [
+        name for name in ("indexes", "days_kept", "owner") if any(name in row for row in rows)
+    ]
+    table = Table("name", *(name.replace("_", " ") for name in columns))
+    for one, row in zip(found, rows, strict=True):
+        table.add_row(one.name, *(Text(row.get(name, "")) for name in columns))
     console.print(table)
 
 
