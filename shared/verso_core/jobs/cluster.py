@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from verso_core.jobs.filters import MOMENT_SCHEMA, seconds
 from verso_core.jobs.models import READ_COST, Item, ItemResult, Name, OpenModel, Params, Text
 
 MAX_RECORDS = 100_000
@@ -20,6 +22,10 @@ class Method(StrEnum):
     DBSCAN = "dbscan"
     HDBSCAN = "hdbscan"
     TEMPLATES = "templates"
+
+
+def _unix_seconds(value: object) -> object:
+    return seconds(value) if isinstance(value, str) else value
 
 
 class ClusterParams(Params):
@@ -38,8 +44,13 @@ class ClusterParams(Params):
     min_size: int = Field(default=2, ge=2, le=1000, description="hdbscan: smallest group")
     representatives: int = Field(default=1, ge=0, le=10, description="records shown of each group")
     limit: int = Field(default=100, ge=1, le=1000, description="groups given, the largest first")
-    since: float | None = Field(
-        default=None, description="Unix seconds: a group first seen from then on is new"
+    since: Annotated[
+        float | None,
+        BeforeValidator(_unix_seconds),
+        WithJsonSchema({"anyOf": [*MOMENT_SCHEMA["anyOf"], {"type": "null"}]}),
+    ] = Field(
+        default=None,
+        description="Unix seconds or RFC 3339: a group first seen from then on is new",
     )
 
     def cost(self, item: Item) -> int:

@@ -85,7 +85,8 @@ _OPERATOR_SCHEMAS: dict[str, dict[str, Any]] = {
     "exists": {"type": "boolean"},
     "prefix": {"type": "string", "minLength": 1, "maxLength": MAX_METADATA_BYTES},
 }
-_MOMENT_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]}
+MOMENT_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]}
+"""Of a time that a request names: Unix seconds, or RFC 3339 with an offset."""
 _OLD_SCHEMAS: dict[str, dict[str, Any]] = {
     "metadata": {
         "type": "object",
@@ -117,8 +118,8 @@ def _schema(schema: dict[str, Any]) -> None:
     leaf = _form(field=_FIELD_SCHEMA | other, **_OPERATOR_SCHEMAS)
     times = _form(
         field={"const": TIME},
-        **dict.fromkeys(_BOUNDS, _MOMENT_SCHEMA),
-        **_equality(_MOMENT_SCHEMA),
+        **dict.fromkeys(_BOUNDS, MOMENT_SCHEMA),
+        **_equality(MOMENT_SCHEMA),
     )
     ids = _form(
         field={"const": ID}, **_equality({"type": "string"}), prefix=_OPERATOR_SCHEMAS["prefix"]
@@ -244,7 +245,7 @@ def _check_leaf(field: str, given: Mapping[str, Any]) -> None:
 
 
 def seconds(value: object) -> float:
-    """Return a time in a filter as Unix seconds.
+    """Return a time in a request as Unix seconds.
 
     Raises:
         ValueError: it is neither a number nor RFC 3339 with an offset.

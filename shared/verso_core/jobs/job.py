@@ -78,6 +78,7 @@ _READS = frozenset(
     {
         Kind.EMBED,
         Kind.SEARCH,
+        Kind.CLUSTER,
         Kind.LIST,
         Kind.LINES,
         Kind.VOLUME,
@@ -90,6 +91,7 @@ _READS = frozenset(
         Kind.CLASSIFY,
         Kind.ANSWER,
         Kind.SCORE,
+        Kind.HEADS,
     }
 )
 

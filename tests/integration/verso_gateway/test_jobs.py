@@ -11,11 +11,13 @@ from typing import Any
 
 import httpx2
 import pytest
+import redis
 from tests.integration.verso_gateway.conftest import FakeWorker, Gateway, post
 
 from verso_core.api_keys import mint
 from verso_core.errors import VectorsUnavailable, VersoError
 from verso_core.jobs import Queue
+from verso_ledger.keys import key
 
 LATER = {"Prefer": "respond-async"}
 WAIT = {"Prefer": "wait=10"}
@@ -172,6 +174,48 @@ def test_a_list_shows_the_callers_jobs_by_state_and_kind(client: httpx2.Client) 
     assert client.get("/v1/jobs?status=dead").json()["jobs"] == []
     assert client.get("/v1/jobs?cursor=x").json()["code"] == "request_invalid"
     assert client.get("/v1/jobs?status=odd").status_code == 422
+
+
+_READS = (
+    ("/v1/embed", {"texts": ["a"]}),
+    ("/v1/embeddings", {"model": "verso", "input": ["a"]}),
+    ("/v1/search", {"query": "a"}),
+    ("/v1/cluster", {"since": "2026-11-22T00:00:00Z"}),
+    ("/v1/answer", {"question": "a?", "context": "a"}),
+    ("/v1/classify", {"head": "kinds", "texts": ["a"]}),
+    ("/v1/score", {"pairs": [["a", "b"]]}),
+    ("/v1/rerank", {"query": "a", "documents": ["b"]}),
+    ("/v1/reconstruct", {"ids": ["a"]}),
+    ("/v1/documents/a", None),
+    ("/v1/heads", None),
+    ("/v1/collections/default", None),
+    ("/v1/collections/default/documents/query", {}),
+    ("/v1/collections/default/documents/count", {}),
+    ("/v1/collections/default/facets", {"fields": ["host"]}),
+)
+
+
+def test_a_read_whose_caller_waits_is_kept_briefly_and_not_listed(
+    valkey_url: str, worker: FakeWorker, start_gateway: Callable[..., Gateway]
+) -> None:
+    client = start_gateway(valkey_url, read_keep_s=40).client
+    post(client, "/v1/ingest", {"documents": [{"id": "a", "text": "a"}]}, **WAIT)
+    listed = client.get("/v1/jobs").json()["jobs"]
+    with redis.Redis.from_url(valkey_url, decode_responses=True) as raw:
+        kept = {*raw.scan_iter(key("job", "*")), *raw.scan_iter(key("result", "*"))}
+        for path, body in _READS:
+            answer = client.get(path) if body is None else post(client, path, body, **WAIT)
+            assert answer.status_code == 200, (path, answer.text)
+            made = {*raw.scan_iter(key("job", "*")), *raw.scan_iter(key("result", "*"))} - kept
+            assert len(made) == 2, path
+            assert all(0 < raw.ttl(name) <= 40 for name in made), path
+            kept |= made
+        assert client.get("/v1/jobs").json()["jobs"] == listed
+        assert len(client.get("/v1/jobs?reads=true").json()["jobs"]) == len(_READS) + len(listed)
+        later = post(client, "/v1/search", {"query": "a"}, **LATER).json()["id"]
+        client.get(f"/v1/jobs/{later}", headers=WAIT)
+        assert raw.ttl(key("result", later)) > 40  # asynchronous results keep their time
+        assert client.get("/v1/jobs").json()["jobs"][0]["id"] == later
 
 
 @pytest.mark.parametrize("cursor", ["\u0663", "\u00b2", "1" * 20, "1" * 5000, "-1", "1.x"])
