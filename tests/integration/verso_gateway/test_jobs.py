@@ -176,7 +176,7 @@ def test_a_list_shows_the_callers_jobs_by_state_and_kind(client: httpx2.Client) 
     assert client.get("/v1/jobs?status=odd").status_code == 422
 
 
-_READS = (
+_READS: tuple[tuple[str, dict[str, Any] | None], ...] = (
     ("/v1/embed", {"texts": ["a"]}),
     ("/v1/embeddings", {"model": "verso", "input": ["a"]}),
     ("/v1/search", {"query": "a"}),
