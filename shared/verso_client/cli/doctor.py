@@ -25,6 +25,7 @@ from verso_client.client import Client
 from verso_client.exchange import Retries, Unreachable
 from verso_core import DISTRIBUTION
 from verso_core.errors import Forbidden, VersoError
+from verso_core.registry import REGISTRY_NAME
 
 _GIB = 1024**3
 _DISK_FLOOR = 1 * _GIB
@@ -86,6 +87,16 @@ def _installed() -> Iterator[Finding]:
     for part, (module, extra) in _PARTS.items():
         there = importlib.util.find_spec(module) is not None
         yield Finding("installed", part, "yes" if there else f"no: {DISTRIBUTION}[{extra}]")
+    models = _models()
+    yield Finding("installed", "models", str(models or f"no: {DISTRIBUTION}[models]"))
+
+
+def _models() -> Path | None:
+    """Return the folder of models that `verso up` serves unless it is told another; None: none."""
+    package = importlib.util.find_spec("verso_models")
+    places = [Path.cwd() / "models", Path(__file__).resolve().parents[3] / "models"]
+    places += map(Path, (package and package.submodule_search_locations) or ())
+    return next((place for place in places if (place / REGISTRY_NAME).is_file()), None)
 
 
 def _running(target: Target) -> Iterator[Finding]:

@@ -144,6 +144,7 @@ def test_the_doctor_says_what_is_wrong(tmp_path: Path) -> None:
     found = {one["what"]: one for one in json.loads(result.stdout)}
     assert found["gateway"]["wrong"] == "start it: verso up"
     assert found["python"]["wrong"] is None
+    assert Path(found["models"]["found"], "registry.json").is_file()  # of the checkout
     assert "GiB" in found[f"disk at {tmp_path}"]["found"]
     assert result.exit_code in (1, 3)
 
