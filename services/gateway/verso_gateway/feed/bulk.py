@@ -88,10 +88,11 @@ def _action(row: bytes, number: int) -> tuple[str, dict[str, Any]]:
         value = orjson.loads(row)
     except orjson.JSONDecodeError as exc:
         raise RequestInvalid(f"Malformed action/metadata line [{number}]: {exc.msg}") from exc
-    if isinstance(value, dict) and len(value) == 1:
-        [(name, about)] = value.items()
-        if name in _ACTIONS and isinstance(about, dict):
-            return name, about
+    if isinstance(value, dict):
+        found = [pair for pair in value.items() if pair[0] in _ACTIONS]
+        # Elasticsearch 8 ignores what is beside it; winston-elasticsearch counts its tries there
+        if len(found) == 1 and isinstance(found[0][1], dict):
+            return found[0]
     raise RequestInvalid(
         f"Malformed action/metadata line [{number}]: expected an object of one action, "
         f"{', '.join(sorted(_ACTIONS))}"

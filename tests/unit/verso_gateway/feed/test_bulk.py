@@ -41,6 +41,15 @@ def test_actions_come_in_order(rows: list[tuple[str, str, str | None, str]]) -> 
     assert read == rows
 
 
+def test_what_stands_beside_an_action_is_ignored_and_a_second_action_is_none() -> None:
+    found = bulk.decode(
+        body({"index": {"_index": "a"}, "attempts": 0}, {"message": "x"}), FieldMap()
+    )
+    assert [(action.name, action.index) for action in found] == [("index", "a")]
+    with pytest.raises(RequestInvalid):
+        bulk.decode(body({"index": {}, "create": {}}, {"message": "x"}), FieldMap(), index="a")
+
+
 def test_blank_lines_and_a_missing_line_end_do_not_matter() -> None:
     data = b'\n{"index":{}}\r\n\n{"message":"a"}\r\n  \n{"create":{}}\n{"message":"b"}'
     found = bulk.decode(data, FieldMap(), index="logs-x")
