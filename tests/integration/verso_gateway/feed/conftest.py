@@ -59,7 +59,7 @@ class Ledger:
 
     def records(self, count: int) -> list[Stored]:
         """Return all records once there are so many."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while len(found := list(self._records())) < count and time.monotonic() < until:
             time.sleep(0.01)
         assert len(found) == count

@@ -92,6 +92,7 @@ def test_messages_written_while_the_receiver_is_away_come_later(
         receiver.stop()
         write(where, LINES)
         receiver.start()
+        receiver.connect().close()
         records = stored.records(2 * LINES)
     assert [one.text for one in records] == [f"disk {n} is full" for n in range(2 * LINES)]
     assert {one.labels["service"] for one in records} == {"app"}
