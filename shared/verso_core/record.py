@@ -31,6 +31,9 @@ The CRC detects every single flipped bit but those of VERIFIED, which the ledger
 computing a CRC; VERIFIED is therefore written in two bits that must agree. The text of a damaged
 entry may still be decoded, since each record has a checksum. Entries of format 1 are older: they
 have neither CRC nor ABOUT, and one bit for VERIFIED.
+
+Format 3 is format 2 of a document whose points have no payload. Their ids lead to it instead
+(:func:`locating_id`); a document of the other formats is named by its points' payload.
 """
 
 from __future__ import annotations
@@ -52,10 +55,12 @@ VECTOR_HASH_BYTES = 8
 RECORD_OVERHEAD_BYTES = 1 + VECTOR_HASH_BYTES + CHECKSUM_BYTES
 MAX_SLOT = 31
 ABOUT_BYTES = 4
-_PLAIN, _CHECKED = 1, 2  # format versions: without and with a CRC
+_PLAIN, _CHECKED, _LOCATED = 1, 2, 3
+"""Format versions: without a CRC, with one, and the latter for points without payload."""
 _CRC_BYTES = 2
 _SEQ_BYTES = 6
 MAX_SEQ = (1 << 8 * _SEQ_BYTES) - 1
+_CHUNK_BITS = 16  # of a locating id
 
 
 class Codec(IntEnum):
@@ -133,7 +138,8 @@ class Entry:
 
     ``about`` is the :func:`about_hash` of its metadata and time; None for an entry of format 1,
     which has no such hash and is packed in format 1 again. ``damaged``: the bytes are not what was
-    packed; nothing in the entry may be used unchecked, and it must not be packed.
+    packed; nothing in the entry may be used unchecked, and it must not be packed. ``located``: its
+    points have no payload, so it has neither metadata nor time, and their ids lead to the document.
     """
 
     seq: int
@@ -142,6 +148,7 @@ class Entry:
     flags: Flag = Flag.NONE
     about: bytes | None = b""
     damaged: bool = False
+    located: bool = False
 
     def pack(self) -> bytes:
         """Return the entry in the format of the module's docstring."""
@@ -157,7 +164,8 @@ class Entry:
         return self._closed(self._head(self.flags | Flag.LONG, 0))
 
     def _head(self, flags: Flag, records: int) -> bytes:
-        first = _PLAIN | int(flags) & ~_TWIN if self.about is None else _CHECKED | int(flags)
+        version = _LOCATED if self.located else _CHECKED
+        first = _PLAIN | int(flags) & ~_TWIN if self.about is None else version | int(flags)
         return b"".join(
             [
                 bytes([first]),
@@ -178,7 +186,7 @@ class Entry:
             PatchCorrupt: the data do not follow the format exactly.
         """
         version, flags, damaged = _opened(data)
-        end = len(data) - (_CRC_BYTES if version == _CHECKED else 0)
+        end = len(data) - (0 if version == _PLAIN else _CRC_BYTES)
         seq = int.from_bytes(data[1 : 1 + _SEQ_BYTES], "big")
         size, at = _read_varint(data, 1 + _SEQ_BYTES)
         count, at = _read_varint(data, at)
@@ -196,15 +204,15 @@ class Entry:
         if at != end:
             raise PatchCorrupt(f"expected an entry of {at} B, got {end}")
         known = Flag(int(flags) & ~int(Flag.ABOUT))
-        return cls(seq, size, tuple(records), known, about, damaged)
+        return cls(seq, size, tuple(records), known, about, damaged, version == _LOCATED)
 
 
 def _opened(data: bytes) -> tuple[int, Flag, bool]:
     """Return the version and the flags of an entry, and whether it is damaged."""
     version = data[0] & 7 if data else 0
-    if version not in (_PLAIN, _CHECKED) or len(data) < 1 + _SEQ_BYTES:
+    if version not in (_PLAIN, _CHECKED, _LOCATED) or len(data) < 1 + _SEQ_BYTES:
         found = data[:1].hex() or "nothing"
-        raise PatchCorrupt(f"expected an entry of format {_PLAIN} or {_CHECKED}, got {found}")
+        raise PatchCorrupt(f"expected an entry of format {_PLAIN} to {_LOCATED}, got {found}")
     bits = data[0] & 0xF8
     if version == _PLAIN:
         if bits & (_TWIN | Flag.ABOUT):
@@ -286,18 +294,52 @@ def point_id(collection: str, document: str, *, seq: int, chunk: int, vector: by
     return UUID(bytes=digest.digest(), version=5)
 
 
+def locating_id(collection: str, document: str, *, seq: int, chunk: int, vector: bytes) -> UUID:
+    """Return the id of the point of one chunk, of a document whose points have no payload.
+
+        bits  field
+        64    hash of the document's id by which its bucket is chosen, lowest bit first
+        48    of :func:`point_id` of the chunk
+        16    chunk
+
+    A bucket is the hash modulo a power of two, so points of one bucket are neighbours: who reads
+    points in the order of their ids reads each bucket once.
+
+    Args: as of :func:`point_id`.
+    """
+    unique = point_id(collection, document, seq=seq, chunk=chunk, vector=vector).bytes[:6]
+    low = int.from_bytes(unique, "big") << _CHUNK_BITS | chunk & ((1 << _CHUNK_BITS) - 1)
+    return UUID(int=_reversed(document_hash(document)) << 64 | low)
+
+
+def located(point: UUID) -> tuple[int, int]:
+    """Return the hash of the document's id, and the chunk, that a locating id holds."""
+    return _reversed(point.int >> 64), point.int & ((1 << _CHUNK_BITS) - 1)
+
+
+def _reversed(number: int) -> int:
+    """Return 64 bits in the opposite order."""
+    return int(f"{number:064b}"[::-1], 2)
+
+
 def point_ids(collection: str, document: str, entry: Entry) -> list[UUID]:
     """Return the ids of the points that an entry's records depend on, in order."""
+    id_of = locating_id if entry.located else point_id
     return [
-        point_id(collection, document, seq=entry.seq, chunk=n, vector=record.vector_hash)
+        id_of(collection, document, seq=entry.seq, chunk=n, vector=record.vector_hash)
         for n, record in enumerate(entry.records)
     ]
 
 
+def document_hash(document: str) -> int:
+    """Return the 64-bit hash of a document's id (blake2b)."""
+    digest = hashlib.blake2b(document.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
 def bucket_of(document: str, *, buckets: int) -> int:
     """Return which of a collection's buckets holds a document's entry."""
-    digest = hashlib.blake2b(document.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % buckets
+    return document_hash(document) % buckets
 
 
 def total_payload(records: Sequence[Record]) -> int:

@@ -2,9 +2,10 @@
 
 Limited by the disk. The engine's files are sparse, so bytes are those of their blocks, above what
 an empty collection takes. Chunks are those of the shipped corpus with vectors of random directions,
-which take what any take; each is stored as a worker stores it: a document's id, the chunk's number,
-and with ``time`` and ``metadata`` those too. Each row is measured twice: *open*, as chunks lie
-after they were written, and *closed*, after the optimiser has run.
+which take what any take; each is stored as a worker stores it: with *none*, as those of a dense
+collection's documents without metadata or time are, with a document's id and the chunk's number, or
+with ``time`` and ``metadata`` too. Each row is measured twice: *open*, as chunks lie after they
+were written, and after the optimiser has run: *closed* without a graph, or with a *graph*.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from verso_worker.stores.edge.optimise import Runner
 DIM = 384
 SCALE = 600.0
 PAGE = 256
-PAYLOADS = ("bare", "time", "time, metadata")
+PAYLOADS = ("none", "bare", "time", "time, metadata")
 
 
 def measure(space: Space, *, payload: str, hybrid: bool, chunks: int, index: bool) -> Iterator[Any]:
@@ -40,17 +41,20 @@ def measure(space: Space, *, payload: str, hybrid: bool, chunks: int, index: boo
     with tempfile.TemporaryDirectory(prefix="verso-points-") as folder:
         place = Path(folder) / "points"
         EdgeCollection.create(place, Settings(space, terms=hybrid))
-        collection = EdgeCollection(place, index_above=1 if index else 10 * chunks)
+        collection = EdgeCollection(place, index_above=10 * chunks)
         empty = sum(asdict(_disk(collection)).values())
         for start in range(0, chunks, PAGE):
             _put(collection, range(start, min(start + PAGE, chunks)), payload=payload)
         named = {"precision": space.precision.value, "payload": payload, "words": hybrid}
         yield named | {"state": "open"} | _row(collection, empty=empty, chunks=chunks)
+        collection.close()
         lock = os.open(Path(folder) / "lock", os.O_CREAT | os.O_RDWR)
-        if not collection.optimise(Runner(lock)):
+        above = 1 if index else 0
+        if not Runner(lock).run(place, index_above=above, graph=index, fields={}):
             raise AssertionError("the optimiser failed")
         os.close(lock)
-        state = "closed, graph" if index else "closed"
+        collection = EdgeCollection(place, index_above=10 * chunks)
+        state = "graph" if index else "closed"
         yield named | {"state": state} | _row(collection, empty=empty, chunks=chunks)
         collection.close()
 
@@ -64,7 +68,9 @@ def _put(collection: EdgeCollection, part: range, *, payload: str) -> None:
     terms = Bm25().documents(own) if collection.settings.terms else [NO_TERMS] * len(part)
     payloads = []
     for n in part:
-        given: dict[str, Any] = {"d": uuid.uuid5(uuid.NAMESPACE_OID, str(n)).hex, "n": 0}
+        given: dict[str, Any] = {}
+        if payload != "none":
+            given |= {"d": uuid.uuid5(uuid.NAMESPACE_OID, str(n)).hex, "n": 0}
         if "time" in payload:
             given["t"] = 1.7e9 + n / 7
         if "metadata" in payload:

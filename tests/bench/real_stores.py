@@ -131,12 +131,12 @@ def _in_valkey(
     framed = {f"{number}": bytes(texts[number].framed) for number in numbers}
     fitted = {name: _fitted(entry, texts[int(name)].payloads) for name, entry in entries.items()}
     bytes_of = {
-        "text": _taken(ledger, plain, 0),
-        "zstd+dict": _taken(ledger, framed, 0),
-        "zstd+dict, 64": _taken(ledger, framed, _FULL[0]),
+        "text": taken(ledger, plain, 0),
+        "zstd+dict": taken(ledger, framed, 0),
+        "zstd+dict, 64": taken(ledger, framed, _FULL[0]),
         "entry": _usage(ledger, owned),
-        **{f"entry, {share}": _taken(ledger, _packed(entries), share) for share in _FULL},
-        **{f"fitted, {share}": _taken(ledger, _packed(fitted), share) for share in _FULL},
+        **{f"entry, {share}": taken(ledger, _packed(entries), share) for share in _FULL},
+        **{f"fitted, {share}": taken(ledger, _packed(fitted), share) for share in _FULL},
     }
     return {name: size / counts["records"] for name, size in bytes_of.items()}
 
@@ -174,7 +174,7 @@ def _packed(entries: Mapping[str, Entry]) -> dict[str, bytes]:
     return {name: entry.pack() for name, entry in entries.items()}
 
 
-def _taken(ledger: redis.Redis, values: Mapping[str, bytes], share: int) -> int:
+def taken(ledger: redis.Redis, values: Mapping[str, bytes], share: int) -> int:
     """Write values into keys of their own, or about so many to a bucket; return their bytes.
 
     What is too long for a bucket gets a key of its own, and a head in the bucket, as in the ledger.

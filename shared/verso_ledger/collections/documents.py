@@ -8,13 +8,13 @@ when it was written, until everything is counted again (``count.lua``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 from uuid import UUID
 
 from verso_core.errors import CollectionBusy, CollectionUnknown, LedgerBehind, PatchCorrupt
 from verso_core.jobs import Collection
-from verso_core.record import Entry, Flag, Holdings, LedgerMemory, bucket_of
+from verso_core.record import Entry, Flag, Holdings, LedgerMemory, bucket_of, document_hash
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
@@ -265,6 +265,27 @@ class Documents:
                 heads = self._heads(uid, range(start, min(start + _PAGE, last)))
                 whole = self._whole(location, heads)
             yield from whole.items()
+
+    def names(self, collection: str, hashes: Iterable[int]) -> dict[int, str]:
+        """Return the documents whose ids have these hashes (``document_hash``), by hash.
+
+        Their buckets are read for it, names alone; a hash of no document is left out.
+
+        Raises:
+            CollectionUnknown: there is no collection of this name.
+        """
+        wanted = set(hashes)
+        uid, buckets = self._locations.find(collection, fresh=True)
+        needed = sorted({one % buckets for one in wanted})
+        found: dict[int, str] = {}
+        for start in range(0, len(needed), _PAGE):
+            with translated(), self._redis.pipeline(transaction=False) as pipe:
+                for bucket in needed[start : start + _PAGE]:
+                    pipe.hkeys(key("docs", uid, bucket))
+                pages = pipe.execute()
+            named = (codec.text(name) for page in pages for name in page)
+            found |= {digest: one for one in named if (digest := document_hash(one)) in wanted}
+        return found
 
     def holdings(self, collection: str) -> Holdings:
         """Return what a collection holds, counting it first if it was never counted.

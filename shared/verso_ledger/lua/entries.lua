@@ -14,7 +14,7 @@ local function has_flag(entry, flag)
   return bit.band(string.byte(entry, 1) or 0, flag) ~= 0
 end
 
--- The first byte of an entry that has been verified. Format 2 says so in two bits, so that one that
+-- The first byte of an entry that has been verified. Later formats say so in two bits, so that one that
 -- flips shows; its CRC leaves both out.
 local function marked(entry)
   local first = string.byte(entry, 1)
@@ -116,7 +116,7 @@ end
 local function measured(entry)
   local unreadable, size, first = { unreadable = 1 }, #entry, string.byte(entry, 1) or 0
   local version = bit.band(first, 7)
-  if size < 7 or version < 1 or version > 2 or bit.band(first, version == 1 and 224 or 32) ~= 0 then
+  if size < 7 or version < 1 or version > 3 or bit.band(first, version == 1 and 224 or 32) ~= 0 then
     return unreadable
   end
   local text, at = varint(entry, 8)
@@ -126,7 +126,7 @@ local function measured(entry)
   at = behind + (bit.band(first, 128) ~= 0 and 4 or 0)
   local sums = { documents = 1, chunks = records, bytes_text = text, bytes_entries = size,
     verified = bit.band(first, VERIFIED + 64) ~= 0 and 1 or 0 }
-  local last = version == 2 and size - 2 or size
+  local last = version == 1 and size or size - 2
   for _ = 1, records do
     local length, start = varint(entry, at)
     if not start or length < 13 or start + length - 1 > last then return unreadable end

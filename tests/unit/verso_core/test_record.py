@@ -21,6 +21,9 @@ from verso_core.record import (
     about_hash,
     bucket_of,
     checksum,
+    document_hash,
+    located,
+    locating_id,
     point_id,
     point_ids,
     total_payload,
@@ -44,6 +47,13 @@ _entries = st.builds(
     records=st.lists(_records, max_size=5).map(tuple),
     flags=_flags,
     about=st.one_of(st.none(), st.just(b""), st.binary(min_size=4, max_size=4)),
+) | st.builds(
+    Entry,
+    seq=st.integers(0, MAX_SEQ),
+    size_bytes=st.integers(0, 2**40),
+    records=st.lists(_records, max_size=5).map(tuple),
+    flags=_flags,
+    located=st.just(True),
 )
 RECORD = Record(Codec.ZSTD, 1, b"8 bytes.", b"sum.", b"a payload")
 ENTRIES = [
@@ -51,6 +61,7 @@ ENTRIES = [
     for flags in (Flag.NONE, Flag.VERIFIED)
     for about in (b"", b"hash")
 ]
+ENTRIES += [replace(ENTRIES[0], located=True)]
 
 
 @given(record=_records)
@@ -196,7 +207,7 @@ def test_a_codec_that_does_not_exist_is_corrupt() -> None:
 
 def test_an_entry_of_another_format_is_corrupt() -> None:
     packed = bytearray(Entry(1, 0, (), Flag.DELETED).pack())
-    packed[0] = packed[0] & 0xF8 | 3
+    packed[0] = packed[0] & 0xF8 | 4
     with pytest.raises(PatchCorrupt, match="format"):
         Entry.unpack(bytes(packed))
 
@@ -230,6 +241,14 @@ def test_points_of_an_entry_are_its_records_in_order() -> None:
         point_id("c", "d", seq=3, chunk=n, vector=record.vector_hash)
         for n, record in enumerate(records)
     ]
+
+
+@given(document=_names, seq=st.integers(0, MAX_SEQ), chunk=st.integers(0, 65_535))
+def test_a_locating_id_holds_its_document_and_chunk(document: str, seq: int, chunk: int) -> None:
+    point = locating_id("c", document, seq=seq, chunk=chunk, vector=bytes(8))
+    assert located(point) == (document_hash(document), chunk)
+    assert point != locating_id("c", document, seq=seq, chunk=chunk, vector=b"another.")
+    assert point != locating_id("d", document, seq=seq, chunk=chunk, vector=bytes(8))
 
 
 def test_a_patch_costs_its_codec_byte_and_its_payload() -> None:

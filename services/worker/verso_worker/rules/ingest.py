@@ -43,6 +43,7 @@ from verso_core.record import (
     Flag,
     Record,
     about_hash,
+    locating_id,
     point_id,
     total_payload,
     written_by,
@@ -51,6 +52,7 @@ from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import LOST, NO_TERMS, Point, Terms
 from verso_worker.records.space import Space, Stored
+from verso_worker.rules import located
 from verso_worker.rules.generations import Generations
 from verso_worker.rules.ports import (
     Documents,
@@ -87,10 +89,16 @@ class Source:
         """Return a stored document, from its text and the payload of one of its points."""
         return cls(document, text, payload.get("m") or {}, payload.get("t"), lost=LOST in payload)
 
-    @property
-    def payload(self) -> dict[str, Any]:
-        """Return the payload of the document's points, without the chunk's index."""
-        payload: dict[str, Any] = {"d": self.id}
+    def located(self, collection: Collection) -> bool:
+        """Whether its points are stored without payload."""
+        bare = not self.metadata and self.time is None and not self.lost
+        return bare and located.may_have(collection)
+
+    def payload(self, chunk: int, *, located: bool) -> dict[str, Any]:
+        """Return the payload of a point of the document."""
+        if located:
+            return {}
+        payload: dict[str, Any] = {"d": self.id, "n": chunk}
         if self.time is not None:
             payload["t"] = self.time
         if self.metadata:
@@ -232,16 +240,14 @@ class Ingest:
         terms = self.terms(collection, [chunk for draft in drafts for chunk in draft.chunks])
         at = 0
         for draft in drafts:
-            payload = draft.source.payload
+            source = draft.source
+            apart = source.located(collection)
+            id_of = locating_id if apart else point_id
             for n in range(len(draft.chunks)):
-                name = point_id(
-                    collection.name,
-                    draft.source.id,
-                    seq=draft.seq,
-                    chunk=n,
-                    vector=records[at].vector_hash,
-                )
-                points[name] = Point(name, stored[at], payload | {"n": n}, terms[at])
+                vector = records[at].vector_hash
+                name = id_of(collection.name, source.id, seq=draft.seq, chunk=n, vector=vector)
+                payload = source.payload(n, located=apart)
+                points[name] = Point(name, stored[at], payload, terms[at])
                 at += 1
         self.vectors.put(collection.name, list(points.values()))
         found = self.vectors.get(collection.name, list(points))
@@ -386,7 +392,13 @@ def agrees(payload: Mapping[str, Any], entry: Entry | None, *, key: bytes) -> bo
 def _write(draft: _Draft, records: Sequence[Record], collection: Collection) -> Write:
     source = draft.source
     about = about_hash(source.metadata, source.time, key=bytes.fromhex(collection.checksum_key))
-    entry = Entry(draft.seq, len(source.text), tuple(records), about=about)
+    entry = Entry(
+        draft.seq,
+        len(source.text),
+        tuple(records),
+        about=about,
+        located=source.located(collection),
+    )
     keep = collection.text_policy is TextPolicy.BOTH
     return Write(source.id, entry.pack(), source.text if keep else None)
 

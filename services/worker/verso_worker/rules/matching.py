@@ -47,10 +47,12 @@ from verso_core.jobs.documents import (
     UpdateParams,
 )
 from verso_core.jobs.filters import path_of
-from verso_core.record import Entry, Flag, about_hash, point_id, point_ids, vector_hash
+from verso_core.record import Entry, Flag, about_hash, point_ids, vector_hash
 from verso_core.texts import Metadata, Scalar, values_of
 from verso_worker.records.points import NO_TERMS, Placed, Point
 from verso_worker.records.space import Space
+from verso_worker.rules import located
+from verso_worker.rules.ingest import Source
 from verso_worker.rules.ports import (
     Delete,
     Documents,
@@ -111,14 +113,18 @@ class Matching:
         held = self.documents.holdings(collection.name)
         if where is None:
             return Result([Counted(documents=held.documents)])
-        several = held.chunks != held.documents
-        passed = self.vectors.count(collection.name, where=where, first=several)
+        several = held.chunks != held.documents or located.may_have(collection)
+        passed = self._passed(collection, where, first=several)
         if self.vectors.count(collection.name) == held.chunks:
             return Result([Counted(documents=passed)])
         if passed > LOOKED_AT:
             return Result([Counted(documents=passed, exact=False)])
         pages = self.scan(collection, where, on_progress=on_progress)
         return Result([Counted(documents=sum(map(len, pages)))])
+
+    def _passed(self, collection: Collection, where: Filter | None, *, first: bool) -> int:
+        apart = sum(1 for _ in located.passing(self.reader, collection, where))
+        return apart + self.vectors.count(collection.name, where=where, first=first)
 
     def facets(
         self,
@@ -140,7 +146,7 @@ class Matching:
             RequestInvalid: it passes more than ``MAX_FACET_DOCUMENTS``.
         """
         asked = work.params
-        passed = self.vectors.count(collection.name, where=asked.filter, first=True)
+        passed = self._passed(collection, asked.filter, first=True)
         if passed > MAX_FACET_DOCUMENTS:
             raise RequestInvalid(
                 f"expected a filter that <= {MAX_FACET_DOCUMENTS} documents pass, got {passed}"
@@ -226,14 +232,13 @@ class Matching:
             entry,
             seq=seq,
             flags=Flag.VERIFIED,
+            located=entry.located and not item.metadata and item.time is None,
             about=about_hash(item.metadata, item.time, key=bytes.fromhex(collection.checksum_key)),
         )
         stored = self.vectors.get(collection.name, old)
         terms = self.vectors.terms(collection.name, old)
         space = Space.of(collection)
-        payload: dict[str, Any] = {"d": item.id, "m": item.metadata}
-        if item.time is not None:
-            payload["t"] = item.time
+        source = Source(item.id, b"", item.metadata, item.time)
         points = []
         for n, (was, name) in enumerate(
             zip(old, point_ids(collection.name, item.id, new), strict=True)
@@ -241,7 +246,8 @@ class Matching:
             row = stored.get(was)
             if row is None or vector_hash(space.raw(row)) != entry.records[n].vector_hash:
                 raise RecordCorrupt(f"the vector of {item.id!a}, chunk {n}, is not what was stored")
-            points.append(Point(name, row, payload | {"n": n}, terms.get(was, NO_TERMS)))
+            payload = source.payload(n, located=new.located)
+            points.append(Point(name, row, payload, terms.get(was, NO_TERMS)))
         self._put(collection, points)
         return Write(item.id, new.pack(), replaces=entry.seq)
 
@@ -270,7 +276,7 @@ class Matching:
         high: int = _IDS,
         on_progress: OnProgress = no_progress,
     ) -> Iterator[list[Match]]:
-        """Yield the documents that a filter passes, some at a time, in the order of their points.
+        """Yield the documents that a filter passes, some at a time.
 
         ``low`` and ``high`` bound the points' ids. ``on_progress`` may end it.
         """
@@ -282,15 +288,25 @@ class Matching:
     def points(
         self, collection: Collection, where: Filter | None, *, low: int = 0, high: int = _IDS
     ) -> Iterator[list[Placed]]:
-        """Yield the first chunks that pass a filter, some at a time, by their ids."""
-        while low < high:
+        """Yield the first chunks that pass a filter, some at a time.
+
+        They are ordered by their ids, but that those without payload come last, in any order.
+        """
+        at = low
+        while at < high:
             page = self.vectors.page(
-                collection.name, UUID(int=low), limit=PAGE, where=where, first=True
+                collection.name, UUID(int=at), limit=PAGE, where=where, first=True
             )
             yield [row for row in page if row[0].int < high]
             if len(page) < PAGE:
-                return
-            low = page[-1][0].int + 1
+                break
+            at = page[-1][0].int + 1
+        apart = (
+            (_first_point(collection, document, entry), {"d": document, "m": {}})
+            for document, entry in located.passing(self.reader, collection, where)
+        )
+        inside = (row for row in apart if low <= row[0].int < high)
+        yield from located.parts(inside, PAGE)
 
     def live(self, collection: Collection, page: Sequence[Placed]) -> list[Match]:
         """Return those of some points that live documents begin with."""
@@ -474,5 +490,5 @@ def _by_name(row: Placed) -> tuple[str, int]:
 
 def _first_point(collection: Collection, document: str, entry: Entry) -> UUID:
     """Return the point of a document's first chunk, which every document has."""
-    vector = entry.records[0].vector_hash
-    return point_id(collection.name, document, seq=entry.seq, chunk=0, vector=vector)
+    [point] = point_ids(collection.name, document, replace(entry, records=entry.records[:1]))
+    return point

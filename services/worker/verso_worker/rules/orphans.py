@@ -26,6 +26,7 @@ from verso_core.errors import CollectionUnknown
 from verso_core.jobs import Collection
 from verso_core.record import Entry, point_ids
 from verso_worker.records.points import BATCH, NO_TERMS, Point
+from verso_worker.rules import located
 from verso_worker.rules.ports import Documents, Vectors
 from verso_worker.rules.reader import Reader
 
@@ -71,11 +72,12 @@ class OrphanCollector:
 
     def _unnamed(self, collection: Collection, page: Sequence[Found]) -> list[UUID]:
         """Return the points of a page that the entries of their documents do not name."""
-        documents = {point: str(payload.get("d")) for point, payload in page}
+        names = located.named(self.reader, collection, dict(page))
+        documents = {point: str(payload.get("d")) for point, payload in names.items()}
         live = self.reader.live(collection, documents.values())
         named: set[UUID] = set()
         for document, entry in live.items():
-            if isinstance(entry, Entry):
+            if isinstance(entry, Entry) and not entry.damaged:
                 named.update(point_ids(collection.name, document, entry))
             else:  # a damaged entry does not say which points are its own
                 named.update(point for point, own in documents.items() if own == document)

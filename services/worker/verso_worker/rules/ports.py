@@ -397,6 +397,10 @@ class Documents(Protocol):
     ) -> Iterable[tuple[str, bytes]]:
         """Yield the entries in ``count`` buckets from ``first`` on; None: in all that follow."""
 
+    def names(self, collection: str, hashes: Iterable[int]) -> dict[int, str]:
+        """Return the documents whose ids have these hashes, by hash."""
+        ...
+
     def holdings(self, collection: str) -> Holdings:
         """Return the totals of a collection's entries."""
 

@@ -229,7 +229,7 @@ class Scrub:
                         n
                         for n, point in enumerate(own)
                         if hashes.get(point) != records[n].vector_hash
-                        or not _names(payloads.get(point), document, n)
+                        or not _names(payloads.get(point), document, n, entry)
                         or not agrees(payloads[point], entry, key=key)
                         or (words[n] is not None and terms.get(point, NO_TERMS) != words[n])
                     ],
@@ -292,7 +292,8 @@ class Scrub:
         for n, row, words in zip(one.bad, stored, terms, strict=True):
             if vector_hash(space.raw(row)) != entry.records[n].vector_hash:
                 return False
-            payload = _payload(one) | {"d": one.document, "n": n}
+            own = {} if entry.located else {"d": one.document, "n": n}
+            payload = _payload(one) | own
             points.append(Point(ids[n], row, payload, words))
         self.vectors.put(collection.name, points)
         found = self.vectors.get(collection.name, [point.id for point in points])
@@ -380,8 +381,12 @@ def _text(entry: Entry | None, chunks: Sequence[bytes | VersoError]) -> bytes | 
     return text if isinstance(text, bytes) else None
 
 
-def _names(payload: dict[str, Any] | None, document: str, chunk: int) -> bool:
-    return payload is not None and (payload.get("d"), payload.get("n")) == (document, chunk)
+def _names(payload: dict[str, Any] | None, document: str, chunk: int, entry: Entry | None) -> bool:
+    """Whether a point is there and its payload is its chunk's; a located one has none."""
+    if payload is None:
+        return False
+    named = (None, None) if entry is not None and entry.located else (document, chunk)
+    return (payload.get("d"), payload.get("n")) == named
 
 
 def _payload(one: _Finding) -> dict[str, Any]:

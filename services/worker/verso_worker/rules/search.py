@@ -25,6 +25,7 @@ from verso_worker.records import fusion
 from verso_worker.records.outputs import Timings
 from verso_worker.records.points import Hit, Terms
 from verso_worker.records.space import Space, Vector, read_unit
+from verso_worker.rules import located
 from verso_worker.rules.ports import Lexicon, Models, Vectors
 from verso_worker.rules.reader import NO_ENTRY, Chunk, Reader
 from verso_worker.rules.score import Score
@@ -156,17 +157,23 @@ class Search:
         kept, with that error.
         """
         fetch = limit + limit // 5 + 2
+        apart = None
+        if query is not None and located.may_have(collection) and located.by_id(where):
+            apart = located.nearest(self.reader, collection, query, limit=limit, where=where)
         while True:
             hits = self.vectors.search(
                 collection.name, query, terms=terms, limit=fetch, where=where
             )
-            live = self.reader.live(collection, [str(hit.payload.get("d")) for hit in hits])
+            names = located.named(self.reader, collection, {hit.id: hit.payload for hit in hits})
+            live = self.reader.live(collection, [str(one.get("d")) for one in names.values()])
             kept = []
             for hit in hits:
-                document, chunk = str(hit.payload.get("d")), hit.payload.get("n")
+                document, chunk = str(names[hit.id].get("d")), names[hit.id].get("n")
                 entry = live.get(document)
                 if entry is None or not isinstance(chunk, int):
                     continue  # no live document, or a payload that the scrub has to repair
+                if apart is not None and "d" not in hit.payload:
+                    continue  # it is among those, if it passes
                 if isinstance(entry, VersoError):
                     kept.append((hit, Chunk(document, NO_ENTRY, chunk, entry)))
                 elif (
@@ -175,7 +182,7 @@ class Search:
                 ):
                     kept.append((hit, Chunk(document, entry, chunk)))
             if len(kept) >= limit or len(hits) < fetch:
-                return kept[:limit]
+                return (kept if apart is None else located.ranked([*kept, *apart]))[:limit]
             fetch *= 2
 
 

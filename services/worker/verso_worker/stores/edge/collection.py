@@ -75,6 +75,8 @@ _FIELDS_ABOVE = 2000  # points; a filter reads payloads one by one at about 3 us
 _INDEXED_NOW = 20_000  # points; an index over them takes 0.4 s
 _FIELDS_MAX = 16  # fields indexed for a collection: their names come from users
 _REMOVED_MIN = 1000  # the engine's own vacuum does nothing below this
+_OPEN_MIN = 2000  # points; a closed segment has files of 150 kB
+_OPEN_SHARE = 0.25  # of a collection's points, before their segment is closed
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class _Changes:
 
     removed: int = 0
     plain_after: int = 0
+    graph_tried: int = 0
     fields: dict[str, IndexKind] = field(default_factory=dict)  # filtered by, without an index
 
 
@@ -352,6 +355,12 @@ class EdgeCollection:
         with self._using() as edge:
             info = edge.info()
         plain = self._plain(info) - self._changes.plain_after
+        if not self._has_graph():
+            points = info.points_count
+            if points - self._changes.graph_tried > self._index_above:
+                return True
+            if plain > max(_OPEN_MIN, _OPEN_SHARE * points) and self._bare():
+                return True
         many = max(_REMOVED_MIN, _REMOVED_SHARE * info.points_count)
         slow = bool(self._changes.fields) and info.points_count > _FIELDS_ABOVE
         return plain > self._index_above or self._changes.removed > many or slow
@@ -366,16 +375,43 @@ class EdgeCollection:
             VectorsUnavailable: the folder cannot be opened again.
         """
         fields = dict(self._changes.fields)
+        few = self.count() <= self._index_above
+        only_close = few and not self._has_graph() and self._bare()
+        # Segments that were closed before are below the threshold, and get their graph together.
+        above = self._index_above if self._has_graph() or few else _OPEN_MIN
         self._close_files()
-        done = optimiser.run(self._folder, index_above=self._index_above, fields=fields)
+        done = optimiser.run(
+            self._folder,
+            index_above=0 if only_close else min(above, self._index_above),
+            graph=not only_close,
+            fields=fields,
+        )
         edge = self._load()
         info = edge.info()
         self._tried |= fields.keys()
-        self._changes = _Changes(plain_after=self._plain(info))
+        self._changes = _Changes(
+            plain_after=self._plain(info), graph_tried=0 if only_close else info.points_count
+        )
         with self._gate:
             self._edge = edge
             self._gate.notify_all()
         return done
+
+    def _has_graph(self) -> bool:
+        return any(self._folder.glob(f"{ENGINE_NAME}/segments/*/vector_index*/graph.bin"))
+
+    def _bare(self) -> bool:
+        """Whether closing segments saves bytes: most points have no payload.
+
+        An open segment takes 144 bytes a point for payloads, also of points that have none. To
+        close one makes the index of words larger by more, so only a dense collection's are.
+        """
+        if self.settings.terms:
+            return False
+        request = qdrant.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=False)
+        with self._using() as edge:
+            records, _ = edge.scroll(request)
+        return 2 * sum(not record.payload for record in records) > len(records)
 
     def _plain(self, info: qdrant.ShardInfo) -> int:
         """Count points without an index; terms are counted as indexed from the start."""

@@ -40,7 +40,9 @@ class Runner:
         self._guard = threading.Lock()
         self._stopped = False
 
-    def run(self, folder: Path, *, index_above: int, fields: Mapping[str, IndexKind]) -> bool:
+    def run(
+        self, folder: Path, *, index_above: int, graph: bool, fields: Mapping[str, IndexKind]
+    ) -> bool:
         """Optimise a collection that no process has open; False if that failed.
 
         After a failure the folder is unchanged.
@@ -48,6 +50,7 @@ class Runner:
         Args:
             folder: the collection's.
             index_above: index segments of more points than this.
+            graph: build a graph, or only close segments.
             fields: payload fields to index, by path.
         """
         with self._guard:
@@ -58,6 +61,7 @@ class Runner:
                     *(sys.executable, "-m", "verso_worker.stores.edge.optimise"),
                     *("--folder", str(folder), "--index-above", str(index_above)),
                     *("--parent", str(os.getpid()), "--fields", json.dumps(fields)),
+                    *(["--graph"] if graph else []),
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._lock],
@@ -77,12 +81,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Index and vacuum one vector collection.")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--index-above", type=int, required=True, help="points")
+    parser.add_argument("--graph", action="store_true", help="build a graph over the vectors")
     parser.add_argument("--fields", type=json.loads, default={}, help="JSON: path to kind")
     parser.add_argument("--parent", type=int, required=True, help="process id")
     given = parser.parse_args()
     _die_with(given.parent)
     os.nice(10)  # searches of other collections come first
-    config = engine_config(read_settings(given.folder), index_above=given.index_above)
+    settings = read_settings(given.folder)
+    config = engine_config(settings, index_above=given.index_above, graph=given.graph)
     edge = qdrant.EdgeShard.load(str(given.folder / ENGINE_NAME), config)
     for path, kind in given.fields.items():
         edge.update(qdrant.UpdateOperation.create_field_index(path, SCHEMAS[IndexKind(kind)]))

@@ -42,6 +42,11 @@ _DENSE_KINDS = {
     ),
 }
 
+# The engine's own defaults, written out because it keeps what it was given last.
+_LINKS = 16
+_CANDIDATES = 100
+_SCANNED_KIB = 10_000
+
 _FORMAT = 1
 _FORMAT_TERMS = 2
 
@@ -57,25 +62,32 @@ def write_settings(folder: Path, settings: Settings) -> None:
     (folder / SETTINGS_NAME).write_text(json.dumps(kept) + "\n")
 
 
-def engine_config(settings: Settings, *, index_above: int | None = None) -> qdrant.EdgeConfig:
+def engine_config(
+    settings: Settings, *, index_above: int | None = None, graph: bool = True
+) -> qdrant.EdgeConfig:
     """Return the engine's settings for a collection.
 
     Args:
         settings: precision and dimension, and whether terms are stored.
         index_above: index segments of more points than this; None keeps the folder's setting.
+        graph: whether the index is a graph; without one a segment is closed and searched whole.
     """
     space = settings.space
     distance, datatype = _DENSE_KINDS[space.precision]
-    optimizers = None
+    optimizers = links = None
     if index_above is not None:
         kib = max(1, index_above * space.size_bytes // 1024)
         optimizers = qdrant.EdgeOptimizersConfig(indexing_threshold=kib)
+        links = qdrant.HnswIndexConfig(
+            m=_LINKS if graph else 0, ef_construct=_CANDIDATES, full_scan_threshold=_SCANNED_KIB
+        )
     return qdrant.EdgeConfig(
         vectors=qdrant.EdgeVectorParams(size=space.dim, distance=distance, datatype=datatype),
         sparse_vectors={TERMS: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
         if settings.terms
         else None,
         optimizers=optimizers,
+        hnsw_config=links,
         wal_enabled=False,
     )
 

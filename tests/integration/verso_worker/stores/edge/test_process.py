@@ -227,6 +227,43 @@ def test_a_worn_collection_is_optimised_in_a_quiet_moment(start: Start, tmp_path
     assert child.restarts == 0
 
 
+def test_points_without_payload_lie_in_closed_segments_until_a_graph_pays(
+    start: Start, tmp_path: Path
+) -> None:
+    child, vectors = start(index_above=4000, quiet_s=0.5)
+    create(vectors)
+    points = [Point(point.id, point.stored, {}) for point in batch(2500, seed=5)]
+    vectors.put("c", points)
+    query = SPACE.widen(points[7].stored[None])[0]
+    before = vectors.search("c", query, limit=20, where=None)
+    segments = tmp_path / "vectors" / "c" / "edge" / "segments"
+
+    def beside_vectors() -> float:
+        disk = vectors.sizes("c").disk
+        assert disk is not None
+        return disk.points / vectors.count("c")
+
+    assert patiently(beside_vectors) > 140
+    wait(lambda: patiently(beside_vectors) < 130)
+    assert not list(segments.rglob("graph.bin"))
+    assert vectors.search("c", query, limit=20, where=None) == before
+    assert same(read(vectors, points), points)
+    more = [Point(point.id, point.stored, {}) for point in batch(2000, seed=6)]
+    vectors.put("c", more)
+    wait(lambda: bool(list(segments.rglob("graph.bin"))))
+    assert same(patiently(lambda: read(vectors, points + more)), points + more)
+    assert patiently(lambda: vectors.search("c", query, limit=1, where=None))[0].id == points[7].id
+    assert child.restarts == 0
+
+
+def wait(holds: Callable[[], bool]) -> None:
+    """Wait until a fact holds, with longer pauses than a quiet moment takes."""
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(1.5)
+
+
 MIXED = ["x", "y", 1, 2.0, 1.5, True, False, 2**60, "1", ""]
 WANTED = ["x", 1, 1.0, 2, True, "1", 2**60, 2**60 + 1, [1, "x"], [False, 1.5], ["x", True, 2**60]]
 

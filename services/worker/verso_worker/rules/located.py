@@ -1,0 +1,170 @@
+"""Documents whose points have no payload: they are found through the ledger.
+
+A payload takes 144 bytes a point on the disk, however little is in it, and more for its indexes. So
+a document of a dense collection with neither metadata nor time has none
+(``docs/adr/0030-points-without-payload.md``). The id of its points leads to its bucket, and the
+bucket holds its name. As it has no field but its id, a filter depends on that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+from uuid import UUID
+
+import numpy as np
+
+from verso_core.jobs import Collection, CollectionKind, Filter, SearchMode
+from verso_core.jobs.filters import (
+    ID,
+    AllOf,
+    AnyOf,
+    Exists,
+    Node,
+    Not,
+    OneOf,
+    compiled,
+    matches,
+    tests_in,
+)
+from verso_core.record import Entry, located, point_ids
+from verso_worker.records.points import BATCH, Hit
+from verso_worker.records.space import Space, Vector
+from verso_worker.rules.reader import Chunk, Reader
+
+Payload = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def may_have(collection: Collection) -> bool:
+    """Whether documents of a collection may be stored without payload.
+
+    Without its payload a point pays only once its segment is closed, and closing makes the index of
+    words of a hybrid collection larger than what is saved.
+    """
+    documents = collection.kind is CollectionKind.DOCUMENTS
+    return documents and collection.search is SearchMode.DENSE
+
+
+def named(
+    reader: Reader, collection: Collection, points: Mapping[UUID, Payload]
+) -> dict[UUID, dict[str, Any]]:
+    """Return the payloads of points, each with its document and chunk.
+
+    Those of points without payload are looked up; one whose document is gone stays as it is.
+    """
+    places = {point: located(point) for point, payload in points.items() if "d" not in payload}
+    if not places:
+        return {point: dict(payload) for point, payload in points.items()}
+    names = reader.documents.names(collection.name, {digest for digest, _ in places.values()})
+    found = {}
+    for point, payload in points.items():
+        digest, chunk = places.get(point, (0, 0))
+        own = {"d": names[digest], "n": chunk} if point in places and digest in names else {}
+        found[point] = dict(payload) | own
+    return found
+
+
+def passing(
+    reader: Reader, collection: Collection, where: Filter | None
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the live documents without payload that a filter passes."""
+    node = compiled(where)
+    if not may_have(collection) or node is False:
+        return
+    ids = None
+    if node is not True:
+        if not _verdicts(node)[0]:
+            return
+        ids = _ids(node)
+    for document, entry in (
+        reader.scan(collection) if ids is None else _named(reader, collection, ids)
+    ):
+        if entry.located and matches(where, metadata={}, time=None, id=document):
+            yield document, entry
+
+
+def nearest(
+    reader: Reader, collection: Collection, query: Vector, *, limit: int, where: Filter | None
+) -> list[tuple[Hit, Chunk]]:
+    """Return the best chunks of the documents without payload that a filter passes.
+
+    For filters by id, which the vector store cannot apply to them. Shape of ``query``: (dim,).
+    """
+    space = Space.of(collection)
+    unit = space.unit(query)
+    best: list[tuple[Hit, Chunk]] = []
+    for batch in parts(_chunks(collection, passing(reader, collection, where)), BATCH):
+        chunks = dict(batch)
+        stored = reader.vectors.get(collection.name, list(chunks))
+        if not stored:
+            continue
+        scores = space.cosines(unit, np.stack(list(stored.values()))).tolist()
+        best += [
+            (Hit(point, score, {"m": {}}, cosine=score), chunks[point])
+            for point, score in zip(stored, scores, strict=True)
+        ]
+        best = ranked(best)[:limit]
+    return best
+
+
+def ranked(hits: Iterable[tuple[Hit, Chunk]]) -> list[tuple[Hit, Chunk]]:
+    """Return hits by score, best first, equal ones by id."""
+    return sorted(hits, key=lambda row: (-row[0].score, row[0].id.bytes))
+
+
+def parts(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield rows in lists of a size; the last one may be shorter."""
+    left = iter(rows)
+    while part := list(islice(left, size)):
+        yield part
+
+
+def by_id(where: Filter | None) -> bool:
+    """Whether a filter has a test of the document's id."""
+    node = compiled(where)
+    return not isinstance(node, bool) and any(test.field == ID for test in tests_in(node))
+
+
+def _chunks(
+    collection: Collection, documents: Iterable[tuple[str, Entry]]
+) -> Iterator[tuple[UUID, Chunk]]:
+    for document, entry in documents:
+        for index, point in enumerate(point_ids(collection.name, document, entry)):
+            yield point, Chunk(document, entry, index)
+
+
+def _named(
+    reader: Reader, collection: Collection, ids: Sequence[str]
+) -> Iterator[tuple[str, Entry]]:
+    for document, entry in reader.live(collection, ids).items():
+        if isinstance(entry, Entry):
+            yield document, entry
+
+
+def _ids(node: Node) -> Sequence[str] | None:
+    """Return ids among which are those of all documents that pass; None if that takes a scan."""
+    if isinstance(node, OneOf) and node.field == ID:
+        return [value for value in node.values if isinstance(value, str)]
+    if isinstance(node, AllOf):
+        return next((ids for part in node.parts if (ids := _ids(part)) is not None), None)
+    return None
+
+
+def _verdicts(node: Node) -> tuple[bool, bool]:
+    """Whether a filter may hold, and may not, for a document that has nothing but an id."""
+    match node:
+        case AllOf(parts) | AnyOf(parts):
+            verdicts = [_verdicts(part) for part in parts]
+            may = [holds for holds, _ in verdicts]
+            may_not = [fails for _, fails in verdicts]
+            both = isinstance(node, AllOf)
+            return (all(may), any(may_not)) if both else (any(may), all(may_not))
+        case Not(part):
+            holds, fails = _verdicts(part)
+            return fails, holds
+        case Exists(field):
+            return field == ID, field != ID
+        case _:
+            return node.field == ID, True

@@ -1,0 +1,192 @@
+"""What do all bytes kept of a document of 500 bytes or more come to, beside its text?
+
+No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
+chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the first
+part, as ``POST /v1/collections/NAME/fit`` fits them. Then everything is written into real stores:
+
+- *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
+- *points*: a collection of the embedded store with so many chunks and vectors of random directions,
+  by the blocks of its files, above an empty collection. Words are those of the set's chunks.
+
+Rows are settings of a collection: as shipped (hybrid, int8), dense, and dense with int4, whose
+documents without metadata have points without payload, in closed segments. Fitted tables are kept
+once and counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import real_stores
+import record_sets
+import redis
+import sheet
+
+from verso_codecs.mixture import MixtureTables
+from verso_codecs.zstd import ZstdCodec
+from verso_core import files, manifest
+from verso_core.jobs import CodecPolicy, Precision
+from verso_core.record import CHECKSUM_BYTES, VECTOR_HASH_BYTES, Codec, Entry, Record
+from verso_standalone.stack import find_artifact
+from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
+from verso_worker.records import policy
+from verso_worker.records.artifact import MixtureCodec, NgramCodec, cutter, ngram_tables
+from verso_worker.records.chunking import Cutter
+from verso_worker.records.points import NO_TERMS, packed
+from verso_worker.records.recorder import ByteCodec
+from verso_worker.records.space import Settings, Space
+from verso_worker.stores.bm25 import Bm25
+from verso_worker.stores.edge.collection import EdgeCollection
+from verso_worker.stores.edge.optimise import Runner
+
+SETS = ("documentation", "books", "squad paragraphs")
+LEAST = 500
+SHARE = 64  # entries of a bucket
+PAGE = 256
+KINDS = (
+    ("hybrid, int8: as shipped", Precision.INT8, True),
+    ("dense, int8", Precision.INT8, False),
+    ("dense, int4", Precision.INT4, False),
+)
+
+
+def entries(texts: Sequence[Sequence[bytes]], codecs: dict[Codec, ByteCodec]) -> dict[str, bytes]:
+    """Return the packed entries of texts that were cut into chunks, by document."""
+    found = {}
+    for number, chunks in enumerate(texts):
+        records = tuple(_record(chunk, codecs) for chunk in chunks)
+        entry = Entry(1 << 20, sum(map(len, chunks)), records, located=True)
+        found[f"document-{number}"] = entry.pack()
+    return found
+
+
+def _record(chunk: bytes, codecs: dict[Codec, ByteCodec]) -> Record:
+    offers = [(Codec.RAW, chunk), *((name, own.encode(chunk)) for name, own in codecs.items())]
+    [best, *_] = policy.ordered(offers, CodecPolicy.BALANCED, size_bytes=len(chunk))
+    if best[0] is not Codec.RAW and codecs[best[0]].decode(best[1]) != chunk:
+        raise AssertionError("a chunk did not come back")
+    return Record(best[0], 0, bytes(VECTOR_HASH_BYTES), bytes(CHECKSUM_BYTES), best[1])
+
+
+def points(space: Space, chunks: Sequence[bytes], *, hybrid: bool, count: int) -> float:
+    """Return the bytes a chunk on the disk of a collection with so many chunks."""
+    terms = Bm25().documents(chunks) if hybrid else []
+    with tempfile.TemporaryDirectory(prefix="verso-documents-") as name:
+        folder = Path(name) / "points"
+        EdgeCollection.create(folder, Settings(space, terms=hybrid))
+        empty = files.used_bytes(folder)
+        collection = EdgeCollection(folder, index_above=10 * count)
+        rng = np.random.default_rng(1)
+        for start in range(0, count, PAGE):
+            size = min(PAGE, count - start)
+            rows = rng.normal(size=(size, space.dim)).astype(np.float32)
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            numbers = range(start, start + size)
+            collection.put(
+                collection.prepare(
+                    [uuid.UUID(bytes=rng.bytes(16)) for _ in numbers],
+                    space.round(rows),
+                    payloads=[packed({"d": f"d{n}", "n": 0} if hybrid else {}) for n in numbers],
+                    terms=[terms[n % len(terms)] if hybrid else NO_TERMS for n in numbers],
+                )
+            )
+        collection.flush()
+        lock = os.open(Path(name) / "lock", os.O_CREAT | os.O_RDWR)
+        if collection.needs_optimising() and not collection.optimise(Runner(lock)):
+            raise AssertionError("the optimiser failed")
+        os.close(lock)
+        collection.close()
+        return (files.used_bytes(folder) - empty) / count
+
+
+def measure(
+    found: record_sets.RecordSet, ledger: redis.Redis, *, folder: Path, count: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each kind of collection and codec."""
+    artifact = manifest.load(folder)
+    general = ngram_tables(artifact)
+    texts = list(_cut(found.test, cutter(artifact)))
+    chunks = [chunk for text in texts for chunk in text]
+    raw = sum(map(len, chunks)) / len(chunks)
+    first = [chunk for text in _cut(found.fit, cutter(artifact)) for chunk in text]
+    tables = MixtureTables.fit(first, general)
+    plain: dict[Codec, ByteCodec] = {
+        Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
+        Codec.NGRAM: NgramCodec(general),
+    }
+    ways = {"as shipped": plain, "fitted": plain | {Codec.MIXTURE: MixtureCodec(tables)}}
+    entry = {
+        way: real_stores.taken(ledger, entries(texts, codecs), SHARE) / len(chunks)
+        for way, codecs in ways.items()
+    }
+    settings = artifact.manifest.space
+    for kind, precision, hybrid in KINDS:
+        space = Space(precision, settings.dim, settings.int8_scale)
+        disk = points(space, chunks, hybrid=hybrid, count=count)
+        for way, size in entry.items():
+            yield {
+                "set": found.name,
+                "collection": kind,
+                "codec": way,
+                "chunks": len(chunks),
+                "raw": raw,
+                "entry": size,
+                "points": disk,
+                "kept": size + disk,
+                "share": (size + disk) / raw,
+                "tables": len(tables.pack()) if way == "fitted" else 0,
+            }
+
+
+def _cut(texts: Sequence[bytes], cut: Cutter) -> Iterator[list[bytes]]:
+    for text in texts:
+        if len(text) >= LEAST:
+            yield cut.cut(text)
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[redis.Redis]:
+    """Run a Valkey server with the settings of a platform."""
+    with tempfile.TemporaryDirectory(prefix="verso-valkey-") as folder:
+        server = Valkey(find_program(), Path(folder), free_port(), "bench")
+        process = subprocess.Popen(server.argv(), stdout=subprocess.DEVNULL)
+        while not server.answers():
+            time.sleep(0.1)
+        yield redis.Redis(host=LOOPBACK, port=server.port, password=server.password)
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    """Run the measurements and print them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--artifact", type=Path, help="default: the stable one")
+    parser.add_argument("--data", type=Path, required=True, help="folder of public data sets")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="names of sets")
+    parser.add_argument("--chunks", type=int, default=20_000, help="in the vector store")
+    arguments = parser.parse_args()
+    paper = sheet.Sheet("documents")
+    folder = (arguments.artifact or find_artifact()).resolve()
+    with _server() as ledger:
+        rows = [
+            row
+            for found in record_sets.record_sets(arguments.data, arguments.sets)
+            for row in measure(found, ledger, folder=folder, count=arguments.chunks)
+        ]
+    columns = ["set", "collection", "codec", "chunks", "raw", "entry", "points", "kept", "share"]
+    sheet.table("bytes a chunk", columns, [[row[c] for c in columns] for row in rows])
+    paper.finish({"artifact": manifest.load(folder).id, "sets": rows})
+
+
+if __name__ == "__main__":
+    main()
