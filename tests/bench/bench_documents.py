@@ -2,7 +2,8 @@
 
 No encoder is needed: of a vector only its size counts. Texts of a set's last part are cut into
 chunks and coded as a worker codes them, but for the decoder; *fitted* by tables fitted to the first
-part, as ``POST /v1/collections/NAME/fit`` fits them. Then everything is written into real stores:
+part, as ``POST /v1/collections/NAME/fit`` fits them; *smallest* under that codec policy instead of
+``balanced``. Ids of documents are numbers. Then everything is written into real stores:
 
 - *entry*: entries in hashes of 64 in a Valkey server, by ``MEMORY USAGE``, keys included;
 - *points*: a collection of the embedded store with so many chunks and vectors of random directions,
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import subprocess
 import tempfile
@@ -60,27 +62,33 @@ KINDS = (
 )
 
 
-def entries(texts: Sequence[Sequence[bytes]], codecs: dict[Codec, ByteCodec]) -> dict[str, bytes]:
+def entries(
+    texts: Sequence[Sequence[bytes]], codecs: dict[Codec, ByteCodec], how: CodecPolicy
+) -> dict[str, bytes]:
     """Return the packed entries of texts that were cut into chunks, by document."""
     found = {}
     for number, chunks in enumerate(texts):
-        records = tuple(_record(chunk, codecs) for chunk in chunks)
+        records = tuple(_record(chunk, codecs, how) for chunk in chunks)
         entry = Entry(1 << 20, sum(map(len, chunks)), records, located=True)
-        found[f"document-{number}"] = entry.pack()
+        found[f"{number}"] = entry.pack()
     return found
 
 
-def _record(chunk: bytes, codecs: dict[Codec, ByteCodec]) -> Record:
+def _record(chunk: bytes, codecs: dict[Codec, ByteCodec], how: CodecPolicy) -> Record:
     offers = [(Codec.RAW, chunk), *((name, own.encode(chunk)) for name, own in codecs.items())]
-    [best, *_] = policy.ordered(offers, CodecPolicy.BALANCED, size_bytes=len(chunk))
+    [best, *_] = policy.ordered(offers, how, size_bytes=len(chunk))
     if best[0] is not Codec.RAW and codecs[best[0]].decode(best[1]) != chunk:
         raise AssertionError("a chunk did not come back")
     return Record(best[0], 0, bytes(VECTOR_HASH_BYTES), bytes(CHECKSUM_BYTES), best[1])
 
 
-def points(space: Space, chunks: Sequence[bytes], *, hybrid: bool, count: int) -> float:
-    """Return the bytes a chunk on the disk of a collection with so many chunks."""
-    terms = Bm25().documents(chunks) if hybrid else []
+@functools.cache  # what no words are kept of takes the same for every set
+def points(space: Space, worded: tuple[bytes, ...], *, count: int) -> float:
+    """Return the bytes a chunk on the disk of a collection with so many chunks.
+
+    With ``worded`` it is hybrid, and its chunks have the words of these.
+    """
+    terms, hybrid = Bm25().documents(worded), bool(worded)
     with tempfile.TemporaryDirectory(prefix="verso-documents-") as name:
         folder = Path(name) / "points"
         EdgeCollection.create(folder, Settings(space, terms=hybrid))
@@ -124,15 +132,21 @@ def measure(
         Codec.ZSTD: ZstdCodec(artifact.data["zstd.dict"]),
         Codec.NGRAM: NgramCodec(general),
     }
-    ways = {"as shipped": plain, "fitted": plain | {Codec.MIXTURE: MixtureCodec(tables)}}
+    fitted = plain | {Codec.MIXTURE: MixtureCodec(tables)}
+    ways = {
+        "as shipped": (plain, CodecPolicy.BALANCED),
+        "fitted": (fitted, CodecPolicy.BALANCED),
+        "fitted, smallest": (fitted, CodecPolicy.SMALLEST),
+    }
     entry = {
-        way: real_stores.taken(ledger, entries(texts, codecs), SHARE) / len(chunks)
-        for way, codecs in ways.items()
+        way: real_stores.taken(ledger, entries(texts, *chosen), SHARE) / len(chunks)
+        for way, chosen in ways.items()
     }
     settings = artifact.manifest.space
     for kind, precision, hybrid in KINDS:
         space = Space(precision, settings.dim, settings.int8_scale)
-        disk = points(space, chunks, hybrid=hybrid, count=count)
+        named = () if not hybrid else tuple(chunks)
+        disk = points(space, named, count=count)
         for way, size in entry.items():
             yield {
                 "set": found.name,
@@ -144,7 +158,7 @@ def measure(
                 "points": disk,
                 "kept": size + disk,
                 "share": (size + disk) / raw,
-                "tables": len(tables.pack()) if way == "fitted" else 0,
+                "tables": len(tables.pack()) if way != "as shipped" else 0,
             }
 
 

@@ -12,6 +12,7 @@ Any number of threads may read. One thread at a time writes: the committer's.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -398,7 +399,9 @@ class EdgeCollection:
         return done
 
     def _has_graph(self) -> bool:
-        return any(self._folder.glob(f"{ENGINE_NAME}/segments/*/vector_index*/graph.bin"))
+        """Whether a segment has a graph: a closed one without has the file, but no links."""
+        indexes = self._folder.glob(f"{ENGINE_NAME}/segments/*/vector_index*/hnsw_config.json")
+        return any(json.loads(path.read_text())["m"] > 0 for path in indexes)
 
     def _bare(self) -> bool:
         """Whether closing segments saves bytes: most points have no payload.
