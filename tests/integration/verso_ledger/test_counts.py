@@ -51,7 +51,9 @@ def _entry(seq: int, dice: random.Random) -> bytes:
     )
     about = dice.choice((None, b"", b"meta"))
     flags = dice.choice((Flag.NONE, Flag.NONE, Flag.VERIFIED))
-    return Entry(seq, dice.choice((0, 127, 128, 1 << 40)), records, flags, about).pack()
+    apart = about == b"" and dice.random() < 0.5
+    size = dice.choice((0, 127, 128, 1 << 40))
+    return Entry(seq, size, records, flags, about, located=apart).pack()
 
 
 class Life:

@@ -10,7 +10,7 @@ from tests.integration.verso_worker.worker_parts import BUCKETS, Stores, counts,
 from tests.wire import Item
 
 from verso_core.jobs import Filter, Kind, Queue, SearchMode, Status
-from verso_core.jobs.admin import CollectionParams
+from verso_core.jobs.collections import CollectionParams
 from verso_core.jobs.filters import matches
 from verso_core.record import Entry, bucket_of, document_hash, located, locating_id
 from verso_worker.records.points import Point
