@@ -35,6 +35,7 @@ from verso_worker.rules.reader import Chunk, Reader
 
 Payload = Mapping[str, Any]
 T = TypeVar("T")
+_IDS = 1 << 128
 
 
 def may_have(collection: Collection) -> bool:
@@ -67,22 +68,45 @@ def named(
 
 
 def passing(
-    reader: Reader, collection: Collection, where: Filter | None
+    reader: Reader,
+    collection: Collection,
+    where: Filter | None,
+    *,
+    low: int = 0,
+    high: int = _IDS,
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield the live documents without payload that a filter passes."""
+    """Yield the live documents without payload that a filter passes.
+
+    Those whose points have ids outside of ``low`` and ``high`` may be left out.
+    """
     node = compiled(where)
     if not may_have(collection) or node is False:
         return
-    ids = None
-    if node is not True:
-        if not _verdicts(node)[0]:
-            return
-        ids = _ids(node)
-    for document, entry in (
-        reader.scan(collection) if ids is None else _named(reader, collection, ids)
-    ):
+    if node is not True and not _verdicts(node)[0]:
+        return
+    ids = None if node is True else _ids(node)
+    if ids is not None:
+        found = _named(reader, collection, ids)
+    else:
+        found = _scanned(reader, collection, low, high)
+    for document, entry in found:
         if entry.located and matches(where, metadata={}, time=None, id=document):
             yield document, entry
+
+
+def _scanned(
+    reader: Reader, collection: Collection, low: int, high: int
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the live documents of the buckets whose points have ids within bounds."""
+    bits = collection.buckets.bit_length() - 1
+    if (low, high) == (0, _IDS) or 1 << bits != collection.buckets:
+        yield from reader.scan(collection)
+        return
+    # The highest bits of an id are the lowest of the hash, which are the bucket's number.
+    width = 128 - bits
+    for first in range(low >> width, -(-high >> width)):
+        bucket = int(f"{first:0{bits}b}"[::-1], 2)
+        yield from reader.scan(collection, first=bucket, count=1)
 
 
 def nearest(

@@ -303,7 +303,9 @@ class Matching:
             at = page[-1][0].int + 1
         apart = (
             (_first_point(collection, document, entry), {"d": document, "m": {}})
-            for document, entry in located.passing(self.reader, collection, where)
+            for document, entry in located.passing(
+                self.reader, collection, where, low=low, high=high
+            )
         )
         inside = (row for row in apart if low <= row[0].int < high)
         yield from located.parts(inside, PAGE)
