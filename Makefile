@@ -13,7 +13,7 @@ YAML_RULES := {extends: default, rules: {line-length: {max: 120}, document-start
 # Compiled codec kernels are kept inside the checkout, so a second run starts at once.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops dist
+.PHONY: help setup demo up test chaos lint client types bench flame million evaluate evaluate-tasks evaluate-all fuzz clean images e2e-ops dist lock
 
 help:  ## show the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,11 @@ lint: $(VENV)/.installed-dev  ## style, import contracts, deployment files
 
 client: $(VENV)/.installed-dev  ## generate the synchronous client from the asynchronous one
 	$(BIN)/python tests/unasync.py
+
+# Older releases of pip download a wheel, several GB in all, to read its metadata.
+lock: $(VENV)/.installed-dev  ## find the hashes of the images' libraries, after a change of constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
+	$(BIN)/python tests/lock.py
 
 types: $(VENV)/.installed-dev  ## mypy, strict
 	$(BIN)/mypy

@@ -2,7 +2,8 @@
 
 Without a container engine: `buildah bud --isolation chroot`, on a base that debootstrap makes from
 the package mirror this machine uses. VERSO_IMAGE_BASE names a folder with such a base, made before;
-VERSO_IMAGE_WHEELS one with wheels that are to be taken, such as torch for CPUs only.
+VERSO_IMAGE_WHEELS one with wheels that are to be taken, such as torch for CPUs only,
+once ``PIP_FIND_LINKS=FOLDER python tests/lock.py training`` wrote their hashes.
 """
 
 from __future__ import annotations

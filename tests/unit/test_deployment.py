@@ -152,8 +152,9 @@ def test_an_image_is_built_in_stages_and_runs_as_nobody_special(path: Path) -> N
     assert "ARG BASE=" in text
     assert text.count("\nFROM ") == 2
     assert "\nUSER 10001" in text
-    assert "-c constraints.txt" in text
-    assert "pip uninstall" in text
+    assert "--without-pip" in text
+    assert text.count("--require-hashes") == text.count(" -r ") == 2
+    assert "--no-build-isolation" in text
     assert "\nHEALTHCHECK " in text
 
 
