@@ -13,6 +13,7 @@ from verso_core.jobs import Collection, Kind, Status
 from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
+from verso_ledger.arrivals import Arrivals
 from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
@@ -44,6 +45,7 @@ class AsyncLedger:
         self._redis = client
         self._scripts = AsyncScripts(client, policy)
         self._events = JobEvents(client)
+        self.arrivals = Arrivals(client, self._events)
         self.webhooks = Webhooks(client, self._scripts)
         self.sessions = Sessions(client)
         self.waiting = WaitingLines(client)
@@ -66,6 +68,7 @@ class AsyncLedger:
             QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
             BodyTooLarge: the job is larger than an empty queue may hold.
             IdentityKnown: one of its identities was accepted meanwhile.
+            PositionDiffers: the source that its lines are of stands elsewhere.
         """
         admission = codec.admission(job)
         if admission.staged:

@@ -40,6 +40,7 @@ from verso_ledger.models import (
     Lease,
     NewJob,
     Phase,
+    PositionDiffers,
 )
 
 MAX_BUCKET_VALUE_BYTES = 1024
@@ -127,10 +128,13 @@ def _accept_args(job: NewJob, job_id: str, *, staged: bool) -> list[Arg]:
         len(job.slices), job.urgency, own_slices, own_bytes, job.webhook or "",
         job.trace or "", int(job.wait), job.brief_s if job.wait else 0,
     ]  # fmt: skip
+    moved = job.moved
+    args += ["", b"", 0, 0] if moved is None else [moved.uid, moved.source, moved.begin, moved.end]
     for part in job.slices:
         size = len(part.payload)
         cost = size if part.cost is None else part.cost
-        args += [part.items, size, cost, b"" if staged else part.payload]
+        arrival = "" if part.arrival is None else f"{part.arrival.uid} {part.arrival.lines}"
+        args += [part.items, size, cost, b"" if staged else part.payload, arrival]
     if job.identities:
         args += identity_args(job.identities, job.identity_s)
     return args
@@ -168,6 +172,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         IdentityKnown: an identity was accepted meanwhile.
+        PositionDiffers: the source of its lines stands elsewhere.
         WebhookUnknown: the tenant has no webhook of the id given.
     """
     word = text(reply[0])
@@ -183,6 +188,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         raise LedgerUnavailable("the request took too long to come in")
     if word == "known":
         raise IdentityKnown
+    if word == "elsewhere":
+        raise PositionDiffers(int(reply[1]))
     return Accepted(
         job_id=text(reply[1]),
         replayed=word == "dup",

@@ -1,5 +1,7 @@
 """Events of jobs: one subscription of a process wakes every caller who waits for a job.
 
+Who waits for lines that a collection accepts waits for the job ``lines:UID``, which never ends.
+
 Events may be lost: pub/sub drops messages while a connection is down, so every waiter also polls
 the ledger: often without a subscription, seldom with one.
 """
@@ -137,7 +139,8 @@ class JobEvents:
     def _receive(self, message: bytes) -> None:
         head, _, end = message.partition(b"\n")
         job_id, _, status = head.decode().partition(" ")
-        self._wake(job_id, ended=Status(status).terminal, end=end or None)
+        ended = bool(status) and Status(status).terminal
+        self._wake(job_id, ended=ended, end=end or None)
 
     def _wake(self, job_id: str, *, ended: bool, end: bytes | None = None) -> None:
         for waiter in self._waiters.get(job_id, ()):

@@ -36,7 +36,8 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     serving     -                    hash: worker -> what it serves, JSON
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events; with the end
-                                     of one that a caller waits for, the job and its result
+                                     of one that a caller waits for, the job and its result;
+                                     "lines:" and a uid when lines were accepted
     wake        {queue}              channel: new work came, for workers that listen
     collections -                    hash: name -> collection as JSON
     uids        -                    hash: name -> uid: the sequence number of its birth
@@ -59,6 +60,10 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     gone        {uid}:{stream}:{n}   string: bitmap of the deleted lines of a segment
     identities  {uid}:{period}       set: hashes of the identities of log records that were accepted
                                      in a period; it expires a period later
+    arrivals    {uid}                stream: the newest slices of lines that were accepted, by the
+                                     number of their first line among all that ever were
+    positions   {uid}:{period}       hash: source of lines -> how far it was accepted, of those
+                                     that moved in a period; it expires a period later
     gc          -                    sorted set: entries whose points may go, by due time
     gcitem      {token}              hash: collection, document, entry; of no document: all of an
                                      own name's vectors
@@ -96,7 +101,7 @@ _ONE_FOR_EACH: Final = (
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
     "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
-    "identities",
+    "identities", "arrivals", "positions",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

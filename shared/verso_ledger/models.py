@@ -53,6 +53,10 @@ class Policy:
     """Slices of a tenant that are looked at for a light one, where no more heavy ones may run."""
     max_reads: int = 1_000
     """Reads whose callers wait that are listed for each tenant: the newest."""
+    max_arrivals: int = 10_000
+    """Slices of lines that are listed for each collection, about: the newest."""
+    position_s: int = 7 * 24 * 3600
+    """How long the position of a source is remembered at least after it has moved, seconds."""
     mature: int = 64
     """Due slices that one claim moves to the lanes of their tenants; the keeper moves more."""
     published_bytes: int = 64 * 1024
@@ -72,6 +76,31 @@ class IdentityKnown(Exception):
     """Raised when an identity of a job was accepted with another one meanwhile."""
 
 
+class PositionDiffers(Exception):
+    """Raised when a source of lines stands elsewhere than a job says; ``position``: where."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How far a source is read when a job is accepted, so that nothing of it is accepted twice.
+
+    Attributes:
+        uid: that of the collection's lines.
+        source: hash of what names the source.
+        begin: where it must stand, if that is known.
+        end: where it stands from then on.
+    """
+
+    uid: str
+    source: bytes
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to accept: a request, cut into slices.
@@ -83,7 +112,7 @@ class NewJob:
     whose event then carries the result. ``brief_s``: a read whose caller is told of its end is kept
     so long after it, seconds; 0 keeps it as ``keep_s`` says. ``identities`` are hashes, by the name
     of a collection, that are accepted with the job: if one of them was accepted within the last
-    ``identity_s`` seconds, the job is not.
+    ``identity_s`` seconds, the job is not. ``moved``: the source that its lines are of.
     """
 
     kind: Kind
@@ -102,6 +131,7 @@ class NewJob:
     brief_s: int = 0
     identities: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     identity_s: int = 0
+    moved: Moved | None = None
 
 
 @dataclass(frozen=True, slots=True)

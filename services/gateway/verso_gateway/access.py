@@ -27,7 +27,7 @@ _READ = (
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
     *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
-    *("logs_volume", "logs_labels", "logs_statements"),
+    *("logs_volume", "logs_labels", "logs_statements", "logs_tail"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
@@ -95,13 +95,24 @@ async def _identified(request: Request) -> Caller:
     return context.gate.holder(digest)
 
 
-async def refused(request: Request, scope: Scope) -> None:
-    """Return once the key or session of an admitted request is refused, or lacks a scope."""
+async def refused(request: Request, scope: Scope, *, collection: str | None = None) -> None:
+    """Return once the key or session of an admitted request is refused, or lacks a scope.
+
+    Args:
+        request: the request.
+        scope: what it needs.
+        collection: name of a collection that the caller must see.
+    """
     try:
         while True:
             await asyncio.sleep(auth.LOOK_S)
-            (await _identified(request)).check(scope)
-    except (Unauthorized, Forbidden):
+            caller = await _identified(request)
+            caller.check(scope)
+            if collection is not None:
+                found = await context_of(request).collections.get(collection)
+                if not caller.sees(collection, owner=found.owner):
+                    return
+    except (Unauthorized, Forbidden, CollectionUnknown):
         return
 
 

@@ -53,9 +53,10 @@ from verso_gateway.routes import (
     session,
     webhooks,
 )
-from verso_gateway.routes.feed import bulk, handshake, loki, otlp
+from verso_gateway.routes.feed import bulk, handshake, loki, otlp, tail
 from verso_gateway.routes.models import heads, registry, train
 from verso_gateway.settings import Settings
+from verso_gateway.tail.stream import Tails
 from verso_gateway.wakeup import WakeupSender
 from verso_ledger import AsyncLedger, Limits
 
@@ -86,6 +87,7 @@ _GUARDED = (
     bulk,
     handshake,  # behind bulk, as it takes every path below /es
     loki,
+    tail,
 )
 # What the answers say in headers that a page of another origin may read.
 _EXPOSED = (
@@ -206,6 +208,7 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             room=DiskRoom(ledger),
             job_service=job_service,
             feed=_feed(settings, ledger, job_service, metrics=metrics),
+            tails=Tails(ledger.arrivals, metrics=metrics, limit=settings.tail_limit),
             metrics=metrics,
             gate=gate,
             closing=closing,

@@ -16,6 +16,7 @@ from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
 from verso_gateway.settings import Settings
+from verso_gateway.tail.stream import Tails
 from verso_ledger import AsyncLedger
 
 _FRESH_S = 1.0
@@ -96,6 +97,7 @@ class Context:
     room: DiskRoom
     job_service: JobService
     feed: Feed
+    tails: Tails
     metrics: Metrics
     gate: Gate
     closing: asyncio.Event

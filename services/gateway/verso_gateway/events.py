@@ -53,10 +53,10 @@ async def stream(
             coming = asyncio.ensure_future(anext(events, _END))
     finally:
         for task in (coming, *stops):
-            await _cancelled(task)
+            await cancelled(task)
 
 
-async def _cancelled(task: asyncio.Future[Any]) -> None:
+async def cancelled(task: asyncio.Future[Any]) -> None:
     """Cancel a task until it ends: a Redis client may swallow a cancellation."""
     while not task.done():
         task.cancel()

@@ -114,6 +114,15 @@ class Metrics:
             "Requests of agents that are gathered, or held for room.",
             registry=self.registry,
         )
+        self.tails = Gauge(
+            "verso_tail_streams", "Live tails of log lines open now.", registry=self.registry
+        )
+        self._tailed = Counter(
+            "verso_tail_lines_total",
+            "Lines that live tails sent, or that the ledger had dropped before.",
+            ["status"],
+            registry=self.registry,
+        )
         ProcessCollector(registry=self.registry)
         self._create()
 
@@ -127,6 +136,8 @@ class Metrics:
             self._waits.labels(status)
         for code in CLASSES:
             self._problems.labels(code)
+        for status in ("sent", "lost"):
+            self._tailed.labels(status)
         for protocol in Protocol:
             self._feed_bytes.labels(protocol)
             for status in ("accepted", "refused", "rejected", "failed"):
@@ -186,6 +197,11 @@ class Metrics:
         """Note that requests were taken in together."""
         self._feed_requests_joined.observe(requests)
         self._feed_seconds.observe(seconds)
+
+    def tailed(self, *, sent: int = 0, lost: int = 0) -> None:
+        """Count lines of a live tail."""
+        self._tailed.labels("sent").inc(sent)
+        self._tailed.labels("lost").inc(lost)
 
     def page(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -20,6 +20,7 @@ from pydantic.json_schema import models_json_schema
 
 from verso_core.api_keys import Scope
 from verso_core.jobs.job import JobView
+from verso_core.jobs.tail import TailGap, TailLine
 from verso_gateway import problems
 from verso_gateway.access import SCOPES
 from verso_gateway.auth import COOKIE
@@ -52,7 +53,11 @@ _DESCRIBED: dict[str, type[BaseModel]] = {}
 _ANY_REQUEST = (401, 403, 422, 500, 503)
 _WITH_BODY = (413, 415, 429)
 _JOB = (404, 409, 410, 429, 504)
-_MORE: dict[str, tuple[int, ...]] = {"getMigration": (409,), "getJob": (410,)}
+_MORE: dict[str, tuple[int, ...]] = {
+    "getMigration": (409,),
+    "getJob": (410,),
+    "tailLogs": (404, 429),
+}
 _OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404, 422)}
 """Problems of operations that need no key."""
 
@@ -165,6 +170,21 @@ def job_responses(
         "headers": _JOB_HEADERS | _ACCEPTED_HEADERS,
     }
     return {**responses(model, status=status), 202: later}
+
+
+def tail_events() -> dict[int | str, dict[str, Any]]:
+    """Return the description of the events of a live tail (OpenAPI 3.2, section 4.14.4)."""
+    kinds = []
+    for name, model in (("line", TailLine), ("gap", TailGap)):
+        _DESCRIBED[model.__name__] = model
+        data = _TEXT | {
+            "contentMediaType": JSON,
+            "contentSchema": {"$ref": _REF.format(model=model.__name__)},
+        }
+        kinds.append({"properties": {"event": {"const": name}, "data": data}})
+    kinds.append({"properties": {"event": {"const": "position"}, "data": {"const": "{}"}}})
+    event = {"type": "object", "properties": {"id": _TEXT}, "required": ["event", "data", "id"]}
+    return {200: {"content": {"text/event-stream": {"itemSchema": event | {"oneOf": kinds}}}}}
 
 
 def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:

@@ -150,6 +150,9 @@ class Settings(BrokerSettings, BaseSettings):
     feed_identity_s: int = Field(
         default=3600, ge=60, description="how long identities of records are remembered at least"
     )
+    tail_limit: int = Field(
+        default=100, ge=1, description="live tails of log lines open at once; more are turned away"
+    )
     shutdown_grace_s: float = Field(
         default=10.0, gt=0, description="time for open requests after SIGTERM"
     )

@@ -44,5 +44,6 @@ from verso_core.jobs.slices import (
     Slice,
     SliceSpec,
     cut,
+    cut_lines,
     read_slice,
 )

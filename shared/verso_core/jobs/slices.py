@@ -13,7 +13,7 @@ else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, cast
 
 from verso_core import frame
@@ -53,6 +53,8 @@ SLICE_ITEMS = 64
 SLICE_BYTES = 128 * 1024
 SLICE_COST = 128 * 1024
 """Cost of a slice of work that may be cut by it; some two seconds of two cores."""
+
+_ALL = 1 << 30
 
 P = TypeVar("P", bound=Params)
 I = TypeVar("I")  # noqa: E741 - an item, beside P and R
@@ -113,12 +115,24 @@ CONTRACTS: Mapping[Kind, Contract] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """Lines of a slice, of which readers of a live tail learn; ``uid``: of their collection."""
+
+    uid: str
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class SliceSpec:
-    """A slice as it enters the ledger; ``cost``: see :meth:`Params.cost`, None for its bytes."""
+    """A slice as it enters the ledger; ``cost``: see :meth:`Params.cost`, None for its bytes.
+
+    ``arrival`` is set where the slice is of log lines.
+    """
 
     payload: bytes
     items: int
     cost: int | None = None
+    arrival: Arrival | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +200,12 @@ def cut(
         cost += item_cost
     if headers:
         yield SliceSpec(frame.pack({**head, "items": headers}, blobs), len(headers), cost)
+
+
+def cut_lines(params: lines.IngestLinesParams, item: lines.LinesItem) -> SliceSpec:
+    """Return lines as a slice."""
+    [spec] = cut(Kind.INGEST_LINES, params, [item], max_bytes=_ALL)
+    return replace(spec, arrival=Arrival(params.uid, item.count))
 
 
 def read_slice(payload: bytes) -> AnySlice:

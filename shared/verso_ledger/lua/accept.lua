@@ -3,19 +3,21 @@
 -- (0 none), seconds to keep, max slices, max bytes, seconds to keep the idempotency key,
 -- 1 if the payloads were staged, count, urgency, the tenant's max slices, its max bytes, webhook
 -- ('' none), traceparent ('' none), 1 if the caller waits, seconds to keep a read that its caller waits for
--- (0: as all others); then for each slice: items, bytes, cost, payload; then identities, if there are any
--- (see each_identity).
+-- (0: as all others); uid ('' none) and hash of the source that the lines are of, where it must stand, where it
+-- stands then; then for each slice: items, bytes, cost, payload, of lines their uid and count; then identities, if
+-- there are any (see each_identity).
 -- Returns: new, job, 1 if a wake-up is needed, slices the tenant may still bring, seconds until the queue
--- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is.
-local FIRST = 21
+-- will have drained; or dup and the job; or conflict; or full and the seconds to wait; or known, if an identity is;
+-- or elsewhere and where the source stands.
+local FIRST, STEP = 25, 5
 local job, kind, queue, tenant = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local staged, count, urgency, hook = ARGV[12] == '1', tonumber(ARGV[13]), ARGV[14], ARGV[17]
 if redis.call('EXISTS', K.job .. job) == 1 then return { 'new', job } end -- our own call, repeated
 
 local items, bytes = 0, 0
 for n = 0, count - 1 do
-  items = items + tonumber(ARGV[FIRST + n * 4])
-  bytes = bytes + tonumber(ARGV[FIRST + 1 + n * 4])
+  items = items + tonumber(ARGV[FIRST + n * STEP])
+  bytes = bytes + tonumber(ARGV[FIRST + 1 + n * STEP])
 end
 if staged then redeem(job, count, bytes) end
 
@@ -41,13 +43,16 @@ end
 local limits = { tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[15]), tonumber(ARGV[16]) }
 local wait_s = full_for(queue, tenant, count, bytes, limits)
 if wait_s then return no('full', wait_s) end
-local identities = ARGV[FIRST + count * 4] and FIRST + count * 4
+local source = ARGV[21] ~= '' and source_position(ARGV[21], ARGV[22])
+if source and source.at and source.at ~= ARGV[23] then return no('elsewhere', source.at) end
+local identities = ARGV[FIRST + count * STEP] and FIRST + count * STEP
 if identities then
   local known = false
   each_identity(identities, function(sets, hash) known = known or is_known(sets, hash) end)
   if known then return no('known') end
   each_identity(identities, remember)
 end
+if source then source.move(ARGV[24]) end
 local v = redis.call('HMGET', K.load, queue .. ':slices', queue .. ':' .. tenant .. ':slices')
 local rate = math.max(drain_rate(queue), 1 / P.drain_s)
 for i = 1, 2 do v[i] = tonumber(v[i]) or 0 end
@@ -79,7 +84,7 @@ end
 redis.call('SADD', K.tenants, tenant)
 local waiting = redis.call('EXISTS', K.turns .. queue)
 for n = 0, count - 1 do
-  local at = FIRST + n * 4
+  local at = FIRST + n * STEP
   local sid = job .. '.' .. n
   if staged then
     redis.call('PERSIST', K.payload .. sid)
@@ -91,7 +96,10 @@ for n = 0, count - 1 do
     'ten', tenant, 'u', urgency, 'st', 'queued', 'att', 0)
   lane_add(sid, { q = queue, tenant = tenant, urgency = tonumber(urgency), seq = seq + n + 1 })
   if promised(kind) then redis.call('ZADD', K.pending, seq + n + 1, sid) end
+  local uid, lines = string.match(ARGV[at + 4], '^(%d+) (%d+)$')
+  if uid then note_arrival(uid, sid, lines) end
 end
+announce_arrivals()
 if count == 0 then
   end_job(job, 'succeeded')
 else

@@ -55,6 +55,36 @@ local function put_segments(at, count)
   end
 end
 
+-- Where a source of lines stands: in this period's hash, or the one before. A hash goes a period after its end.
+local function source_position(uid, source)
+  local period = math.floor(now / 1000 / P.position_s)
+  local name = K.positions .. uid .. ':' .. period
+  local at = redis.call('HGET', name, source)
+    or redis.call('HGET', K.positions .. uid .. ':' .. (period - 1), source)
+  local function move(to)
+    redis.call('HSET', name, source, to)
+    if redis.call('TTL', name) < 0 then redis.call('EXPIRE', name, 2 * P.position_s) end
+  end
+  return { at = at, move = move }
+end
+
+local arrived = {}
+
+-- Lists a slice of lines behind those that were accepted before: its place there is the number of its first line,
+-- from 1 on. Lines of a collection that is gone are not listed.
+local function note_arrival(uid, sid, lines)
+  if redis.call('EXISTS', K.streams .. uid) == 0 then return end
+  local name, first = K.arrivals .. uid, 1
+  local newest = redis.call('XREVRANGE', name, '+', '-', 'COUNT', 1)[1]
+  if newest then first = tonumber(string.match(newest[1], '^%d+')) + tonumber(newest[2][4]) end
+  redis.call('XADD', name, 'MAXLEN', '~', P.max_arrivals, string.format('%.0f-0', first), 'slice', sid, 'lines', lines)
+  arrived[uid] = true
+end
+
+local function announce_arrivals()
+  for uid in pairs(arrived) do redis.call('PUBLISH', K.news, 'lines:' .. uid) end
+end
+
 -- Whether a deleted collection has more segments than this step has swept. Lines that another side of a migration has
 -- stay.
 local function sweep_segments(own_uid, n)
@@ -71,6 +101,6 @@ local function sweep_segments(own_uid, n)
     redis.call('ZREM', K.segments .. uid, member)
   end
   if #members == n then return true end
-  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid)
+  redis.call('UNLINK', K.log .. uid, K.streams .. uid, K.shapes .. uid, K.fitted .. uid, K.arrivals .. uid)
   return false
 end

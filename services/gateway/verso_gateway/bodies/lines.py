@@ -9,11 +9,10 @@ import orjson
 import zstandard
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs import Kind, SliceSpec, cut
+from verso_core.jobs import SliceSpec, cut_lines
 from verso_core.jobs.lines import LINES_BYTES, MAX_LABELS, IngestLinesParams, LinesItem
 from verso_core.texts import check_metadata
 
-_ALL = 1 << 30
 _LEVEL = 1  # a tenth of most logs at hundreds of megabytes a second
 
 
@@ -123,6 +122,6 @@ def slices_of(
     for part in parts:
         count = lines_in(part)
         item = LinesItem(first, count, packer.compress(part), size=len(part))
-        found += cut(Kind.INGEST_LINES, params, [item], max_items=_ALL, max_bytes=_ALL)
+        found.append(cut_lines(params, item))
         first += count
     return found

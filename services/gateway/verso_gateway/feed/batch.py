@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verso_core.jobs import Kind, SliceSpec, cut
+from verso_core.jobs import SliceSpec, cut_lines
 from verso_core.jobs.lines import LINES_BYTES, IngestLinesParams, LinesItem
 from verso_core.jobs.log_records import LineRecord, TimeFrom, marked, write_line
 from verso_core.segments import Reserved
@@ -17,7 +17,6 @@ from verso_ledger.collections.logs import labels_key
 StreamKey = tuple[str, str]
 """A collection and labels as the ledger knows a stream by them."""
 _HASH_BYTES = 16
-_ALL = 1 << 30
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ def slices_of(collection: str, stream: StreamLines, place: Reserved) -> list[Sli
         if size >= LINES_BYTES or end == len(stream.lines):
             text = b"\n".join([*stream.lines[begin:end], b""])
             item = LinesItem(place.first + begin, end - begin, text)
-            found += cut(Kind.INGEST_LINES, params, [item], max_items=_ALL, max_bytes=_ALL)
+            found.append(cut_lines(params, item))
             begin, size = end, 0
     return found
 

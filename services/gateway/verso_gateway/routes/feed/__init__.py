@@ -1,1 +1,1 @@
-"""Routes that agents send log records to, one module a protocol."""
+"""Routes that agents send log records to, one module a protocol, and the live tail of lines."""

@@ -1,0 +1,151 @@
+"""``GET /v1/logs/tail``: lines of a log collection as they are accepted, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.sse import EventSourceResponse
+from starlette.responses import Response, StreamingResponse
+
+from verso_core.api_keys import Scope
+from verso_core.errors import CollectionUnknown, KindUnsupported, RequestInvalid
+from verso_core.jobs import CollectionKind
+from verso_core.jobs.tail import TailPlace, TailRequest, TailStart
+from verso_gateway import auth, openapi
+from verso_gateway.access import collection_of, refused
+from verso_gateway.bodies import reading
+from verso_gateway.bodies.lines import labels_of
+from verso_gateway.context import context_of
+from verso_gateway.tail.lines import Wanted
+from verso_ledger.arrivals import Arrivals
+
+router = APIRouter(tags=["logs"])
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""As FastAPI sends them for event streams."""
+
+
+@router.get(
+    "/v1/logs/tail",
+    name="logs_tail",
+    operation_id="tailLogs",
+    response_class=StreamingResponse,
+    responses=openapi.tail_events(),
+)
+async def tail(
+    request: Request,
+    collection: Annotated[str, Query(description="of kind logs")] = "default",
+    label: Annotated[
+        list[str] | None, Query(description="key=value that a line's stream has; all must hold")
+    ] = None,
+    filter: Annotated[  # noqa: A002 - the parameter's name
+        str | None, Query(description="JSON of a filter, of labels and id")
+    ] = None,
+    contains: Annotated[
+        str | None, Query(max_length=4096, description="only lines with this text in them")
+    ] = None,
+    start: Annotated[
+        TailStart,
+        Query(
+            description="now; unstored: from the oldest line that no worker has stored yet; kept: "
+            "from the oldest one that the ledger keeps"
+        ),
+    ] = TailStart.NOW,
+    last_event_id: Annotated[str | None, Header(description="go on after this event")] = None,
+) -> Response:
+    """Follow the lines of a log collection from acceptance on, before any worker has seen them.
+
+    Server-sent events: `line`; `gap`, which says how many lines are missing and why; and
+    `position`, first and whenever 15 seconds pass without a line. After a break go on with
+    `Last-Event-ID`, at any gateway: no line is lost or doubled as long as the ledger keeps it,
+    which it does until the line is verified and for `VERSO_RAW_TEXT_RETENTION_S`. What it has
+    dropped is a `gap`. A reader that is slow gets lines late, and at last a `gap`. Lines come in
+    the order in which they were accepted.
+
+    The stream ends, without an event, when the gateway stops, the ledger does not answer, the
+    caller's key is revoked, or the collection is deleted.
+    """
+    asked = _asked(request, collection, label or [], filter, contains, start)
+    found = await collection_of(request, asked.collection)
+    if found.kind is not CollectionKind.LOGS:
+        raise KindUnsupported(f"expected a collection of kind logs, got {asked.collection!a}")
+    context = context_of(request)
+    arrivals = context.ledger.arrivals
+    uid = await arrivals.uid(asked.collection)
+    place, unknown = await _place(arrivals, uid, asked.start, last_event_id)
+    stream = context.tails.tail(place, Wanted.of(asked.filter, asked.contains), unknown=unknown)
+
+    async def events() -> AsyncIterator[bytes]:
+        until = (
+            context.closing.wait(),
+            refused(request, Scope.READ, collection=asked.collection),
+            _replaced(arrivals, asked.collection, uid),
+        )
+        async with aclosing(stream.events(until=until)) as coming:
+            async for data in coming:
+                yield data
+
+    return EventSourceResponse(events(), headers=_HEADERS)
+
+
+def _asked(
+    request: Request,
+    collection: str,
+    label: list[str],
+    where: str | None,
+    contains: str | None,
+    start: TailStart,
+) -> TailRequest:
+    """Return the query as its model.
+
+    Raises:
+        RequestInvalid: a label or the filter cannot be read, or asks for a time.
+    """
+    parts: list[Any] = [{"field": name, "eq": value} for name, value in labels_of(label).items()]
+    if where is not None:
+        try:
+            parts.append(json.loads(where))
+        except (ValueError, RecursionError) as exc:
+            raise RequestInvalid("expected JSON as filter") from exc
+    value: dict[str, Any] = {"collection": collection, "contains": contains, "start": start}
+    if parts:
+        value["filter"] = parts[0] if len(parts) == 1 else {"and": parts}
+    asked = reading.validate(request, value, model=TailRequest)
+    asked.check()
+    return asked
+
+
+async def _place(
+    arrivals: Arrivals, uid: str, start: TailStart, last_event_id: str | None
+) -> tuple[TailPlace, bool]:
+    """Return the place that a tail begins at, and whether the one to go on from is not known.
+
+    Raises:
+        RequestInvalid: the header is no id of an event.
+    """
+    if last_event_id:
+        last, end = TailPlace.read(last_event_id), await arrivals.next_number(uid)
+        if last.uid == uid and last.number < end:
+            return TailPlace(uid, last.number + 1), False
+        return TailPlace(uid, end), True
+    match start:
+        case TailStart.NOW:
+            number = await arrivals.next_number(uid)
+        case TailStart.UNSTORED:
+            number = await arrivals.oldest_unstored(uid)
+        case TailStart.KEPT:
+            number = await arrivals.oldest_kept(uid)
+    return TailPlace(uid, number), False
+
+
+async def _replaced(arrivals: Arrivals, name: str, uid: str) -> None:
+    """Return once there is another collection of a name, or none."""
+    with suppress(CollectionUnknown):
+        while True:
+            await asyncio.sleep(auth.LOOK_S)
+            if await arrivals.uid(name) != uid:
+                return
