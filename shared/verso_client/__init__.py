@@ -5,6 +5,7 @@ from verso_client.client import Client
 from verso_client.exchange import Retries
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Training
+from verso_client.operations.lines import SourceLines
 from verso_core.jobs.collections import CodecShare, CollectionInfo, Statistics
 from verso_core.jobs.documents import Counted, DocumentInfo, DocumentPage, Facets
 from verso_core.jobs.filters import Filter
@@ -44,6 +45,7 @@ __all__ = [
     "RegistryState",
     "Retries",
     "ScrubState",
+    "SourceLines",
     "Statistics",
     "StoredText",
     "Training",

@@ -28,7 +28,7 @@ from verso_client.exchange import (
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
 from verso_client.operations.heads import Training
-from verso_client.operations.lines import LinesReport
+from verso_client.operations.lines import LinesReport, SourceLines
 from verso_core.errors import VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
@@ -183,6 +183,24 @@ class Client:
     def log_statements(self, request: StatementsRequest) -> StatementsAnswer:
         """List the statements of a log collection: how many lines, and the first and last time."""
         return self._run(operations.lines.statements(request))
+
+    def append_lines(
+        self,
+        part: SourceLines,
+        *,
+        collection: str,
+        labels: Mapping[str, str] | None = None,
+    ) -> int:
+        """Have lines of a source accepted, each once, and return how far it is accepted then.
+
+        Args:
+            part: the lines, and where in the source they begin and end. If that is not what the
+                platform accepts next, nothing is accepted: go on where it says.
+            collection: of kind ``logs``.
+            labels: of the lines.
+        """
+        steps = operations.lines.append(part, collection=collection, labels=labels or {})
+        return self._run(steps)
 
     def lines(self, request: LinesRequest) -> Iterator[bytes]:
         """Yield the lines of a log collection in order, as NDJSON, or as they are with ``raw``."""

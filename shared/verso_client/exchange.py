@@ -19,7 +19,14 @@ from urllib.parse import quote
 
 import httpx2
 
-from verso_core.errors import CLASSES, DocumentsRefused, QueueFull, Unavailable, VersoError
+from verso_core.errors import (
+    CLASSES,
+    DocumentsRefused,
+    QueueFull,
+    SourceMoved,
+    Unavailable,
+    VersoError,
+)
 from verso_core.jobs.job import JobEvent
 
 T = TypeVar("T")
@@ -105,6 +112,8 @@ def error_of(reply: Reply) -> VersoError:
         return QueueFull(detail, retry_after_s=retry_after_s(reply) or 1.0)
     if code == DocumentsRefused.code:
         return DocumentsRefused(detail, intaken=problem)
+    if code == SourceMoved.code:
+        return SourceMoved(detail, position=int(problem["position"]))
     return CLASSES.get(code, VersoError)(detail)
 
 

@@ -13,7 +13,7 @@
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
     │   ├── HeadUnknown                ├── WebhookUnknown      └── KeyUnknown
     ├── CollectionExists               ├── LabelsChanged       ├── MigrationRefused
-    ├── DocumentChanged
+    ├── DocumentChanged                ├── SourceMoved
     ├── RecordCorrupt                  stored bytes do not give the text back
     │   └── PatchCorrupt               a patch that is not one
     ├── ArtifactInvalid                an artifact folder that must not be served
@@ -186,6 +186,18 @@ class DocumentChanged(VersoError):
     """Raised when a document was written since its metadata was read for a change."""
 
     code = "document_changed"
+
+
+class SourceMoved(VersoError):
+    """Raised when a source of lines was accepted up to another place than a request says.
+
+    Attributes:
+        position: that place.
+    """
+
+    def __init__(self, detail: str, *, position: int = 0) -> None:
+        super().__init__(detail)
+        self.position = position
 
 
 class MigrationRefused(VersoError):

@@ -68,7 +68,7 @@ class AsyncLedger:
             QueueFull: the queue holds as much as it may; ``retry_after_s`` follows the drain rate.
             BodyTooLarge: the job is larger than an empty queue may hold.
             IdentityKnown: one of its identities was accepted meanwhile.
-            PositionDiffers: the source that its lines are of stands elsewhere.
+            SourceMoved: the source that its lines are of stands elsewhere.
         """
         admission = codec.admission(job)
         if admission.staged:

@@ -18,6 +18,7 @@ from verso_core.errors import (
     LedgerBehind,
     LedgerUnavailable,
     QueueFull,
+    SourceMoved,
     VersoError,
     WebhookUnknown,
 )
@@ -40,7 +41,6 @@ from verso_ledger.models import (
     Lease,
     NewJob,
     Phase,
-    PositionDiffers,
 )
 
 MAX_BUCKET_VALUE_BYTES = 1024
@@ -172,7 +172,7 @@ def accepted(reply: Sequence[Any]) -> Accepted:
         LedgerBehind: the ledger is read-only, and the job would write.
         LedgerUnavailable: staged payloads expired before the job was accepted.
         IdentityKnown: an identity was accepted meanwhile.
-        PositionDiffers: the source of its lines stands elsewhere.
+        SourceMoved: the source of its lines stands elsewhere.
         WebhookUnknown: the tenant has no webhook of the id given.
     """
     word = text(reply[0])
@@ -189,7 +189,8 @@ def accepted(reply: Sequence[Any]) -> Accepted:
     if word == "known":
         raise IdentityKnown
     if word == "elsewhere":
-        raise PositionDiffers(int(reply[1]))
+        position = int(reply[1])
+        raise SourceMoved(f"the source was accepted up to {position}", position=position)
     return Accepted(
         job_id=text(reply[1]),
         replayed=word == "dup",

@@ -76,14 +76,6 @@ class IdentityKnown(Exception):
     """Raised when an identity of a job was accepted with another one meanwhile."""
 
 
-class PositionDiffers(Exception):
-    """Raised when a source of lines stands elsewhere than a job says; ``position``: where."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.position = position
-
-
 @dataclass(frozen=True, slots=True)
 class Moved:
     """How far a source is read when a job is accepted, so that nothing of it is accepted twice.

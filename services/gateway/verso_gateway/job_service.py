@@ -93,7 +93,12 @@ class JobService:
         return accepted
 
     async def submit_and_wait(
-        self, job: NewJob, *, wait_s: float, on_accepted: Callable[[Accepted], None]
+        self,
+        job: NewJob,
+        *,
+        wait_s: float,
+        on_accepted: Callable[[Accepted], None],
+        keep_s: int | None = None,
     ) -> JobOutcome:
         """Submit a job and wait for its end; call ``on_accepted`` when the job is on disk.
 
@@ -106,7 +111,8 @@ class JobService:
         """
         job_id = uuid.uuid4().hex
         with self._ledger.watch(job_id) as watch:
-            accepted = await self.submit(replace(job, job_id=job_id, wait=wait_s > 0))
+            job = replace(job, job_id=job_id, wait=wait_s > 0)
+            accepted = await self.submit(job, keep_s=keep_s)
             on_accepted(accepted)
             if wait_s <= 0:
                 return JobOutcome(await self._ledger.job(accepted.job_id), [])

@@ -23,6 +23,7 @@ from verso_core.errors import (
     ErrorBody,
     QueueFull,
     RequestInvalid,
+    SourceMoved,
     error_body,
 )
 from verso_gateway.protocols import LONGEST_WAIT_S, Protocol, bulk, loki, otlp, protocol_of
@@ -56,6 +57,7 @@ STATUSES: dict[str, int] = {
     "collection_exists": 409,
     "migration_refused": 409,
     "document_changed": 409,
+    "source_moved": 409,
     "record_corrupt": 500,
     "patch_corrupt": 500,
     "artifact_invalid": 500,
@@ -172,6 +174,8 @@ def _problem_shape(
         content["pointer"] = pointer
     if isinstance(error, DocumentsRefused):
         content |= error.intaken
+    if isinstance(error, SourceMoved):
+        content["position"] = error.position
     return content
 
 

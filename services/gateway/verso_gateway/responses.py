@@ -101,6 +101,7 @@ async def respond(
     wait_default_s: float | None = None,
     status: int = 200,
     accepted_with: Mapping[str, Any] | None = None,
+    keep_s: int | None = None,
 ) -> Response:
     """Submit a job and answer with its result, or with 202 when the caller's wait is over.
 
@@ -111,6 +112,7 @@ async def respond(
         wait_default_s: how long to wait if the caller did not say, seconds.
         status: HTTP status of the answer with the result.
         accepted_with: fields that a 202 has besides the job's.
+        keep_s: how long the job is kept after its end, seconds; as all others by default.
 
     Raises:
         VersoError: the job was not accepted or ended in an error.
@@ -130,7 +132,9 @@ async def respond(
         fields.update(headers.rate_limit(job.queue, settings, accepted))
 
     service = context.job_service
-    outcome = await service.submit_and_wait(job, wait_s=wait_s, on_accepted=on_accepted)
+    outcome = await service.submit_and_wait(
+        job, wait_s=wait_s, on_accepted=on_accepted, keep_s=keep_s
+    )
     if wait_s <= 0 or not outcome.record.status.terminal:  # without a wait it is always 202
         return deferred(outcome.record, headers=fields, more=accepted_with)
     ended = job_service.ended(outcome)

@@ -29,6 +29,7 @@ from verso_client.cli.keys import keys_app
 from verso_client.cli.line_times import FORMATS
 from verso_client.cli.logs import ingest_files, logs, takes_lines
 from verso_client.cli.sources import Format, Reading
+from verso_client.cli.tail import tail
 from verso_client.cli.terminal import AsJson, Collection, Exit, Since, Target, Until, bar, fail
 from verso_client.cli.terminal import client as _client
 from verso_client.cli.terminal import failures_reported as _failures_reported
@@ -230,6 +231,7 @@ def search(
 
 
 app.command(rich_help_panel=TEXTS)(logs)
+app.command(rich_help_panel=TEXTS)(tail)
 
 
 @app.command(rich_help_panel=TEXTS)

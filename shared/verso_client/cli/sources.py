@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import io
 import json
 import os
@@ -45,6 +44,7 @@ from typing import IO, Any
 import typer
 
 from verso_client.cli.line_times import LineTimes
+from verso_client.cli.tailing.identity import digest, identity
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 from verso_core.texts import Scalar
@@ -52,7 +52,6 @@ from verso_core.texts import Scalar
 _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
 _FLUSH_S = 0.5
 """Longest time that a line of a pipe waits for others, seconds."""
-_FIRST_LINE_BYTES = 1024
 _READ_BYTES = 64 * 1024
 
 
@@ -122,7 +121,7 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
     status = _status(stream)
     regular = status is not None and stat.S_ISREG(status.st_mode)
     if status is not None and regular and path != "-":
-        prefix = f"{reading.name or socket.gethostname()}:{_identity(status, stream)}"
+        prefix = f"{reading.name or socket.gethostname()}:{identity(status, stream.fileno())}"
     else:
         started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         run = f"{socket.gethostname()}:{started}-{secrets.token_hex(2)}"
@@ -137,7 +136,7 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
             continue
         number += 1
         content = line.removesuffix(b"\n")
-        where = f"{prefix}:{offset}-{_hash(content, size=3)}"
+        where = f"{prefix}:{offset}-{digest(content, size=3)}"
         offset += len(line)
         if how is Format.JSONL and content.strip():
             yield _parsed(content, f"{path}:{number}", id=where, metadata=reading.metadata)
@@ -148,7 +147,7 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
 
 def _whole(data: bytes, path: str, reading: Reading) -> Document:
     name = reading.name or path
-    chosen = name if reading.replace else f"{name}@{_hash(data, size=6)}"
+    chosen = name if reading.replace else f"{name}@{digest(data)}"
     return Document(data, id=chosen, metadata=reading.metadata)
 
 
@@ -166,16 +165,6 @@ def _latest(status: os.stat_result | None) -> Callable[[], datetime]:
         return lambda: datetime.now(UTC)
     changed = datetime.fromtimestamp(status.st_mtime, UTC)
     return lambda: changed
-
-
-def _identity(status: os.stat_result, stream: IO[bytes]) -> str:
-    """Return what tells a file from the others of its host, and from itself once truncated."""
-    beginning = os.pread(stream.fileno(), _FIRST_LINE_BYTES, 0).partition(b"\n")[0]
-    return _hash(b"%d:%d:" % (status.st_dev, status.st_ino) + beginning, size=6)
-
-
-def _hash(data: bytes, *, size: int) -> str:
-    return hashlib.blake2b(data, digest_size=size).hexdigest()
 
 
 def _arriving(descriptor: int) -> Iterator[bytes | None]:

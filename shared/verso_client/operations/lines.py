@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import IO
 
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, new_key, results, wait
+from verso_core.errors import SourceMoved
 from verso_core.jobs import Status
 from verso_core.jobs.lines import LinesIngested, LinesRequest
 from verso_core.jobs.log_views import (
@@ -23,6 +25,8 @@ from verso_core.jobs.log_views import (
 from verso_core.jobs.models import OpenModel
 
 BODY_BYTES = 8 << 20
+_NDJSON = "application/x-ndjson"
+_PLAIN = "text/plain"
 _OPEN_JOBS = 3
 
 
@@ -36,6 +40,26 @@ class LinesReport(OpenModel):
     bytes_stored: int
     shapes: int
     statements: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLines:
+    """Lines, or log records, that are a part of a source, such as a file.
+
+    Attributes:
+        source: its name, 1..256 characters.
+        begin: where in the source they begin.
+        end: where they end.
+        body: lines, each with its line end but perhaps the last; or NDJSON of records with
+            ``text`` or ``text_base64``, and ``time`` as Unix nanoseconds.
+        records: whether they are records.
+    """
+
+    source: str
+    begin: int
+    end: int
+    body: bytes
+    records: bool = False
 
 
 def bodies(stream: IO[bytes], *, size: int = BODY_BYTES) -> Iterator[bytes]:
@@ -86,7 +110,7 @@ def ingest_lines(
 def submit_lines(body: bytes, *, collection: str, labels: Mapping[str, str]) -> Steps[str]:
     """Send lines and return the job that stores them."""
     headers = {
-        "Content-Type": "text/plain",
+        "Content-Type": _PLAIN,
         "Idempotency-Key": new_key(),
         "Prefer": "respond-async",
     }
@@ -96,6 +120,32 @@ def submit_lines(body: bytes, *, collection: str, labels: Mapping[str, str]) -> 
     }
     reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
     return str(reply.json()["id"])
+
+
+def append(part: SourceLines, *, collection: str, labels: Mapping[str, str]) -> Steps[int]:
+    """Have a part of a source accepted, and return how far the source is accepted then.
+
+    That is elsewhere than the part's end if the part was not the next one: nothing was accepted.
+    """
+    params: dict[str, str | tuple[str, ...]] = {
+        "collection": collection,
+        "label": tuple(f"{name}={value}" for name, value in labels.items()),
+        "source": part.source,
+        "source_begin": str(part.begin),
+        "source_end": str(part.end),
+    }
+    if part.records:
+        params |= {"text_field": "text", "time_field": "time"}
+    headers = {
+        "Content-Type": _NDJSON if part.records else _PLAIN,
+        "Prefer": "respond-async",
+    }
+    call = Call("POST", path_of("ingest"), params=params, content=part.body, headers=headers)
+    try:
+        yield call
+    except SourceMoved as error:
+        return error.position
+    return part.end
 
 
 def query_call(request: LinesRequest) -> Call:

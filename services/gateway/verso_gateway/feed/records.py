@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
-from verso_core.errors import TextTooLarge, VersoError
+from verso_core.errors import RequestInvalid, TextTooLarge, VersoError
 from verso_core.jobs.lines import MAX_LABELS
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.texts import MAX_METADATA_BYTES, MAX_TEXT_BYTES
@@ -26,6 +27,7 @@ _STANDARD: Mapping[str, tuple[str, ...]] = {
 }
 """Labels that every record may have, and the attributes that say them, the first that is there."""
 _MAX_DEPTH = 8
+_BASE64 = "_base64"
 _LONGEST_VALUE = 256
 
 
@@ -60,13 +62,15 @@ Decoded = LogRecord | VersoError
 class FieldMap:
     """Which fields of a structured record are its text, its time and its labels.
 
-    ``offset_s`` is the zone of times without one, seconds east of UTC.
+    ``offset_s`` is the zone of times without one, seconds east of UTC. ``encoded``: the text may be
+    base64, in a field of its name and ``_base64``.
     """
 
     text: tuple[str, ...] = TEXT_FIELDS
     time: tuple[str, ...] = TIME_FIELDS
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_STANDARD))
     offset_s: int = 0
+    encoded: bool = False
 
     def with_labels(self, names: Iterable[str]) -> FieldMap:
         """Return the map with more labels, each the attribute of its name."""
@@ -82,10 +86,14 @@ class FieldMap:
 
         Raises:
             TextTooLarge: the text passes the limit of a text.
+            RequestInvalid: it should be base64 and is not.
         """
         rest = flat(fields)
         text = next((name for name in self.text if isinstance(rest.get(name), str)), None)
         body = raw if text is None else rest.pop(text).encode()
+        if text is None and self.encoded:
+            text = next((n for n in self.text if isinstance(rest.get(n + _BASE64), str)), None)
+            body = raw if text is None else _unpacked(rest.pop(text + _BASE64))
         time_ns = None
         for name in self.time:
             time_ns = times.nanoseconds(rest.get(name), offset_s=self.offset_s)
@@ -168,6 +176,13 @@ def _flatten(fields: Mapping[str, Any], prefix: str, depth: int, *, into: dict[s
         else:
             into[place] = value
     return True
+
+
+def _unpacked(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as exc:
+        raise RequestInvalid("expected base64 as text") from exc
 
 
 def packed(attributes: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import KindUnsupported, RequestInvalid
@@ -20,6 +20,7 @@ from verso_gateway.bodies.limits import NDJSON, PLAIN
 from verso_gateway.bodies.lines import LineUpload, labels_of, lines_in, slices_of, texts_of
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
+from verso_gateway.feed.source import SourcePart, source_part
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 from verso_gateway.routes.feed.mapped import NamedFields, ingest_records
@@ -64,6 +65,7 @@ async def ingest(
         str | None,
         Query(description="of NDJSON for a log collection: fields that are labels, with commas"),
     ] = None,
+    source: Annotated[SourcePart | None, Depends(source_part)] = None,
 ) -> Response:
     """Take documents in: each is stored as a vector and a patch and its text is dropped.
 
@@ -74,15 +76,27 @@ async def ingest(
 
     A collection of kind ``logs`` takes plain lines as ``text/plain``, whatever bytes they are: each
     gets the id ``stream:number``, and they are read back in this order. With ``text_field``,
-    ``time_field`` or ``labels`` the rows of NDJSON are log records with any fields.
+    ``time_field`` or ``labels`` the rows of NDJSON are log records with any fields; a text that is
+    not UTF-8 may be in the field of the text's name and ``_base64``. Lines and records that are a
+    part of a ``source`` are accepted if all before them was, and refused as ``source_moved``, with
+    the place to go on from, if they were accepted before.
     """
     if reading.media_type(request) == PLAIN:
         return await _ingest_lines(
-            request, collection or "default", label or [], offset_s=zone_offset_s
+            request, collection or "default", label or [], offset_s=zone_offset_s, source=source
         )
     named = NamedFields(text_field, time_field, labels)
     if named and reading.media_type(request) == NDJSON:
-        return await ingest_records(request, collection or "default", named, offset_s=zone_offset_s)
+        return await ingest_records(
+            request,
+            collection or "default",
+            named,
+            labels=labels_of(label or []),
+            offset_s=zone_offset_s,
+            source=source,
+        )
+    if source is not None:
+        raise RequestInvalid("expected plain lines or log records of a source, got documents")
     if reading.media_type(request) == NDJSON:
         return await _ingest_rows(
             request, collection or "default", label or [], offset_s=zone_offset_s
@@ -155,7 +169,7 @@ async def _respond_documents(
 
 
 async def _ingest_lines(
-    request: Request, name: str, label: list[str], *, offset_s: int
+    request: Request, name: str, label: list[str], *, offset_s: int, source: SourcePart | None
 ) -> Response:
     """Take lines in: they are cut at line ends, and their numbers are reserved."""
     found = await collection_of(request, name)
@@ -168,7 +182,7 @@ async def _ingest_lines(
     upload = LineUpload()
     await upload.read(_hashed(request.stream(), fingerprint))
     return await _respond_lines(
-        request, name, label, upload.finish(), fingerprint, offset_s=offset_s
+        request, name, label, upload.finish(), fingerprint, offset_s=offset_s, source=source
     )
 
 
@@ -180,6 +194,7 @@ async def _respond_lines(
     fingerprint: Fingerprint,
     *,
     offset_s: int,
+    source: SourcePart | None = None,
 ) -> Response:
     labels = labels_of(label)
     count = sum(map(lines_in, parts))
@@ -201,12 +216,21 @@ async def _respond_lines(
     key = key_of(request)
     if key is not None:
         job = replace(job, idempotency=(key, fingerprint.hex()))
+    if source is not None:
+        job = replace(job, moved=source.moved(job.tenant, place.uid))
     about = {"accepted": count, "stream": place.stream, "first": place.first}
 
     def body(ended: Ended) -> dict[str, Any]:
         return {**views.batch(ended), **about}
 
-    return await responses.respond(request, job, body=body, wait_default_s=0.0, accepted_with=about)
+    return await responses.respond(
+        request,
+        job,
+        body=body,
+        wait_default_s=0.0,
+        accepted_with=about,
+        keep_s=None if source is None else context_of(request).settings.feed_keep_s,
+    )
 
 
 async def _each(parts: list[bytes]) -> AsyncIterator[bytes]:

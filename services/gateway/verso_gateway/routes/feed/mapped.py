@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from verso_gateway.context import context_of
 from verso_gateway.feed import mapping
 from verso_gateway.feed.batch import batch_of, slices_of
 from verso_gateway.feed.records import Decoded, FieldMap, LogRecord
+from verso_gateway.feed.source import SourcePart
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
 
@@ -47,13 +49,27 @@ class NamedFields:
         """Return the fields of records where others are ``base``'s."""
         labels = [name.strip() for name in (self.labels or "").split(",") if name.strip()]
         found = mapping.field_map(self.text, self.time, labels, base=base)
-        return replace(found, offset_s=offset_s)
+        return replace(found, offset_s=offset_s, encoded=self.text is not None)
 
 
 async def ingest_records(
-    request: Request, name: str, named: NamedFields, *, offset_s: int
+    request: Request,
+    name: str,
+    named: NamedFields,
+    *,
+    labels: Mapping[str, str],
+    offset_s: int,
+    source: SourcePart | None,
 ) -> Response:
     """Take the rows of NDJSON in as log records.
+
+    Args:
+        request: the request.
+        name: of the collection.
+        named: the fields that the request names.
+        labels: that every record has.
+        offset_s: zone of times without one, seconds east of UTC.
+        source: what the records are a part of.
 
     Raises:
         KindUnsupported: the collection keeps documents.
@@ -70,7 +86,8 @@ async def ingest_records(
     if body.count(b"\n") > most:
         raise BodyTooLarge(f"expected <= {most} rows in a request, got more")
     fields = named.over(context.feed.fields, offset_s=offset_s)
-    decoded = await reading.off_loop(len(body), partial(mapping.decode, body, fields))
+    decode = partial(_decoded, body, fields, labels)
+    decoded = await reading.off_loop(len(body), decode)
     about = _intaken(decoded)
     records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
     if not records:
@@ -86,6 +103,8 @@ async def ingest_records(
         for spec in slices_of(name, stream, place)
     ]
     job = responses.job_of(request, Kind.INGEST_LINES, slices, queue=Queue.BULK)
+    if source is not None:
+        job = replace(job, moved=source.moved(job.tenant, places[0].uid))
     key = key_of(request)
     if key is not None:
         fingerprint = Fingerprint(request)
@@ -96,8 +115,24 @@ async def ingest_records(
         return {**views.batch(ended), **about.public()}
 
     return await responses.respond(
-        request, job, body=answer, wait_default_s=0.0, accepted_with=about.public()
+        request,
+        job,
+        body=answer,
+        wait_default_s=0.0,
+        accepted_with=about.public(),
+        keep_s=None if source is None else context.settings.feed_keep_s,
     )
+
+
+def _decoded(body: bytes, fields: FieldMap, labels: Mapping[str, str]) -> list[Decoded]:
+    """Return the records of a body, each with labels that the request gives all of them."""
+    decoded = mapping.decode(body, fields)
+    if not labels:
+        return decoded
+    return [
+        replace(one, labels={**one.labels, **labels}) if isinstance(one, LogRecord) else one
+        for one in decoded
+    ]
 
 
 def _intaken(decoded: list[Decoded]) -> Intaken:
