@@ -17,6 +17,7 @@ from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.jobs.search import Found, Hit
+from verso_core.jobs.tail import TailEvent, TailRequest
 
 __all__ = [
     "AsyncClient",
@@ -48,5 +49,7 @@ __all__ = [
     "SourceLines",
     "Statistics",
     "StoredText",
+    "TailEvent",
+    "TailRequest",
     "Training",
 ]

@@ -27,6 +27,8 @@ from verso_client.exchange import (
     job_event,
     repeated,
     reply_of,
+    tail_call,
+    tail_event,
     unreachable,
 )
 from verso_client.operations.documents import Document, IngestReport, Progress
@@ -87,6 +89,7 @@ from verso_core.jobs.reconstruct import Guess, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
+from verso_core.jobs.tail import TailEvent, TailRequest
 from verso_core.registry import Channel
 
 T = TypeVar("T")
@@ -161,6 +164,7 @@ class AsyncClient:
         *,
         collection: str,
         labels: Mapping[str, str] | None = None,
+        records: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> LinesReport:
         """Store log lines and wait until all are stored; ``progress`` gets how many are.
@@ -169,9 +173,14 @@ class AsyncClient:
             parts: bytes of lines, each part with whole lines; no part is changed.
             collection: of kind ``logs``.
             labels: lines with the same labels are one stream, which keeps their order.
+            records: parts are NDJSON of log records: ``text`` or ``text_base64``, and ``time``.
         """
         steps = operations.lines.ingest_lines(
-            parts, collection=collection, labels=labels or {}, progress=progress
+            parts,
+            collection=collection,
+            labels=labels or {},
+            records=records,
+            progress=progress,
         )
         return await self._run(steps)
 
@@ -219,6 +228,31 @@ class AsyncClient:
                     yield data
         except httpx2.TransportError as error:
             raise unreachable(error, self._http.base_url) from error
+
+    async def tail(
+        self, request: TailRequest, *, after: str | None = None
+    ) -> AsyncIterator[TailEvent]:
+        """Yield the lines of a log collection as they are accepted, until the caller stops.
+
+        Events are lines, gaps, and places: those of neither. A stream that breaks is resumed where
+        it broke, without loss or doubling, or with a gap.
+
+        Args:
+            request: which lines.
+            after: id of the event to go on after, in place of the request's start.
+        """
+        failures = 0
+        while True:
+            try:
+                async for event in self._stream(tail_call(request, after=after)):
+                    failures, after = 0, event.id
+                    yield tail_event(event)
+            except VersoError as error:
+                failures += 1
+                if not error.retryable or failures > 5:
+                    raise
+            # A gateway that stops ends its streams early: another one may answer.
+            await asyncio.sleep(self._retries.pause_s(failures, asked_s=None))
 
     async def search(
         self,
@@ -650,7 +684,9 @@ class AsyncClient:
 
     async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
         try:
-            async with self._http.sse(call.path, headers=dict(call.headers)) as source:
+            async with self._http.sse(
+                call.path, params=dict(call.params), headers=dict(call.headers)
+            ) as source:
                 if source.response.status_code != 200:
                     await source.response.aread()
                     raise error_of(reply_of(source.response))

@@ -28,6 +28,7 @@ from verso_core.errors import (
     VersoError,
 )
 from verso_core.jobs.job import JobEvent
+from verso_core.jobs.tail import TailEvent, TailGap, TailLine, TailRequest
 
 T = TypeVar("T")
 
@@ -162,6 +163,25 @@ def event_call(job_id: str, *, after: str | None) -> Call:
 def job_event(event: httpx2.ServerSentEvent) -> JobEvent:
     """Read one server-sent event."""
     return JobEvent(id=event.id, name=event.event, data=json.loads(event.data or "{}"))
+
+
+def tail_call(request: TailRequest, *, after: str | None) -> Call:
+    """Return the call that streams a tail, from its start or after an event."""
+    asked = request.model_dump(mode="json", exclude_unset=True, exclude={"filter"})
+    if request.filter is not None:
+        asked["filter"] = request.filter.model_dump_json()
+    headers = {} if after is None else {"Last-Event-ID": after}
+    return Call("GET", path_of("logs", "tail"), params=asked, headers=headers)
+
+
+def tail_event(event: JobEvent) -> TailEvent:
+    """Read an event of a tail; those of names that are not known are places."""
+    match event.name:
+        case "line":
+            return TailEvent(id=event.id, line=TailLine.model_validate(event.data))
+        case "gap":
+            return TailEvent(id=event.id, gap=TailGap.model_validate(event.data))
+    return TailEvent(id=event.id)
 
 
 @dataclass(frozen=True, slots=True)

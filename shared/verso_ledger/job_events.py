@@ -139,8 +139,7 @@ class JobEvents:
     def _receive(self, message: bytes) -> None:
         head, _, end = message.partition(b"\n")
         job_id, _, status = head.decode().partition(" ")
-        ended = bool(status) and Status(status).terminal
-        self._wake(job_id, ended=ended, end=end or None)
+        self._wake(job_id, ended=Status(status).terminal, end=end or None)
 
     def _wake(self, job_id: str, *, ended: bool, end: bytes | None = None) -> None:
         for waiter in self._waiters.get(job_id, ()):

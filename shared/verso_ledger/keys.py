@@ -37,7 +37,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     seq         -                    number of the newest slice or collection; never goes back
     news        -                    channel: ids and states of jobs with new events; with the end
                                      of one that a caller waits for, the job and its result;
-                                     "lines:" and a uid when lines were accepted
+                                     "lines:{uid} queued" when lines were accepted
     wake        {queue}              channel: new work came, for workers that listen
     collections -                    hash: name -> collection as JSON
     uids        -                    hash: name -> uid: the sequence number of its birth

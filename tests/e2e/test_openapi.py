@@ -1,8 +1,8 @@
 """Every native operation against its description, as schemathesis derives requests from it.
 
 The OpenAI-compatible routes are left out: their description is OpenAI's, which the real client
-checks (tests/integration/verso_gateway/test_openai.py). So is the event stream, which has no end
-while its job has none; its test is in tests/integration/verso_gateway/test_jobs.py.
+checks (tests/integration/verso_gateway/test_openai.py). So are the event streams, which have no end
+while a job has none, or lines come; their tests are in test_jobs.py and feed/test_tail.py there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _names() -> Iterator[str]:
     for path, methods in DESCRIPTION["paths"].items():
         for method, operation in methods.items():
             others = re.match(r"/v1/(embeddings|models)", path)
-            if not others and operation["operationId"] != "followJob":
+            if not others and operation["operationId"] not in {"followJob", "tailLogs"}:
                 yield f"{method.upper()} {path}"
 
 

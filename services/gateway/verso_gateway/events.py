@@ -23,6 +23,7 @@ BEGINNING = "0-0"
 _CANCEL_AGAIN_S = 0.1
 _EVENT_ID = re.compile(r"^\d{1,19}-\d{1,19}$")
 _END = object()
+_ending: set[asyncio.Task[None]] = set()
 
 
 async def stream(
@@ -52,11 +53,18 @@ async def stream(
             yield ServerSentEvent(event=name, id=event.id, raw_data=json.dumps(event.data))
             coming = asyncio.ensure_future(anext(events, _END))
     finally:
-        for task in (coming, *stops):
-            await cancelled(task)
+        cancel_soon(coming, *stops)
 
 
-async def cancelled(task: asyncio.Future[Any]) -> None:
+def cancel_soon(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks for certain, from a task that may be cancelled itself and so cannot wait."""
+    for task in tasks:
+        ending = asyncio.create_task(_cancelled(task))
+        _ending.add(ending)
+        ending.add_done_callback(_ending.discard)
+
+
+async def _cancelled(task: asyncio.Future[Any]) -> None:
     """Cancel a task until it ends: a Redis client may swallow a cancellation."""
     while not task.done():
         task.cancel()

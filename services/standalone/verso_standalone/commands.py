@@ -42,6 +42,16 @@ def up(
     data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path("verso-data"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 8080,
+    syslog: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="Receive syslog over TCP and UDP on this port of VERSO_SYSLOG_HOST.",
+            show_default=False,
+        ),
+    ] = None,
     artifact: Artifact = None,
     api_keys: Annotated[
         Path | None,
@@ -69,6 +79,7 @@ def up(
                 artifact=artifact or find_artifact(),
                 host=host,
                 port=port,
+                syslog_port=syslog,
                 api_keys_file=api_keys or _keys_of(data),
                 threads=threads or usable_cores(),
                 pinned=artifact is not None,

@@ -1,8 +1,9 @@
 """The processes of a one-machine platform: their order, their settings, their end.
 
-    start   Valkey; once it answers: worker, keeper, gateway; once /readyz is true: a trainer if
-            torch is installed
-    stop    gateway (finishes open requests), worker (finishes its slices), the others, Valkey
+    start   Valkey; once it answers: worker, keeper, gateway, a receiver of syslog if one is asked
+            for; once /readyz is true: a trainer if torch is installed
+    stop    gateway (finishes open requests), receiver (what it has read goes to the ledger), worker
+            (finishes its slices), the others, Valkey
 
 Only Valkey must run before the others. Every other process finds its peers by itself, also after
 one of them was restarted, as it does on many machines.
@@ -40,8 +41,15 @@ from verso_standalone.models import adopt
 from verso_standalone.valkey import LOOPBACK, Valkey, find_program, free_port
 
 _VALKEY_TIMEOUT_S = 60.0
-_GRACE_S = {"gateway": 10.0, "worker": 20.0, "trainer": 10.0, "keeper": 5.0, "valkey": 20.0}
-_SCRAPED = ("gateway", "worker", "keeper", "trainer")
+_GRACE_S = {
+    "gateway": 10.0,
+    "syslog": 12.0,
+    "worker": 20.0,
+    "trainer": 10.0,
+    "keeper": 5.0,
+    "valkey": 20.0,
+}
+_SCRAPED = ("gateway", "worker", "keeper", "trainer", "syslog")
 _DEATHS_BEFORE_GIVING_UP = 2
 _POLL_S = 0.05
 _REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
@@ -56,6 +64,7 @@ class StackConfig:
         artifact: folder with the model's graphs, tables and manifest.
         host: address the gateway listens on.
         port: its TCP port; 0 takes a free one.
+        syslog_port: port on which syslog is received over TCP and UDP; None for no receiver.
         api_keys_file: keys that callers must present; required beyond loopback.
         threads: threads of the engine.
         ready_timeout_s: seconds until /readyz must be true.
@@ -68,6 +77,7 @@ class StackConfig:
     artifact: Path
     host: str = "127.0.0.1"
     port: int = 8080
+    syslog_port: int | None = None
     api_keys_file: Path | None = None
     threads: int = 2
     ready_timeout_s: float = 180.0
@@ -174,6 +184,10 @@ class Stack:
             for name, address in (("worker", ""), ("keeper", ""), ("gateway", self.url)):
                 argv = [sys.executable, "-m", f"verso_{name}"]
                 self._run(name, argv, address=address, environment=environment)
+            if self.config.syslog_port is not None:
+                argv = [sys.executable, "-m", "verso_gateway.syslog"]
+                address = f"{self._syslog_host}:{self.config.syslog_port}"
+                self._run("syslog", argv, address=address, environment=environment)
             self._await(
                 "the platform", self.ready, timeout_s=self.config.ready_timeout_s, stopped=stopped
             )
@@ -217,15 +231,14 @@ class Stack:
             raise ArtifactInvalid(
                 f"expected an artifact in {config.artifact}, got no manifest.json"
             )
-        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((config.host, self.port))
-            except OSError as exc:
-                raise Unavailable(
-                    f"expected {config.host} port {self.port} to be free, got: {exc.strerror}"
-                ) from exc
+        _check_free(config.host, self.port)
+        if config.syslog_port is not None:
+            _check_free(self._syslog_host, config.syslog_port)
+
+    @property
+    def _syslog_host(self) -> str:
+        name = "VERSO_SYSLOG_HOST"
+        return self.config.settings.get(name, os.environ.get(name, "127.0.0.1"))
 
     def _environment(self, valkey: Valkey) -> dict[str, str]:
         config = self.config
@@ -244,6 +257,9 @@ class Stack:
             **self._kernel_cache(),
             **config.settings,
         }
+        if config.syslog_port is not None:
+            port = str(config.syslog_port)
+            environment |= {"VERSO_SYSLOG_PORT": port, "VERSO_SYSLOG_UDP_PORT": port}
         if config.api_keys_file is not None:
             environment["VERSO_API_KEYS_FILE"] = str(config.api_keys_file.resolve())
         return environment
@@ -252,7 +268,10 @@ class Stack:
         """Return the setting of a process's own port of metrics: ports that follow each other."""
         setting = "VERSO_METRICS_PORT"
         first = int(self.config.settings.get(setting, os.environ.get(setting, "0")))
-        return {setting: str(first + _SCRAPED.index(name) if first else 0)}
+        port = str(first + _SCRAPED.index(name) if first else 0)
+        if name == "syslog":  # it reads the gateway's settings, and has a port of its own
+            return {setting: "0", "VERSO_SYSLOG_METRICS_PORT": port}
+        return {setting: port}
 
     def _kernel_cache(self) -> dict[str, str]:
         """Return where compiled codec kernels are kept if they cannot be beside their source."""
@@ -299,6 +318,22 @@ class Stack:
                 )
             if stopped.wait(_POLL_S):
                 raise Unavailable("stopped before the platform was ready")
+
+
+def _check_free(host: str, port: int) -> None:
+    """Check that a TCP port can be listened on.
+
+    Raises:
+        Unavailable: it is in use.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as exc:
+            raise Unavailable(
+                f"expected {host} port {port} to be free, got: {exc.strerror}"
+            ) from exc
 
 
 def _writable(folder: Path) -> bool:

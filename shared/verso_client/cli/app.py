@@ -30,6 +30,7 @@ from verso_client.cli.line_times import FORMATS
 from verso_client.cli.logs import ingest_files, logs, takes_lines
 from verso_client.cli.sources import Format, Reading
 from verso_client.cli.tail import tail
+from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import AsJson, Collection, Exit, Since, Target, Until, bar, fail
 from verso_client.cli.terminal import client as _client
 from verso_client.cli.terminal import failures_reported as _failures_reported
@@ -140,6 +141,10 @@ def ingest(
         str, typer.Option(help=f"Of times in lines: {', '.join(FORMATS)}, or as %H:%M:%S.")
     ] = "auto",
     no_time: Annotated[bool, typer.Option("--no-time", help="Look for no times in lines.")] = False,
+    multiline: Annotated[
+        str | None,
+        typer.Option(help="Regular expression of the lines that begin a record; others join it."),
+    ] = None,
     meta: Annotated[
         list[str] | None, typer.Option("--meta", "-m", help="key=value, added to every document.")
     ] = None,
@@ -148,19 +153,25 @@ def ingest(
     """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
     if replace and name is not None and len(files) > 1:
         raise typer.BadParameter("expected one file with --name and --replace")
+    times = None if no_time else time_format
+    joining = None
+    if multiline is not None:
+        with _failures_reported():
+            joining = Joining(multiline, times=times)
     reading = Reading(
         how=format,
         name=name,
         metadata=sources.pairs(meta),
-        times=None if no_time else time_format,
+        times=times,
         replace=replace,
+        joining=joining,
     )
     documents = sources.documents(files, reading)
     started = time.monotonic()
     with _client(context, patience_s=_INGEST_PATIENCE_S) as client, bar() as progress:
         task = progress.add_task("ingest", total=None)
         if takes_lines(client, collection, files, format):
-            if replace or no_time or time_format != "auto":
+            if replace or (joining is None and (no_time or time_format != "auto")):
                 told = "expected no --replace, --no-time or --time-format for a log collection"
                 raise typer.BadParameter(told)
             labels = sources.labels(meta)
@@ -169,6 +180,7 @@ def ingest(
                 files,
                 collection=collection,
                 labels=labels if name is None else {"source": name, **labels},
+                joining=joining,
                 progress=lambda done: progress.update(task, completed=done),
             )
             if as_json:

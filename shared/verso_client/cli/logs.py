@@ -8,14 +8,16 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
 
-from verso_client.cli import render
+from verso_client.cli import following, render
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.sources import Format, guess_format
+from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
 from verso_client.client import Client
 from verso_client.operations.lines import LinesReport, bodies
@@ -26,6 +28,7 @@ _FLUSH_S = 0.5
 _READ_BYTES = 1 << 20
 _SHOWN = 100
 _FOUND = 10
+_FOLLOWED = 10
 
 
 def logs(
@@ -66,9 +69,28 @@ def logs(
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Leave out lines that cannot be read.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show the newest lines, and then what comes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read log lines in order, or find the statements or lines that a question is about."""
+    if follow:
+        if question is not None or until is not None or order is not None or around or statement:
+            raise typer.BadParameter(
+                "expected --follow with --where, --since, --contains and --json"
+            )
+        with client(context) as platform:
+            following.follow(
+                platform,
+                collection,
+                shown=filter_of(where, filter, since=since),
+                filter=filter_of(where, filter),
+                contains=contains,
+                limit=_FOLLOWED if limit is None else limit,
+                as_json=as_json,
+            )
+        return
     if question is not None and (raw or order is not None or statement is not None):
         raise typer.BadParameter("expected --raw, --order and --statement without a question")
     if raw and around:
@@ -161,9 +183,10 @@ def ingest_files(
     *,
     collection: str,
     labels: Mapping[str, str],
+    joining: Joining | None,
     progress: Callable[[int], None],
 ) -> list[LinesReport]:
-    """Send the lines of files as they are; each file is a stream of its own unless it has a label.
+    """Send the lines of files, as they are or joined to records; each file has a label of its own.
 
     Raises:
         OSError: a file cannot be read.
@@ -171,19 +194,27 @@ def ingest_files(
     found = []
     for file in files:
         own = {"host": socket.gethostname(), "source": _source(file), **labels}
-        if file == "-":
-            parts = _arriving(sys.stdin.buffer)
-            found.append(
-                platform.ingest_lines(parts, collection=collection, labels=own, progress=progress)
-            )
-            continue
-        with Path(file).open("rb") as stream:
+        with _opened(file) as parts:
             found.append(
                 platform.ingest_lines(
-                    bodies(stream), collection=collection, labels=own, progress=progress
+                    parts if joining is None else joining.bodies(parts),
+                    collection=collection,
+                    labels=own,
+                    records=joining is not None,
+                    progress=progress,
                 )
             )
     return found
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[Iterator[bytes]]:
+    """Yield the parts of a file, or of standard input."""
+    if file == "-":
+        yield _arriving(sys.stdin.buffer)
+    else:
+        with Path(file).open("rb") as stream:
+            yield bodies(stream)
 
 
 def _source(file: str) -> str:

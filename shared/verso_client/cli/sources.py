@@ -45,6 +45,7 @@ import typer
 
 from verso_client.cli.line_times import LineTimes
 from verso_client.cli.tailing.identity import digest, identity
+from verso_client.cli.tailing.joining import Joining
 from verso_client.operations.documents import Document
 from verso_core.errors import RequestInvalid
 from verso_core.texts import Scalar
@@ -84,6 +85,7 @@ class Reading:
         metadata: added to every document; a document's own values have precedence.
         times: format of the times in lines, None to look for none.
         replace: the id of a whole file is its name alone.
+        joining: joins lines to records; None where each line is a document.
     """
 
     how: Format = Format.AUTO
@@ -91,6 +93,7 @@ class Reading:
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     times: str | None = "auto"
     replace: bool = False
+    joining: Joining | None = None
 
 
 def documents(files: Iterable[str], reading: Reading) -> Iterator[Document | None]:
@@ -130,7 +133,12 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
     if reading.times is not None:
         times = LineTimes(reading.times, until=_latest(status if regular else None))
     offset = number = 0
-    for line in stream if status is None or regular else _arriving(stream.fileno()):
+    lines: Iterable[bytes | None] = stream
+    if status is not None and not regular:
+        lines = _arriving(stream.fileno())
+    if reading.joining is not None and how is Format.LINES:
+        lines = reading.joining.joined(lines)
+    for line in lines:
         if line is None:
             yield None
             continue

@@ -27,6 +27,7 @@ from verso_core.jobs.models import OpenModel
 BODY_BYTES = 8 << 20
 _NDJSON = "application/x-ndjson"
 _PLAIN = "text/plain"
+_FIELDS = {"text_field": "text", "time_field": "time"}
 _OPEN_JOBS = 3
 
 
@@ -80,6 +81,7 @@ def ingest_lines(
     *,
     collection: str,
     labels: Mapping[str, str],
+    records: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Steps[LinesReport]:
     """Send lines, a few bodies at a time, and wait until all have been stored."""
@@ -93,7 +95,7 @@ def ingest_lines(
             progress(sum(one.lines for one in found))
 
     for part in parts:
-        job = yield from submit_lines(part, collection=collection, labels=labels)
+        job = yield from submit_lines(part, collection=collection, labels=labels, records=records)
         jobs.append(job)
         waiting.append(job)
         if len(waiting) >= _OPEN_JOBS:
@@ -107,10 +109,12 @@ def ingest_lines(
     return LinesReport(jobs=tuple(jobs), **sums)
 
 
-def submit_lines(body: bytes, *, collection: str, labels: Mapping[str, str]) -> Steps[str]:
-    """Send lines and return the job that stores them."""
+def submit_lines(
+    body: bytes, *, collection: str, labels: Mapping[str, str], records: bool = False
+) -> Steps[str]:
+    """Send lines, or NDJSON of records, and return the job that stores them."""
     headers = {
-        "Content-Type": _PLAIN,
+        "Content-Type": _NDJSON if records else _PLAIN,
         "Idempotency-Key": new_key(),
         "Prefer": "respond-async",
     }
@@ -118,6 +122,8 @@ def submit_lines(body: bytes, *, collection: str, labels: Mapping[str, str]) -> 
         "collection": collection,
         "label": tuple(f"{name}={value}" for name, value in labels.items()),
     }
+    if records:
+        params |= _FIELDS
     reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
     return str(reply.json()["id"])
 
@@ -135,7 +141,7 @@ def append(part: SourceLines, *, collection: str, labels: Mapping[str, str]) -> 
         "source_end": str(part.end),
     }
     if part.records:
-        params |= {"text_field": "text", "time_field": "time"}
+        params |= _FIELDS
     headers = {
         "Content-Type": _NDJSON if part.records else _PLAIN,
         "Prefer": "respond-async",

@@ -87,7 +87,7 @@ class TailGap(OpenModel):
 
 
 class TailEvent(OpenModel):
-    """An event of a tail as the client yields it: a line, or a gap."""
+    """An event of a tail as the client yields it: a line, a gap, or nothing but a place."""
 
     id: str
     line: TailLine | None = None

@@ -81,8 +81,9 @@ local function note_arrival(uid, sid, lines)
   arrived[uid] = true
 end
 
+-- Publishes that lines were accepted, as the event of a job that never ends.
 local function announce_arrivals()
-  for uid in pairs(arrived) do redis.call('PUBLISH', K.news, 'lines:' .. uid) end
+  for uid in pairs(arrived) do redis.call('PUBLISH', K.news, 'lines:' .. uid .. ' queued') end
 end
 
 -- Whether a deleted collection has more segments than this step has swept. Lines that another side of a migration has

@@ -71,6 +71,10 @@ def test_each_process_has_a_port_of_metrics_of_its_own(tmp_path: Path, artifact:
     stack = Stack(config)
     ports = [stack._metrics(name) for name in ("gateway", "worker", "keeper", "trainer")]
     assert ports == [{"VERSO_METRICS_PORT": str(9100 + n)} for n in range(4)]
+    assert stack._metrics("syslog") == {
+        "VERSO_METRICS_PORT": "0",
+        "VERSO_SYSLOG_METRICS_PORT": "9104",
+    }
     without = Stack(StackConfig(data=tmp_path / "d", artifact=artifact, port=1))
     assert without._metrics("worker") == {"VERSO_METRICS_PORT": "0"}
 

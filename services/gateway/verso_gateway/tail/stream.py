@@ -20,7 +20,7 @@ from fastapi.sse import format_sse_event
 from verso_core.errors import QueueFull, Unavailable
 from verso_core.jobs.tail import GapReason, TailGap, TailPlace
 from verso_gateway.bodies import reading
-from verso_gateway.events import cancelled
+from verso_gateway.events import cancel_soon
 from verso_gateway.metrics import Metrics
 from verso_gateway.tail.lines import OpenedSlice, Part, Wanted, part_of
 from verso_ledger.arrivals import Arrival, Arrivals
@@ -161,8 +161,7 @@ class Tail:
                     if not page and await self._paused(waiter, stops, told_s + _POSITION_S):
                         return
         finally:
-            for stop in stops:
-                await cancelled(stop)
+            cancel_soon(*stops)
 
     async def _slice(self, arrival: Arrival) -> AsyncGenerator[bytes]:
         """Yield the events of a slice; what it lacks is noted for the next gap."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from verso_client.cli.line_times import LineTimes
@@ -58,13 +58,37 @@ class Joining:
         if place > begin:
             yield from _cut(data[begin:place])
 
-    def rows(self, data: bytes, *, until: datetime | None = None) -> bytes:
-        """Return the records of whole lines as NDJSON.
+    def joined(self, lines: Iterable[bytes | None]) -> Iterator[bytes | None]:
+        """Yield lines joined to records, as they come; None, a pause, ends a record and stays."""
+        parts: list[bytes] = []
+        size = 0
+        for line in lines:
+            ends = line is None or self.begins(line) or size + len(line) > RECORD_BYTES
+            if parts and ends:
+                yield b"".join(parts)
+                parts, size = [], 0
+            if line is None:
+                yield None
+            else:
+                parts.append(line)
+                size += len(line)
+        if parts:
+            yield b"".join(parts)
 
-        Args:
-            data: the lines.
-            until: when they end, for times without a year; now by default.
-        """
+    def bodies(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield NDJSON of the records of lines that come in parts; a record may be in several."""
+        rest = b""
+        for part in parts:
+            data = rest + part
+            end = self.last_begin(data)
+            rest = data[end:]
+            if end:
+                yield self.rows(data[:end])
+        if rest:
+            yield self.rows(rest)
+
+    def rows(self, data: bytes) -> bytes:
+        """Return the records of whole lines as NDJSON, with the times of their first lines."""
         times = None
         if self._times is not None:
             times = LineTimes(self._times, until=lambda: datetime.now(UTC))

@@ -314,6 +314,9 @@ def test_more_tails_than_the_limit_are_turned_away(
         assert (answer.status_code, answer.json()["code"]) == (429, "queue_full")
         assert answer.headers["Retry-After"] == "5"
         assert "verso_tail_streams 1.0" in gateway.client.get("/metrics").text
+    until = time.monotonic() + 30
+    while "verso_tail_streams 0.0" not in gateway.client.get("/metrics").text:
+        assert time.monotonic() < until
 
 
 def test_a_tail_ends_when_its_collection_is_deleted(

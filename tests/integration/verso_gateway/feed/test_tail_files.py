@@ -105,7 +105,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(
     program.start()
     notes = tmp_path / "state" / "verso"
     try:
-        for _ in range(5):
+        for _ in range(4):
             with tailing(gateway, tmp_path, str(tmp_path / "app.log*")) as process:
                 until(partial(reached, slices() + random.randrange(1, 4)))
                 time.sleep(random.uniform(0, 0.4))
