@@ -114,7 +114,7 @@ def error_of(reply: Reply) -> VersoError:
     if code == DocumentsRefused.code:
         return DocumentsRefused(detail, intaken=problem)
     if code == SourceMoved.code:
-        return SourceMoved(detail, position=int(problem["position"]))
+        return SourceMoved(detail, position=int(problem.get("position", 0)))
     return CLASSES.get(code, VersoError)(detail)
 
 
