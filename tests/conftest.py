@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,8 @@ import pytest
 import redis
 from hypothesis import settings
 from variants import make_variant
+
+from verso_standalone.valkey import free_port
 
 # Set before anything loads OpenMP: where testers share the cores, the threads of one product wait
 # for one another, and spin meanwhile.
@@ -91,13 +92,6 @@ def _server_binary() -> str | None:
     return str(get_binary_path())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
 def variant() -> Callable[..., Path]:
     """Make artifacts of one space with codecs of their own: ``variant(folder, 1)``."""
@@ -110,7 +104,7 @@ class ValkeyServer:
     def __init__(self, binary: str, folder: Path, flags: dict[str, str]) -> None:
         self._binary = binary
         self.folder = folder
-        self._flags = FLAGS | {"port": str(_free_port()), "dir": str(folder)} | flags
+        self._flags = FLAGS | {"port": str(free_port()), "dir": str(folder)} | flags
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._flags['port']}/0"
         self.start()

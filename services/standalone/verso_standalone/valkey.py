@@ -7,9 +7,12 @@ local user can reach a loopback port. Database 0 is the ledger, database 1 Celer
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib.util
 import os
 import platform
+import random
 import shutil
 import socket
 from dataclasses import dataclass
@@ -19,6 +22,10 @@ from verso_core.errors import Unavailable
 
 PROGRAMS = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
+_PORTS = range(20_000, 32_000)
+"""Below those that the system gives to outgoing connections, one of which might take the port of a
+process that starts again."""
+_TRIES = 200
 
 # A listpack takes a quarter of the memory of a hash table. The two limits admit every bucket of the
 # ledger's document hashes: 128 entries of up to 1024 bytes.
@@ -106,11 +113,17 @@ def find_program() -> Path:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """Return a TCP port on which nothing listens now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port on which nothing listens now.
+
+    Raises:
+        OSError: none was found.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in random.sample(_PORTS, _TRIES):
+        with socket.socket(family) as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise OSError(errno.EADDRINUSE, f"no free port in {_PORTS}")
 
 
 def _quoted(path: Path) -> str:

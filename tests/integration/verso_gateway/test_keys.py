@@ -159,6 +159,7 @@ ROUTES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/collections/NAME/facets", {"fields": ["host"]}),
     ("PATCH", "/v1/documents/a?collection=NAME", {"metadata": {"a": 1}}),
     ("GET", "/v1/collections/NAME/migrate", None),
+    ("GET", "/v1/logs/tail?collection=NAME", None),
 ]
 
 
