@@ -15,7 +15,7 @@ from collections.abc import Callable
 from verso_codecs.logs import warm
 from verso_core.supervise import tethered
 
-_AFTER_S = 30.0  # a platform that is started for a moment compiles nothing
+_AFTER_S = 180.0  # a platform that is started for a moment, or a demo, compiles nothing
 
 
 class Kernels:
