@@ -21,7 +21,7 @@ from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
 from verso_client.client import Client
 from verso_client.operations.lines import LinesReport, bodies
-from verso_core.jobs import CollectionKind
+from verso_core.jobs import CollectionKind, Filter
 from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
 
 _FLUSH_S = 0.5
@@ -80,16 +80,15 @@ def logs(
             raise typer.BadParameter(
                 "expected --follow with --where, --since, --contains and --json"
             )
-        with client(context) as platform:
-            following.follow(
-                platform,
-                collection,
-                shown=filter_of(where, filter, since=since),
-                filter=filter_of(where, filter),
-                contains=contains,
-                limit=_FOLLOWED if limit is None else limit,
-                as_json=as_json,
-            )
+        _follow(
+            context,
+            collection,
+            shown=filter_of(where, filter, since=since),
+            filter=filter_of(where, filter),
+            contains=contains,
+            limit=limit,
+            as_json=as_json,
+        )
         return
     if question is not None and (raw or order is not None or statement is not None):
         raise typer.BadParameter("expected --raw, --order and --statement without a question")
@@ -97,15 +96,7 @@ def logs(
         raise typer.BadParameter("expected --raw without --context")
     if question is not None and not (lines or around or contains is not None):
         chosen = filter_of(where, filter, since=since, until=until)
-        with client(context) as platform:
-            started = time.monotonic()
-            found = platform.search(
-                question, collection=collection, limit=limit or 10, filter=chosen
-            )
-        if as_json:
-            print_json(found)
-        else:
-            render.statements(out(), found, took_ms=(time.monotonic() - started) * 1000)
+        _find(context, question, collection, filter=chosen, limit=limit, as_json=as_json)
         return
     count = (0 if raw else _SHOWN if question is None else _FOUND) if limit is None else limit
     newest = LineOrder.NEWEST if count else LineOrder.OLDEST
@@ -132,6 +123,48 @@ def logs(
         for data in parts if request.raw or as_json else grouped(parts):
             sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+def _follow(
+    context: typer.Context,
+    collection: str,
+    *,
+    shown: Filter | None,
+    filter: Filter | None,  # noqa: A002 - the option's name
+    contains: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show the newest lines, and then each as it is accepted."""
+    with client(context) as platform:
+        following.follow(
+            platform,
+            collection,
+            shown=shown,
+            filter=filter,
+            contains=contains,
+            limit=_FOLLOWED if limit is None else limit,
+            as_json=as_json,
+        )
+
+
+def _find(
+    context: typer.Context,
+    question: str,
+    collection: str,
+    *,
+    filter: Filter | None,  # noqa: A002 - the option's name
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show the statements that a question is about."""
+    with client(context) as platform:
+        started = time.monotonic()
+        found = platform.search(question, collection=collection, limit=limit or 10, filter=filter)
+    if as_json:
+        print_json(found)
+    else:
+        render.statements(out(), found, took_ms=(time.monotonic() - started) * 1000)
 
 
 def grouped(parts: Iterable[bytes]) -> Iterator[bytes]:
