@@ -6,12 +6,17 @@
     │   ├── IdInvalid                  ├── VectorInvalid       ├── MetadataInvalid
     │   ├── BodyTooLarge               ├── IdempotencyConflict ├── Unauthorized
     │   ├── SpaceMismatch              ├── QuestionTooLong     ├── TrainingDataInvalid
-    │   ├── DocumentsRefused           ├── EncodingUnsupported └── KindUnsupported
+    │   ├── DocumentsRefused           ├── EncodingUnsupported ├── KindUnsupported
+    │   ├── BatchEmpty
+    │   └── FileUnreadable             no text can be read from a file
+    │       ├── FileUnsupported        ├── FileEncrypted       ├── FileWithoutText
+    │       └── FileTooLarge
     ├── MethodNotAllowed
     ├── Forbidden                      a known caller may not do this
     ├── NotFound
     │   ├── CollectionUnknown          ├── DocumentUnknown     ├── JobUnknown
-    │   ├── HeadUnknown                ├── WebhookUnknown      └── KeyUnknown
+    │   ├── HeadUnknown                ├── WebhookUnknown      ├── ModelUnknown
+    │   └── KeyUnknown
     ├── CollectionExists               ├── LabelsChanged       ├── MigrationRefused
     ├── DocumentChanged                ├── SourceMoved
     ├── RecordCorrupt                  stored bytes do not give the text back
@@ -21,6 +26,7 @@
     ├── BackupInvalid                  a backup folder that must not be restored
     ├── FrameInvalid                   bytes between processes that are not a frame
     ├── ResultLost                     the file of a large result is gone or damaged
+    ├── NotInstalled                   what is optional is not installed here
     ├── JobEnded
     │   ├── DeadlineExpired            ├── Cancelled           └── AttemptsExhausted
     └── Unavailable                    try again later
@@ -90,6 +96,10 @@ class MetadataInvalid(RequestInvalid):
     """Raised when metadata holds what it cannot, or passes its limits."""
 
 
+class BatchEmpty(RequestInvalid):
+    """Raised when a batch holds no text."""
+
+
 class BodyTooLarge(RequestInvalid):
     """Raised when a request body is larger than the limit."""
 
@@ -134,6 +144,26 @@ class KindUnsupported(RequestInvalid):
     """Raised when a collection is asked for what its kind cannot do."""
 
 
+class FileUnreadable(RequestInvalid):
+    """Raised when no text can be read from a file: it is broken, or not what it is said to be."""
+
+
+class FileUnsupported(FileUnreadable):
+    """Raised when a file is in no format that text is read from."""
+
+
+class FileEncrypted(FileUnreadable):
+    """Raised when a file can be read with a password only."""
+
+
+class FileWithoutText(FileUnreadable):
+    """Raised when a file has no text, such as scanned pages."""
+
+
+class FileTooLarge(FileUnreadable):
+    """Raised when a file, or reading it, takes more bytes, memory or time than it may."""
+
+
 class NotFound(VersoError):
     """Raised when something that a request names does not exist."""
 
@@ -143,7 +173,7 @@ class MethodNotAllowed(VersoError):
 
 
 class Forbidden(VersoError):
-    """Raised when an API key lacks the scope that a request needs, or a session may not be used."""
+    """Raised when an API key lacks a scope, or a request may not come from where it comes from."""
 
     code = "forbidden"
 
@@ -162,6 +192,10 @@ class JobUnknown(NotFound):
 
 class WebhookUnknown(NotFound):
     """Raised when no webhook of the caller has the given id."""
+
+
+class ModelUnknown(NotFound):
+    """Raised when a request names a model that is not served; the detail names those that are."""
 
 
 class HeadUnknown(NotFound):
@@ -230,6 +264,10 @@ class FrameInvalid(VersoError):
 
 class ResultLost(VersoError):
     """Raised when the file of a large result is missing or differs from what was written."""
+
+
+class NotInstalled(VersoError):
+    """Raised when something optional is asked for whose libraries are not installed."""
 
 
 class JobEnded(VersoError):

@@ -18,6 +18,8 @@ its settings and files, so the folder of a version never changes.
     vector       vector (B, D), unit length                    logits (B, C), optional feature
     vector_pair  u, v (B, D), unit length                      score (B,)
     tokens       input_ids, attention_mask (B, T)              logits (B, C), optional feature
+    document     vectors (B, K, D), mask (B, K),               logits (B, C), optional feature
+                 terms, weights (B, M)
     token_pair   input_ids, attention_mask,                    score (B,), or for answers
                  token_type_ids (B, T): [CLS] a [SEP] b [SEP]  start, end (B, T)
     ===========  ============================================  =================================
@@ -26,6 +28,11 @@ A graph that reads tokens holds no weight of the encoder: :attr:`Head.base_weigh
 missing initialiser to a tensor of the artifact's ``encoder.onnx``, so that any number of heads
 share one encoder in memory. In the graph those initialisers are marked as external data at
 ``BASE_LOCATION``, a file that does not exist.
+
+A graph that reads a **document** is given the vectors of its chunks in their order, and with
+:attr:`Head.terms` its terms as hybrid collections store them: ids of words with the sum of their
+weights over the chunks. The mask is 1 for a chunk; padding has weight 0. Of a document of more than
+:attr:`Head.max_chunks` the first and the last half of them are read.
 
 **Golden samples** are one JSON object a line, without the batch axis:
 ``{"inputs": {NAME: [...]}, "outputs": {NAME: number or [...]}}``; outputs may differ by
@@ -42,12 +49,21 @@ f the graph's ``feature`` (the vector itself if it has none):
                         M(f; class_means[c], precision), M(f; m, P) = (f - m)' P (f - m)
                         (relative Mahalanobis distance, Ren et al. 2021, eq. 3, negated)
     knn                 cosine between f and the k-th nearest row of references (Sun et al. 2022)
+    inside              logsumexp of z over the labels in scope: the energy of those alone
+    margin              inside - z of the label "out of scope"
+    scope               sigmoid(bias + sum of weight * value over other signals): in scope or not
     self_generation     share of the text's tokens that are the decoder's top token, given the
                         vector and the true tokens before
     bits_given_vector   -bits(x | v) / bytes(x): the text's neural payload, negated
     bits_saved          (bits(x | no vector) - bits(x | v)) / bytes(x)
     stack               sigmoid(bias + sum of weight * value over other signals)
     ==================  ========================================================================
+
+A best label is replaced by ``none_label`` where the signal ``scope`` is below the head's threshold.
+
+Of a head that answers there is one, ``calibrated``: score - null score, from which its scale and
+offset make the probability that the best answer is right, that is, that its word F1 against a right
+one is 0.5 or more (SQuAD's measure).
 
 ``signals.npz`` holds, for those that need them: ``class_means`` (C, F), ``mean`` (F,),
 ``precision`` and ``background_precision`` (F, F), floating; ``references`` (N, F) int8, unit rows
@@ -106,6 +122,7 @@ class Reads(StrEnum):
     VECTOR_PAIR = "vector_pair"
     TOKENS = "tokens"
     TOKEN_PAIR = "token_pair"  # noqa: S105 - not a password
+    DOCUMENT = "document"
 
     @property
     def tokens(self) -> bool:
@@ -126,6 +143,34 @@ class Portion(StrEnum):
         return chunks[parts[self]]
 
 
+class TextUnit(StrEnum):
+    """What of a text a head that scores was trained to read."""
+
+    SENTENCE = "sentence"
+    PASSAGE = "passage"
+
+
+def source_of(label: str) -> str:
+    """Return the source that a label names: the word before its slash, or "" without one."""
+    source, slash, _ = label.partition("/")
+    return source if slash else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A label that a head gave and a person checked: what its calibration learns from.
+
+    Attributes:
+        source: of the label, see :func:`source_of`.
+        value: of the signal that the head accepts by.
+        right: whether the label was right.
+    """
+
+    source: str
+    value: float
+    right: bool
+
+
 class SignalName(StrEnum):
     """A measure of a head's confidence; see the module's table."""
 
@@ -134,6 +179,9 @@ class SignalName(StrEnum):
     ENERGY = "energy"
     MAHALANOBIS = "mahalanobis"
     KNN = "knn"
+    INSIDE = "inside"
+    MARGIN = "margin"
+    SCOPE = "scope"
     SELF_GENERATION = "self_generation"
     BITS_GIVEN_VECTOR = "bits_given_vector"
     BITS_SAVED = "bits_saved"
@@ -141,7 +189,7 @@ class SignalName(StrEnum):
 
 
 READS: dict[Task, tuple[Reads, ...]] = {
-    Task.CLASSIFY: (Reads.VECTOR, Reads.TOKENS),
+    Task.CLASSIFY: (Reads.VECTOR, Reads.TOKENS, Reads.DOCUMENT),
     Task.ANSWER: (Reads.TOKEN_PAIR,),
     Task.SCORE: (Reads.VECTOR_PAIR, Reads.TOKEN_PAIR),
 }
@@ -162,6 +210,26 @@ class Stack(_Model):
     weights: dict[SignalName, FiniteFloat] = Field(min_length=1)
 
 
+class Scope(_Model):
+    """When a text is out of scope: its signal ``scope`` is below ``least``."""
+
+    stack: Stack = Field(description="of the signal scope")
+    least: FiniteFloat
+
+
+class Source(_Model):
+    """The calibration of labels of one source: those with the same word before a slash.
+
+    Rows of one source drift apart from those of another, so each has thresholds of its own (a
+    Mondrian conformal predictor, Vovk et al. 2005, section 4.5).
+    """
+
+    signal: Signal = Field(description="maps accept_by to the probability of being right")
+    conformal: dict[str, FiniteFloat] = Field(
+        default_factory=dict, description="as of the calibration; no rate: nothing is accepted"
+    )
+
+
 class Calibration(_Model):
     """How a head's outputs become decisions, fitted on data that the head was not trained on."""
 
@@ -178,10 +246,17 @@ class Calibration(_Model):
     null_threshold: FiniteFloat | None = Field(
         default=None, description="an answer is given where its score - null score is above this"
     )
+    scope: Scope | None = None
+    sources: dict[str, Source] = Field(
+        default_factory=dict, description="by the word before the slash of the best label"
+    )
+    usual: tuple[FiniteFloat, ...] = Field(
+        default=(), description="quantiles of knn over the calibration rows, in equal steps, from 0"
+    )
 
     @model_validator(mode="after")
     def _rates(self) -> Calibration:
-        for rate in self.conformal:
+        for rate in {*self.conformal, *(r for one in self.sources.values() for r in one.conformal)}:
             try:
                 good = 0 < float(rate) < 1
             except ValueError:
@@ -190,6 +265,8 @@ class Calibration(_Model):
                 raise ValueError(f"conformal: expected an error rate in (0, 1), got {rate!r}")
         if self.stack is not None and SignalName.STACK in self.stack.weights:
             raise ValueError("stack: expected signals other than stack")
+        if self.scope is not None and SignalName.SCOPE in self.scope.stack.weights:
+            raise ValueError("scope: expected signals other than scope")
         return self
 
 
@@ -241,7 +318,16 @@ class Head(_Model):
     chunk: Portion | None = Field(
         default=None, description="which chunks a classifier reads where a request does not say"
     )
-    calibration: Calibration = Calibration()
+    text_unit: TextUnit | None = Field(
+        default=None,
+        description="what of each text rerank has a head score: its best sentence, also where this "
+        "is not said, or its best passage",
+    )
+    max_chunks: int | None = Field(
+        default=None, gt=1, description="most chunks of a document that are read"
+    )
+    terms: bool = Field(default=False, description="whether the terms of a document are read")
+    calibration: Calibration = Field(default_factory=Calibration)
     metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     lineage: Lineage
     base_weights: dict[str, WidenedWeight | PlainWeight] = Field(
@@ -263,15 +349,32 @@ class Head(_Model):
             raise ValueError(f"expected no labels for {self.task}, got {len(self.labels)}")
         if self.none_label is not None and self.none_label not in self.labels:
             raise ValueError(f"expected none_label among the labels, got {self.none_label!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> Head:
         if self.reads.tokens != (self.max_tokens is not None):
             raise ValueError("expected max_tokens where tokens are read, and only there")
         if (self.task is Task.ANSWER) != (self.stride is not None):
             raise ValueError("expected stride where answers are read, and only there")
         if self.chunk is not None and self.task is not Task.CLASSIFY:
             raise ValueError(f"expected no chunk for {self.task}, got {self.chunk}")
+        if self.text_unit is not None and self.task is not Task.SCORE:
+            raise ValueError(f"expected no text_unit for {self.task}, got {self.text_unit}")
         if self.base_weights and not self.reads.tokens:
             raise ValueError("expected base_weights only where tokens are read")
+        if (self.reads is Reads.DOCUMENT) != (self.max_chunks is not None):
+            raise ValueError("expected max_chunks where documents are read, and only there")
+        if self.terms and self.reads is not Reads.DOCUMENT:
+            raise ValueError("expected terms only where documents are read")
+        if self.calibration.scope is not None and self.none_label is None:
+            raise ValueError("expected none_label of a head with a calibration of scope")
         return self
+
+
+_LATER = ("chunk", "text_unit", "max_chunks", "terms")
+_LATER_CALIBRATION = ("scope", "sources", "usual")
+"""Fields that heads of earlier versions do not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,11 +433,14 @@ def read(folder: Path) -> Head:
 def version_of(head: Head) -> str:
     """Return the version of a head: the hash of its settings and files. Shape: 16 hex digits.
 
-    It covers all of ``head.json`` but the version itself, the digest and ``created``, and ``chunk``
-    only if it is set: heads made before that field existed keep their versions.
+    It covers all of ``head.json`` but the version itself, the digest and ``created``, and fields
+    that were added later only if they are set: heads made before keep their versions.
     """
-    left_out = {"version", "digest", "created"} | ({"chunk"} if head.chunk is None else set())
-    known = head.model_dump(mode="json", exclude=left_out)
+    known = head.model_dump(mode="json", exclude={"version", "digest", "created"})
+    for where, names in ((known, _LATER), (known["calibration"], _LATER_CALIBRATION)):
+        for name in names:
+            if not where[name]:
+                del where[name]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 

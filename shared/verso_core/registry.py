@@ -2,12 +2,14 @@
 
     models/
       registry.json        {"stable": "default", "canary": null, "canary_share": 0.1,
-                            "heads": {"intents": {"stable": "9f…", "canary": null, "share": 0.1}}}
+                            "heads": {"intents": {"stable": "9f…", "canary": null, "share": 0.1}},
+                            "tasks": {"relevance": "pairs"}}
       default/             an artifact (:mod:`verso_core.manifest`)
       heads/intents/9f…/   a version of a head (:mod:`verso_core.heads`)
 
 The file is changed under a lock beside it, by renaming a new file over the old one, so a reader
 always sees a whole state and no change is lost. A folder that is named here never changes.
+``additional`` artifacts, of other spaces, serve the collections that were made with them.
 ``previous`` is what a rollback restores, ``withdrawn`` the last canary that was withdrawn.
 
     assign(canary) ──> a share of the jobs ──> promote: canary -> stable, stable -> previous
@@ -21,6 +23,7 @@ import fcntl
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -35,6 +38,9 @@ from verso_core.errors import ArtifactInvalid, DiskFull, HeadUnknown, RequestInv
 
 REGISTRY_NAME = "registry.json"
 HEADS = "heads"
+TASKS = {"similarity": "alike", "duplicate": "alike", "relevance": "pairs"}
+"""The heads that score a task if the registry names none: a cosine is symmetric, as alikeness is; a
+reader of pairs is not, as an answer does not ask."""
 SHARE = 0.1
 _LOCK_NAME = ".registry.lock"
 _REMEMBERED = 16  # tokens of changes; a repeated request has one of the newest
@@ -45,6 +51,14 @@ class Channel(StrEnum):
 
     STABLE = "stable"
     CANARY = "canary"
+
+
+class Measure(StrEnum):
+    """What a canary may be worse in than the stable version."""
+
+    AGREEMENT = "agreement"
+    SCORE = "score"
+    LATENCY = "latency"
 
 
 class _Model(BaseModel):
@@ -67,6 +81,14 @@ class Rollout(_Model):
     share: float = Field(default=SHARE, ge=0, le=1, description="share of the canary's jobs")
     previous: str | None = None
     withdrawn: Withdrawn | None = None
+    trial: str | None = Field(
+        default=None, description="what the canary's sums are kept under, new with each trial"
+    )
+
+    @property
+    def trial_of_canary(self) -> str | None:
+        """Return the name of the canary's trial; by its version where it was assigned before."""
+        return None if self.canary is None else self.trial or self.canary
 
     def serves(self, channel: Channel) -> str | None:
         """Return what a channel serves."""
@@ -81,7 +103,13 @@ class Registry(_Model):
     canary_share: float = Field(default=SHARE, ge=0, le=1)
     previous: str | None = None
     withdrawn: Withdrawn | None = None
+    canary_trial: str | None = None
+    additional: tuple[str, ...] = Field(default=(), description="artifacts of other spaces")
     heads: dict[str, Rollout] = Field(default_factory=dict)
+    tasks: dict[str, str] = Field(
+        default_factory=lambda: dict(TASKS),
+        description="names of tasks that stand for a head, unless a head has the name",
+    )
     changes: tuple[str, ...] = Field(default=(), description="tokens of the newest changes")
 
     @property
@@ -93,7 +121,12 @@ class Registry(_Model):
             share=self.canary_share,
             previous=self.previous,
             withdrawn=self.withdrawn,
+            trial=self.canary_trial,
         )
+
+    def head_of(self, name: str) -> str:
+        """Return the head that a name stands for: its own, or the one of a task."""
+        return name if name in self.heads else self.tasks.get(name, name)
 
     def rollout(self, head: str | None) -> Rollout:
         """Return the rollout of a head, or of the artifact where ``head`` is None.
@@ -118,6 +151,7 @@ class Registry(_Model):
                 "canary_share": new.share,
                 "previous": new.previous,
                 "withdrawn": new.withdrawn,
+                "canary_trial": new.trial,
             }
         )
 
@@ -214,6 +248,8 @@ def assign(
     def change(old: Rollout) -> Rollout:
         update: dict[str, Any] = {} if share is None else {"share": share}
         if channel is Channel.CANARY:
+            if name != old.canary:
+                update["trial"] = None if name is None else uuid.uuid4().hex[:16]
             return old.model_copy(update={**update, "canary": name})
         update |= {"stable": name}
         if old.stable not in (None, name):
@@ -236,7 +272,8 @@ def promote(models: Path, *, head: str | None = None, token: str | None = None) 
     def change(old: Rollout) -> Rollout:
         if old.canary is None:
             raise RequestInvalid(f"expected a canary of {_name(head)}, got none")
-        return old.model_copy(update={"stable": old.canary, "canary": None, "previous": old.stable})
+        update = {"stable": old.canary, "canary": None, "previous": old.stable, "trial": None}
+        return old.model_copy(update=update)
 
     return _change(models, head, change, must_exist=True, token=token)
 
@@ -272,10 +309,28 @@ def withdraw(models: Path, version: str, *, head: str | None = None, reason: str
     return _change(models, head, change, must_exist=True)
 
 
+def set_additional(models: Path, name: str, *, serves: bool) -> Registry:
+    """Let an artifact serve beside the stable one, or no longer.
+
+    Raises:
+        ArtifactInvalid: there is no such folder, or the registry is missing or malformed.
+        DiskFull: the registry could not be written; the old one stays.
+    """
+    if serves:
+        artifact_folder(models, name)
+    with _locked(models):
+        old = read(models)
+        others = tuple(one for one in old.additional if one != name)
+        new = old.model_copy(update={"additional": (*others, name) if serves else others})
+        if new != old:
+            _write(models, new)
+        return new
+
+
 def _without_canary(old: Rollout, reason: str) -> Rollout:
     assert old.canary is not None
     gone = Withdrawn(version=old.canary, reason=reason, time=datetime.now(UTC))
-    return old.model_copy(update={"canary": None, "withdrawn": gone})
+    return old.model_copy(update={"canary": None, "withdrawn": gone, "trial": None})
 
 
 def _change(

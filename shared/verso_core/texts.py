@@ -6,7 +6,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from verso_core.errors import (
@@ -27,9 +27,15 @@ MAX_INTEGER = (1 << 63) - 1
 MAX_SENTENCES = 64
 """Most sentences of a text. A chunk has fewer; a longer text must not cost more than a chunk."""
 
+PASSAGE_BYTES = 1024
+"""Longest passage of several sentences: about 250 tokens, so that a window holds a question too."""
+
 SHORT_SENTENCE_BYTES = 20
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n]+")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\r\n\f]+")
 """What separates two sentences or lines."""
+
+PAGE_END = b"\f"
+"""Ends every page but the last in the text of a file with pages, as pdftotext writes it."""
 
 Scalar = str | int | float | bool
 Metadata = dict[str, Any]
@@ -173,17 +179,60 @@ def values_of(metadata: Mapping[str, Any]) -> dict[str, list[Scalar]]:
     return found
 
 
-def sentences(text: bytes) -> list[bytes]:
-    """Return a text's first sentences, for heads that score how well one fits a question.
+def sentence_spans(text: bytes) -> list[tuple[int, int]]:
+    """Return where a text's first sentences are, for heads that score how well one fits a question.
 
     A text is cut after a full stop, question or exclamation mark, and at line ends. A part of up to
     ``SHORT_SENTENCE_BYTES``, such as the number of a heading, is left out.
 
     Returns:
-        At most ``MAX_SENTENCES`` sentences of the first 32 KiB, or these 32 KiB if they have none.
+        Start and end of at most ``MAX_SENTENCES`` sentences of the first 32 KiB, bytes; or of these
+        32 KiB if they have none.
     """
-    beginning = text[:_SENTENCES_WITHIN_BYTES]
-    found = [
-        part for part in _SENTENCE_END_BYTES.split(beginning) if len(part) > SHORT_SENTENCE_BYTES
-    ]
-    return found[:MAX_SENTENCES] or [beginning]
+    beginning = sentence_source(text)
+    found = [(start, end) for start, end in _parts(beginning) if end - start > SHORT_SENTENCE_BYTES]
+    return found[:MAX_SENTENCES] or [(0, len(beginning))]
+
+
+def passage_spans(text: bytes) -> list[tuple[int, int]]:
+    """Return where a text's first passages are, for heads that read more than one sentence.
+
+    A passage is as many whole sentences, cut as by :func:`sentence_spans`, as ``PASSAGE_BYTES``
+    hold; a longer sentence is a passage.
+
+    Returns:
+        Start and end of the passages of the first 32 KiB, bytes; or of these 32 KiB if they have
+        none.
+    """
+    beginning = sentence_source(text)
+    found: list[tuple[int, int]] = []
+    for start, end in _parts(beginning):
+        if found and end - found[-1][0] <= PASSAGE_BYTES:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found or [(0, len(beginning))]
+
+
+def utf16_units(text: str) -> int:
+    """Return how many code units of UTF-16 a text has: two for what is beyond U+FFFF."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _parts(text: bytes) -> Iterator[tuple[int, int]]:
+    """Yield start and end of what stands between the ends of sentences, bytes."""
+    start = 0
+    for separator in _SENTENCE_END_BYTES.finditer(text):
+        if separator.start() > start:
+            yield start, separator.start()
+        start = separator.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def sentence_source(text: bytes) -> bytes:
+    """Return the first 32 KiB of a text, in which sentences are looked for; no character is cut."""
+    end = _SENTENCES_WITHIN_BYTES
+    while end < len(text) and end > _SENTENCES_WITHIN_BYTES - 4 and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return text[:end]

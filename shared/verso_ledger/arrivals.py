@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from verso_core.errors import CollectionUnknown
 from verso_ledger import codec
 from verso_ledger.connection import translated
-from verso_ledger.job_events import JobEvents, JobWaiter
+from verso_ledger.events.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
 
 _PAGE = 1000

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from verso_core.jobs import Collection, Kind, Status
+from verso_core.jobs import Collection, Kind, Queue, Status
 from verso_core.jobs.migrate import Migration
 from verso_core.segments import Reserved
 from verso_ledger import codec, pages, scrub
@@ -17,17 +17,20 @@ from verso_ledger.arrivals import Arrivals
 from verso_ledger.collections.logs import reserve_args, reserved
 from verso_ledger.collections.waiting import WaitingLines
 from verso_ledger.connection import connect_async, translated
-from verso_ledger.job_events import JobEvents, JobWaiter
+from verso_ledger.events.job_events import JobEvents, JobWaiter
 from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
+    Backlog,
     DeadLetter,
+    Depth,
     Event,
     Health,
     JobOutcome,
     JobRecord,
     NewJob,
     Policy,
+    SliceFailures,
 )
 from verso_ledger.pages import DocumentRow, Page
 from verso_ledger.scripts import AsyncScripts
@@ -36,6 +39,7 @@ from verso_ledger.sessions import Sessions
 from verso_ledger.webhooks import Webhooks
 
 _EVENTS_PAGE = 1000
+_GATHER_S = 0.2
 
 
 class AsyncLedger:
@@ -127,6 +131,30 @@ class AsyncLedger:
             self._redis, tenant, after=after, limit=limit,
             statuses=frozenset(statuses), kinds=frozenset(kinds), reads=reads,
         )  # fmt: skip
+
+    async def changes(
+        self, tenant: str, *, kinds: Iterable[Kind] = (), reads: bool = False
+    ) -> AsyncIterator[list[JobRecord] | None]:
+        """Yield a tenant's jobs as they change, those of a fifth of a second together.
+
+        None comes first, and where changes may have been missed: any job may be another now.
+        """
+        chosen = frozenset(kinds)
+        with self._events.changes() as changes:
+            while True:
+                await changes.wait()
+                jobs = changes.take()
+                if jobs is None:
+                    yield None
+                elif found := await pages.changed(
+                    self._redis, jobs, tenant=tenant, kinds=chosen, reads=reads
+                ):
+                    yield found
+                await asyncio.sleep(_GATHER_S)
+
+    async def failures(self, job_id: str, *, first: int, count: int) -> list[SliceFailures]:
+        """Return what is known of the failed items of some of a job's slices, in order."""
+        return await pages.failures(self._redis, job_id, first=first, count=count)
 
     async def dead(
         self, tenant: str, *, after: str | None = None, limit: int = 50
@@ -280,6 +308,17 @@ class AsyncLedger:
                 pipe.time()
                 rows, clock = await pipe.execute()
         return codec.health(rows, codec.server_seconds(clock))
+
+    async def depths(self) -> dict[Queue, Depth]:
+        """Return what waits and runs in each queue."""
+        return codec.depths(await self._scripts.run("depths", list(Queue)))
+
+    async def backlog(self) -> Backlog:
+        """Return what waits outside the queues."""
+        with translated():
+            async with self._redis.pipeline(transaction=False) as pipe:
+                codec.ask_backlog(pipe)
+                return codec.backlog(await pipe.execute())
 
     async def serving(self) -> dict[str, dict[str, Any]]:
         """Return what each living worker said it serves, by its name."""

@@ -29,6 +29,7 @@ from verso_ledger.keys import key
 from verso_ledger.models import (
     Accepted,
     Awaited,
+    Backlog,
     Depth,
     DocumentDelete,
     DocumentWrite,
@@ -377,6 +378,35 @@ def depths(rows: Iterable[Sequence[Any]]) -> dict[Queue, Depth]:
         )
         for name, due, waiting, running, oldest_ms in rows
     }
+
+
+def ask_backlog(pipe: Any) -> None:
+    """Add the commands whose replies :func:`backlog` reads to a pipeline."""
+    pipe.zcard(key("dead"))
+    pipe.hmget(key("load"), "unverified:slices", "unverified:bytes", "staged:bytes")
+    pipe.zcard(key("drop"))
+    pipe.zcard(key("gc"))
+    pipe.hgetall(key("totals"))
+    pipe.zcard(key("hooks"))
+    pipe.exists(key("halted"))
+    pipe.zcard(key("orphans"))
+
+
+def backlog(replies: Sequence[Any]) -> Backlog:
+    """Read the replies to the commands of :func:`ask_backlog`."""
+    dead, unverified, to_drop, to_collect, totals, to_send, read_only, orphans = replies
+    return Backlog(
+        dead=dead,
+        unverified=int(unverified[0] or 0),
+        unverified_bytes=int(unverified[1] or 0),
+        staged_bytes=int(unverified[2] or 0),
+        to_drop=to_drop,
+        to_collect=to_collect,
+        totals=counters(totals),
+        to_send=to_send,
+        read_only=bool(read_only),
+        orphans=orphans,
+    )
 
 
 def health(rows: Mapping[bytes, bytes], now_s: float) -> Health:

@@ -9,7 +9,7 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     result      {job}                hash: slice number -> result frame, or where it is
     events      {job}                stream of state and progress
     idem        {tenant}:{key}       hash: the job that this idempotency key made, hash of its body
-    claim       {token}              string: slices leased by one call of claim
+    claim       {token}              string: slices and fences leased by one call of claim
     ready       {queue}              sorted set: slices that wait for their time, by that time
     lane        {queue}:{tenant}     sorted set: one tenant's due slices, by urgency and age
     turns       {queue}              sorted set: tenants with due slices, by when their turn starts
@@ -49,6 +49,10 @@ All keys live in one database. ``{…}`` below says what follows the prefix.
     generations {uid}                hash: fitted tables that the collection has -> how many records
                                      that name them are verified
     tables      {generation}         string: tables fitted to a collection, packed
+    feedback    {head}:{version}     hash: hash of a text -> time, confidence and whether the
+                                     head's label was right, packed; the newest ones
+    trial       {trial}              hash: sums of what workers counted of a canary, see trials.py;
+                                     it expires
     log         {uid}                hash: what a log collection holds of lines: see logs.py
     streams     {uid}                hash: labels as JSON -> numbers of stream and next line
     shapes      {uid}                list: packed shapes of lines, in the order of their numbers
@@ -101,7 +105,7 @@ _ONE_FOR_EACH: Final = (
     "docs", "long", "text", "gcitem", "wake", "lane", "turns", "served", "jobs",
     "counts", "generations", "tables", "webhooks", "hookitem", "razed", "session", "reads",
     "log", "streams", "shapes", "fitted", "statements", "segment", "segments", "gone",
-    "identities", "arrivals", "positions",
+    "identities", "arrivals", "positions", "feedback", "trial",
 )  # fmt: skip
 _SINGLE: Final = (
     "dead", "deadlines", "pending", "drop", "load", "totals", "health", "seq", "news",

@@ -42,16 +42,18 @@ class Leases:
         lease_s: float = LEASE_S,
         together: Kind | None = None,
         slots: int = 0,
+        kept: int = 0,
     ) -> list[Lease]:
         """Take up to ``n`` due slices. Slices whose deadline has passed end as expired instead.
 
         With ``together`` several slices are returned only if all are of that kind: the owner runs
-        them as one, so that none waits for another. Heavy slices are left once half of the owner's
-        ``slots`` run such; 0 for no bound.
+        them as one, so that none waits for another. ``kept`` of the owner's ``slots`` run only
+        slices more urgent than usual. Heavy slices are left once half of the other slots run such;
+        0 for no bound.
         """
         args: list[codec.Arg] = [
             queue, owner, n, round(lease_s * 1000), uuid.uuid4().hex, together or "",
-            slots,
+            slots, kept,
         ]  # fmt: skip
         return [codec.lease(row) for row in self._scripts.run("claim", args)]
 

@@ -79,29 +79,8 @@ class Maintenance:
     def backlog(self) -> Backlog:
         """Return what waits outside the queues."""
         with translated(), self._redis.pipeline(transaction=False) as pipe:
-            pipe.zcard(key("dead"))
-            pipe.hmget(key("load"), "unverified:slices", "unverified:bytes", "staged:bytes")
-            pipe.zcard(key("drop"))
-            pipe.zcard(key("gc"))
-            pipe.hgetall(key("totals"))
-            pipe.zcard(key("hooks"))
-            pipe.exists(key("halted"))
-            pipe.zcard(key("orphans"))
-            dead, unverified, to_drop, to_collect, totals, to_send, read_only, orphans = (
-                pipe.execute()
-            )
-        return Backlog(
-            dead=dead,
-            unverified=int(unverified[0] or 0),
-            unverified_bytes=int(unverified[1] or 0),
-            staged_bytes=int(unverified[2] or 0),
-            to_drop=to_drop,
-            to_collect=to_collect,
-            totals=codec.counters(totals),
-            to_send=to_send,
-            read_only=bool(read_only),
-            orphans=orphans,
-        )
+            codec.ask_backlog(pipe)
+            return codec.backlog(pipe.execute())
 
 
 class Liveness:

@@ -50,7 +50,9 @@ class Policy:
     heavy_bulk_cost: int = 512 * 1024
     """The same of other queues, where a slice of usual work costs up to 128 KiB."""
     lane_looked_at: int = 16
-    """Slices of a tenant that are looked at for a light one, where no more heavy ones may run."""
+    """Slices of a tenant that are looked at for one that may run, where no more heavy ones may."""
+    usual_urgency: int = URGENCY
+    """Urgency of bulk work; slices of a smaller number may run in slots that are kept for them."""
     max_reads: int = 1_000
     """Reads whose callers wait that are listed for each tenant: the newest."""
     max_arrivals: int = 10_000
@@ -168,6 +170,21 @@ class JobRecord:
     attempts: int
     error: ErrorBody | None
     urgency: int = URGENCY
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFailures:
+    """What the ledger knows of the failed items of a slice.
+
+    Attributes:
+        items: of the slice; None if the slice is not known any more.
+        in_result: whether its result may have failed items.
+        error: why all its items failed; None if they did not.
+    """
+
+    items: int | None
+    in_result: bool = False
+    error: ErrorBody | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from redis.asyncio import Redis
 
-from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid
+from verso_core.errors import CollectionUnknown, PatchCorrupt, RequestInvalid, error_body
 from verso_core.jobs import Kind, Status
 from verso_core.record import Entry, Flag
 from verso_ledger import codec
 from verso_ledger.connection import translated
 from verso_ledger.keys import key
-from verso_ledger.models import DeadLetter, JobRecord, Phase
+from verso_ledger.models import DeadLetter, JobRecord, Phase, SliceFailures
 
 _NO_CURSOR = "expected a cursor of this list"
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -25,6 +25,7 @@ _JOBS_READ = 8192
 _BUCKETS_STEP = 32
 _BUCKETS_READ = 4096
 """Buckets read for one page: a collection with few documents has most of them empty."""
+_FAILURE_FIELDS = ("items", "err", "st", "ph", "code", "detail")
 _DEAD_FIELDS = (
     "job", "n", "ten", "kind", "ph", "items", "bytes", "crash", "errs", "code", "detail",
 )  # fmt: skip
@@ -89,6 +90,20 @@ async def jobs(
             if len(rows) == limit:
                 return Page(rows, after)
     return Page(rows, after)
+
+
+async def changed(
+    client: Redis, job_ids: Sequence[str], *, tenant: str, kinds: frozenset[Kind], reads: bool
+) -> list[JobRecord]:
+    """Return those of some jobs that a tenant's list has, as they are now; as for :func:`jobs`."""
+    found = []
+    for job_id, fields in zip(job_ids, await _hashes(client, job_ids), strict=True):
+        if not fields or (b"brief" in fields and not reads):
+            continue  # expired, or a read whose caller waits
+        record = codec.job_record(job_id, fields)
+        if record.tenant == tenant and (not kinds or record.kind in kinds):
+            found.append(record)
+    return found
 
 
 async def _newest(
@@ -170,6 +185,38 @@ def _check_number(cursor: str) -> None:
     """
     if not _NUMBER.fullmatch(cursor):
         raise RequestInvalid(_NO_CURSOR)
+
+
+async def failures(client: Redis, job_id: str, *, first: int, count: int) -> list[SliceFailures]:
+    """Return what is known of the failed items of some of a job's slices, in order.
+
+    A slice whose work ended well may have failed items: its result says which. Of one whose work
+    did not, all items failed for one reason. A slice may be forgotten a little before the results
+    of its job are.
+    """
+    with translated():
+        async with client.pipeline(transaction=False) as pipe:
+            for number in range(first, first + count):
+                pipe.hmget(key("slice", f"{job_id}.{number}"), *_FAILURE_FIELDS)
+            rows: list[list[bytes | None]] = await pipe.execute()
+    return [_failures(*(None if one is None else codec.text(one) for one in row)) for row in rows]
+
+
+def _failures(
+    items: str | None,
+    failed: str | None,
+    status: str | None,
+    phase: str | None,
+    code: str | None,
+    detail: str | None,
+) -> SliceFailures:
+    if items is None or status is None:
+        return SliceFailures(None, in_result=True)
+    ended = Status(status)
+    if phase == Phase.WORK and ended.terminal and ended is not Status.SUCCEEDED:
+        error = codec.error(code, detail or "") if code else error_body(ended.exception())
+        return SliceFailures(int(items), error=error)
+    return SliceFailures(int(items), in_result=int(failed or 0) > 0)
 
 
 async def _hashes(client: Redis, job_ids: Sequence[str]) -> Sequence[Mapping[bytes, bytes]]:

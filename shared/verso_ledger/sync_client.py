@@ -14,6 +14,7 @@ from verso_ledger.collections.generations import Generations
 from verso_ledger.collections.logs import Logs
 from verso_ledger.connection import connect, translated
 from verso_ledger.epoch import Epoch
+from verso_ledger.feedback import Feedback
 from verso_ledger.keys import key
 from verso_ledger.leases import Leases
 from verso_ledger.maintenance import Liveness, Maintenance
@@ -21,6 +22,7 @@ from verso_ledger.migrations import Migrations
 from verso_ledger.models import Accepted, JobRecord, NewJob, Policy
 from verso_ledger.scripts import Scripts
 from verso_ledger.scrub import ScrubCursor
+from verso_ledger.trials import Trials
 from verso_ledger.webhooks import WebhookMessages
 
 
@@ -105,6 +107,8 @@ class Ledger:
         logs: lines of log collections.
         migrations: moves of a collection to another artifact.
         scrub: the cursor and the findings of the scrub.
+        feedback: labels that people have checked.
+        trials: what workers have counted of canaries.
         webhooks: the outbox of webhook messages.
         maintenance: expired leases, garbage, and counts of what waits.
         liveness: heartbeats of workers and trainers.
@@ -122,6 +126,8 @@ class Ledger:
         self.logs = Logs(scripts, locations)
         self.migrations = Migrations(scripts, locations)
         self.scrub = ScrubCursor(scripts)
+        self.feedback = Feedback(scripts)
+        self.trials = Trials(scripts)
         self.webhooks = WebhookMessages(scripts)
         self.maintenance = Maintenance(scripts)
         self.liveness = Liveness(scripts)

@@ -244,24 +244,6 @@ _PARTS = re.compile(rb"\x01|\x02.{%d}|\x03.|[^\x01-\x03]" % STAMP_BYTES, re.DOTA
 _STAMP = b"<time>"
 _VALUE = b"<*>"
 _VALUES = re.compile(rb"-?<\*>(?:[.:,/_-]?<\*>)+")
-_LEVELS = (
-    rb"(?:TRACE|DEBUG|INFO|INFORMATION|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL"
-    rb"|ALERT|EMERG|FAILURE|PANIC|[VDIWEF])"
-)
-_HEADER = re.compile(
-    rb"""(?:[\[<(]?\s*(?:<time>|<\*>)(?:[Zz]|[+-]<\*>(?::<\*>)?)?[\])>,|:]*[\s|]+  # time or number
-    |[\[<(]?%s[\]>):,|]*(?:\s+|\|)                     # level
-    |-\s+                                              # no value
-    )*"""
-    % _LEVELS,
-    re.VERBOSE | re.IGNORECASE,
-)
-_PROGRAM = re.compile(
-    rb"""(?:[\w.<*>-]+\s+)?                             # host
-    [\w.$/<*>()-]*[A-Za-z][\w.$/<*>()-]*(?:\[[^\]\s]*\])?(?:\s\([\w.<*>-]+\))?:\s+""",
-    re.VERBOSE,
-)
-_BRACKETED = re.compile(rb"\[[^\]]*\]\s*:?\s*")
 
 
 def _text(row: bytes) -> bytes:
@@ -275,23 +257,3 @@ def _text(row: bytes) -> bytes:
 def masked(row: bytes) -> bytes:
     """Return the text of a shape: `<*>` for values, joined by their marks, `<time>` for times."""
     return _VALUES.sub(_VALUE, _text(row))
-
-
-def message(row: bytes) -> bytes:
-    """Return the masked text behind the header: what its statement says.
-
-    The header is times, numbers, levels, bracketed fields, host and program at the head of a line.
-    A line that is nothing else is returned whole.
-    """
-    text = masked(row)
-    at = 0
-    found = _HEADER.match(text)
-    at = found.end() if found else 0
-    if at:
-        while bracketed := _BRACKETED.match(text, at):
-            at = bracketed.end()
-            if level := _HEADER.match(text, at):
-                at = level.end()
-        if program := _PROGRAM.match(text, at):
-            at = program.end()
-    return text[at:].strip() or text

@@ -7,7 +7,7 @@ compared with up to seven candidates (`candidates`); if it is none of them it is
 Values coded or learnt so far stand in `Memory`, in order; what refers to them is found by hash.
 """
 
-# Compiled with what it imports: b8a9441b61557e03
+# Compiled with what it imports: e7409c865fae4e46
 
 import numpy as np
 from numpy.typing import NDArray

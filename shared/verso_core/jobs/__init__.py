@@ -1,12 +1,13 @@
 """Job contracts: the messages between gateway, worker, keeper, trainer and client.
 
 One module a family holds its request, params, item, item result and response: ``ingest`` (ingest,
-embed, delete), ``documents`` (by their metadata), ``search``, ``reconstruct``, ``heads`` (classify,
-answer, score, rerank), ``cluster``, ``train`` (and the rows that it exports), ``fitting`` (codecs
-fitted to collections), ``collections``, ``scrub``, ``migrate`` and ``registry`` (models and their
-channels). ``lines`` and ``log_records`` are of logs. ``filters`` says which documents are meant,
-``job`` describes jobs themselves, ``models`` has the base classes and what several families share,
-``slices`` the table of contracts and the form on the wire. The table in
+embed, delete), ``documents`` (by their metadata), ``search``, ``reconstruct`` (and how records are
+stored), ``heads`` (classify, answer, score, rerank), ``cluster`` (and maps), ``train`` (and the
+rows that it exports), ``fitting`` (codecs fitted to collections), ``collections``, ``scrub``,
+``migrate`` and ``registry`` (models and their channels). ``lines`` and
+``log_records`` are of logs. ``filters`` says which documents are meant, ``job`` describes jobs
+themselves, ``models`` has the base classes and what several families share, ``slices`` the table of
+contracts and the form on the wire. The table in
 ``docs/reference/ledger.md`` is generated from these classes.
 """
 

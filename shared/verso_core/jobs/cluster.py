@@ -1,19 +1,32 @@
-"""Cluster: group a collection's records."""
+"""Cluster and project: group a collection's records, and draw them as a map."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from verso_core.jobs.filters import MOMENT_SCHEMA, seconds
-from verso_core.jobs.models import READ_COST, Item, ItemResult, Name, OpenModel, Params, Text
+from verso_core.jobs.models import (
+    READ_COST,
+    Item,
+    ItemResult,
+    Name,
+    OpenModel,
+    Params,
+    Text,
+    given,
+)
 
 MAX_RECORDS = 100_000
 """Most records that are grouped: the vector or the text of each is in memory."""
 CLUSTER_COST = 1024 * READ_COST
 """Cost of a grouping: how many records there are the request does not say."""
+MAX_PROJECTED = 20_000
+"""Most records of a map."""
+PROJECT_COST = 64
+"""Cost of a record on a map: its vector is read, and no text."""
 
 
 class Method(StrEnum):
@@ -94,3 +107,86 @@ class Clustered(ItemResult):
     alone: int = Field(description="records in no group")
     unread: int = Field(description="records that could not be compared")
     groups: tuple[Group, ...]
+
+
+class Colour(StrEnum):
+    """What the points of a map are coloured by."""
+
+    NONE = "none"
+    GROUP = "group"
+    """Groups of near vectors, by k-means."""
+    LABEL = "label"
+    """The value of a metadata key."""
+
+
+class ProjectParams(Params):
+    """Which records are drawn, and how they are coloured."""
+
+    collection: Name = "default"
+    limit: int = Field(
+        default=MAX_PROJECTED, ge=1, le=MAX_PROJECTED, description="records of the sample"
+    )
+    colour: Colour = Colour.GROUP
+    label_key: str | None = Field(
+        default=None, min_length=1, max_length=512, description="metadata key, for colour label"
+    )
+    groups: int = Field(default=8, ge=2, le=12, description="how many, for colour group")
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of the vectors that are read."""
+        return super().cost(item) + PROJECT_COST * self.limit
+
+
+class ProjectRequest(ProjectParams):
+    """Body of ``POST /v1/project``."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        json_schema_extra={
+            "if": {"properties": {"colour": {"const": "label"}}, "required": ["colour"]},
+            "then": given("label_key"),
+            "else": {"not": given("label_key")},
+        },
+    )
+
+    @model_validator(mode="after")
+    def _label(self) -> ProjectRequest:
+        if (self.label_key is not None) != (self.colour is Colour.LABEL):
+            raise ValueError("expected a label_key with colour label, and only there")
+        return self
+
+    def params(self) -> ProjectParams:
+        """Return the params of the request's slice."""
+        return ProjectParams(**{name: getattr(self, name) for name in ProjectParams.model_fields})
+
+
+class ProjectedColour(OpenModel):
+    """What one colour of a map stands for: a group or a value, and how many points have it."""
+
+    label: str = Field(description="the value; of a group, the text nearest to its middle")
+    points: int
+
+
+class Projected(ItemResult):
+    """A map: the two directions in which the vectors of a sample differ most, by PCA.
+
+    Point ``n`` is ``ids[n]`` at ``x[n]``, ``y[n]``, of colour ``colours[colour[n]]``, or of none
+    where ``colour[n]`` is -1. Of log lines a point is a statement, ``lines[n]`` how many it has.
+    """
+
+    records: int = Field(description="of the collection: records, or statements")
+    unread: int = Field(default=0, description="records of the sample without a vector")
+    explained: tuple[float, ...] = Field(
+        description="share of the sample's variance in each direction"
+    )
+    ids: tuple[str, ...] = Field(
+        description="of the record, document#chunk; of a statement, its id"
+    )
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    colour: tuple[int, ...] = ()
+    colours: tuple[ProjectedColour, ...] = Field(default=(), description="most frequent first")
+    lines: tuple[int, ...] = Field(default=(), description="of log lines: how many each point has")
+    templates: tuple[str, ...] = Field(default=(), description="of log lines: of each statement")

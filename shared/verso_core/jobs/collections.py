@@ -95,6 +95,9 @@ class CollectionSettings(Params):
         default=True,
         description="fit its codec to its own texts, unless it is of logs or its policy fast",
     )
+    artifact: Name | None = Field(
+        default=None, description="artifact that makes its vectors; null is the stable one"
+    )
 
 
 class CollectionRequest(CollectionSettings):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from verso_core.heads import Portion, Reads, SignalName, Task
+from verso_core.heads import Head, Portion, Reads, SignalName, Task, TextUnit
 from verso_core.jobs.filters import Filter
 from verso_core.jobs.models import (
     READ_COST,
@@ -27,12 +29,13 @@ from verso_core.jobs.models import (
     one_of,
 )
 from verso_core.registry import Channel
-from verso_core.texts import MAX_SENTENCES, Metadata
+from verso_core.texts import MAX_SENTENCES, Metadata, utf16_units
 
 MAX_PAIRS = 2048
 MAX_CONTEXTS = 256
 MAX_CONTEXT_BYTES = 256 * 1024
 """Most bytes of the contexts of one question: about 250 windows, some seconds of two cores."""
+_ACCEPTED = re.compile(r"^\| ≤ ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$", re.MULTILINE)
 _Words = Annotated[str, Field(json_schema_extra={"pattern": "\\S"})]
 _Heads = Annotated[
     list[Name], Field(json_schema_extra={"minItems": 1, "maxItems": 8, "uniqueItems": True})
@@ -88,6 +91,34 @@ class ClassifyRequest(StrictModel):
         )
 
 
+class FeedbackRequest(StrictModel):
+    """Body of ``POST /v1/feedback``: the right labels of texts, or of stored documents."""
+
+    model_config = ConfigDict(json_schema_extra=one_of("texts", "ids"))
+
+    head: Name = Field(description="a head that classifies", examples=["log-failures"])
+    texts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
+    collection: Name = "default"
+    ids: list[str] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
+    labels: list[str] = Field(
+        min_length=1, max_length=MAX_PAIRS, description="the right label of each, in order"
+    )
+
+    @model_validator(mode="after")
+    def _one_each(self) -> FeedbackRequest:
+        if (self.texts is None) == (self.ids is None):
+            raise ValueError("expected exactly one of texts and ids")
+        given = len(self.texts if self.texts is not None else self.ids or [])
+        if given != len(self.labels):
+            raise ValueError(f"expected as many labels as texts or ids, got {len(self.labels)}")
+        return self
+
+    def params(self) -> FeedbackParams:
+        """Return the params of the request's slices."""
+        collection = None if self.ids is None else self.collection
+        return FeedbackParams(head=self.head, collection=collection)
+
+
 class AnswerRequest(StrictModel):
     """Body of ``POST /v1/answer``: a question, and contexts or the collection to find them in."""
 
@@ -109,6 +140,9 @@ class AnswerRequest(StrictModel):
     top_k: int = Field(default=3, ge=1, le=50, description="answers to give")
     filter: Filter | None = None
     head: Name = "qa"
+    stream: bool = Field(
+        default=False, description="answer with server-sent events, as Accept may ask for, too"
+    )
 
     @field_validator("context", "contexts")
     @classmethod
@@ -157,7 +191,9 @@ class ScoreRequest(StrictModel):
     )
 
     head: Name = Field(
-        default="pairs", description="whether one text answers the other; alike: how alike they are"
+        default="similarity",
+        description="a head, or a task: similarity and duplicate (how alike two texts are, either "
+        "way round), relevance (whether the second answers the first)",
     )
     pairs: list[tuple[str, str]] | None = Field(default=None, min_length=1, max_length=MAX_PAIRS)
     text_1: str | list[str] | None = None
@@ -187,20 +223,18 @@ class ScoreRequest(StrictModel):
         return list(zip(first * len(second) if len(first) == 1 else first, second, strict=True))
 
 
-class RerankRequest(StrictModel):
-    """Body of ``POST /v1/rerank``, in the shape that Jina's and Cohere's clients send."""
+class RerankRequest(OpenModel):
+    """Body of ``POST /v1/rerank``, as Jina's clients send it; other keys are taken and ignored."""
 
     query: str = Field(min_length=1)
     documents: list[str | _TextObject] = Field(min_length=1, max_length=MAX_PAIRS)
     top_n: int | None = Field(default=None, ge=1)
-    return_documents: bool | None = Field(
-        default=None, description="default: as Jina's clients expect, true; at /v2/rerank false"
+    return_documents: bool = True
+    head: Name | None = Field(
+        default=None, description="a head that scores pairs, or a task; default: relevance"
     )
-    head: Name = "pairs"
-    model: str | None = Field(default=None, description="taken and ignored: clients send it")
-    max_tokens_per_doc: int | None = Field(default=None, description="taken and ignored")
-    priority: int | None = Field(
-        default=None, description="taken and ignored: Cohere's; the header Priority counts"
+    model: str | None = Field(
+        default=None, description="in place of a head: verso, an alias of it, or a head's name"
     )
 
     @model_validator(mode="after")
@@ -230,6 +264,29 @@ class ClassifyParams(Params):
         """Return the cost of a text that each head reads a window of, or of a stored one."""
         stored = READ_COST if self.collection is not None else 0
         return stored + min(super().cost(item), WINDOW_COST) * max(1, len(self.heads))
+
+
+class FeedbackParams(Params):
+    """Which head the labels of a slice's items are feedback on."""
+
+    head: str
+    collection: str | None = None
+
+    def cost(self, item: Item) -> int:
+        """Return the cost of classifying the item."""
+        return ClassifyParams(heads=(self.head,), collection=self.collection).cost(item)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackItem(Item):
+    """A text, or a stored document or record by its name, and its right label."""
+
+    BLOB: ClassVar = "text"
+
+    id: str = ""
+    chunk: int | None = None
+    label: str = ""
+    text: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +323,11 @@ class Classification(HeadResult):
     confidence: float = Field(default=0.0, description="probability that the best label is right")
     scores: tuple[Label, ...] = Field(default=(), description="best first")
     out_of_scope: bool | None = None
+    shifted: bool | None = Field(
+        default=None,
+        description="whether the texts read together lie further from the head's training texts "
+        "than those it was calibrated on; null of a head that cannot tell",
+    )
     signals: dict[str, float | None] | None = Field(default=None, description="larger is surer")
 
 
@@ -278,14 +340,28 @@ class Classified(ItemResult):
     error: ItemError | None = None
 
 
+class FeedbackTaken(HeadResult, ItemResult):
+    """What a head says of an item that feedback was given on; it is counted from now on."""
+
+    id: str | None = None
+    chunk: int | None = None
+    label: str = Field(description="the head's own, whether it would have been withheld or not")
+    right: bool
+    error: ItemError | None = None
+
+
 class AnswerParams(Params):
-    """Which head answers, from which collection, and how much is read."""
+    """Which head answers, from which collection, and how much is read.
+
+    ``stream``: what is found is reported while the rest is read.
+    """
 
     head: str
     collection: str | None = None
     limit: int = 5
     top_k: int = 3
     filter: Filter | None = None
+    stream: bool = False
 
     def cost(self, item: Item) -> int:
         """Return the cost of the contexts, whose windows overlap by half."""
@@ -309,12 +385,35 @@ class AnswerItem(Item):
 
 
 class Place(OpenModel):
-    """A part of a text: in bytes and, where the text is UTF-8, in characters (code points)."""
+    """A part of a text: in bytes and, where the text is UTF-8, in code points and UTF-16 units.
+
+    Python counts a string in code points, JavaScript and Java in code units of UTF-16.
+    """
 
     start: int | None = None
     end: int | None = None
     start_byte: int
     end_byte: int
+    start_utf16: int | None = None
+    end_utf16: int | None = None
+
+    @classmethod
+    def of(cls, text: bytes, start: int, end: int) -> Place:
+        """Return bytes [start, end) of a text as a place."""
+        try:
+            text.decode()
+            before, part = text[:start].decode(), text[start:end].decode()
+        except UnicodeDecodeError:
+            return cls(start_byte=start, end_byte=end)
+        first = utf16_units(before)
+        return cls(
+            start=len(before),
+            end=len(before) + len(part),
+            start_byte=start,
+            end_byte=end,
+            start_utf16=first,
+            end_utf16=first + utf16_units(part),
+        )
 
 
 class AnswerPart(RecordText, Place):
@@ -322,6 +421,9 @@ class AnswerPart(RecordText, Place):
 
     score: float
     null_score: float = Field(description="of 'there is no answer in this context'")
+    confidence: float | None = Field(
+        default=None, description="calibrated: the probability that it is right; null of some heads"
+    )
     evidence: Place = Field(description="the sentence or line it stands in")
     context: int | None = Field(default=None, description="index of the given context")
     id: str | None = Field(default=None, description="of the record: document#chunk")
@@ -331,6 +433,9 @@ class AnswerPart(RecordText, Place):
     metadata: Metadata = Field(default_factory=dict)
     document_start_byte: int | None = None
     document_end_byte: int | None = None
+    page: int | None = Field(
+        default=None, description="of an ingested file: page, slide or sheet, counted from 1"
+    )
 
 
 class UnreadRecord(RecordText):
@@ -355,6 +460,36 @@ class Answered(HeadResult, ItemResult):
     )
 
 
+class AnswerHit(RecordText):
+    """A record that was found and will be read."""
+
+    id: str
+    document: str
+    chunk: int
+    search_score: float
+    metadata: Metadata = Field(default_factory=dict)
+
+
+class AnswerHits(OpenModel):
+    """What a question has found, best first; nothing where the request has the texts itself.
+
+    They come again if another worker repeats the job; the later ones replace the earlier ones.
+    """
+
+    hits: tuple[AnswerHit, ...]
+
+
+class AnswerSpans(OpenModel):
+    """The best parts of the contexts that were read since the last event, best first.
+
+    Whether one is the answer is known at the end. Offsets are into the context or record.
+    """
+
+    read: int = Field(description="contexts read so far")
+    contexts: int = Field(description="that will be read")
+    answers: tuple[AnswerPart, ...]
+
+
 class AnswerResponse(Answered):
     """Answer of ``POST /v1/answer``."""
 
@@ -362,8 +497,16 @@ class AnswerResponse(Answered):
     timings_ms: dict[str, float]
 
 
+class AnswerEvent(OpenModel):
+    """An event of an answer that is streamed, as the client yields it: one of the three."""
+
+    hits: AnswerHits | None = None
+    spans: AnswerSpans | None = None
+    end: AnswerResponse | None = None
+
+
 class ScoreParams(Params):
-    """Which head scores; with ``sentences`` a second text counts by its best sentence."""
+    """Which head scores; with ``sentences`` a second text counts by its best part."""
 
     head: str
     sentences: bool = False
@@ -398,6 +541,12 @@ class PairScore(HeadResult, ItemResult):
     """The score of one pair: larger if the two match better."""
 
     score: float
+    evidence: Place | None = Field(
+        default=None, description="with sentences: the part of the second text that counted"
+    )
+    tokens: int | None = Field(
+        default=None, description="with sentences: of both texts, as far as they were read"
+    )
 
 
 class PairView(OpenModel):
@@ -424,13 +573,26 @@ class RankedDocument(OpenModel):
     index: int
     relevance_score: float
     document: dict[str, str] | None = None
+    evidence: Place | None = Field(
+        default=None,
+        description="the sentence that counted, or the passage where the head reads passages",
+    )
+
+
+class RerankUsage(OpenModel):
+    """Tokens of the query, once for each document, and of the documents."""
+
+    prompt_tokens: int
+    total_tokens: int
 
 
 class RerankResponse(OpenModel):
     """Answer of ``POST /v1/rerank``, best first."""
 
     id: str
+    object: str = "list"
     model: str
+    usage: RerankUsage
     results: tuple[RankedDocument, ...]
     timings_ms: dict[str, float]
 
@@ -453,6 +615,9 @@ class HeadVersion(OpenModel):
     labels: tuple[str, ...] = ()
     none_label: str | None = Field(default=None, description="the label for what fits no other")
     chunk: Portion | None = Field(default=None, description="which chunks it reads by default")
+    text_unit: TextUnit | None = Field(
+        default=None, description="what of a text rerank has it score; default: sentence"
+    )
     metrics: dict[str, float] = Field(default_factory=dict)
     accept_by: SignalName | None = None
     accept_errors: tuple[str, ...] = Field(
@@ -478,11 +643,102 @@ class HeadList(ItemResult):
     heads: tuple[HeadInfo, ...]
 
 
+class RiskCurve(OpenModel):
+    """Risk against coverage by one signal."""
+
+    signal: SignalName
+    coverage: tuple[float, ...] = Field(description="share of the rows, the surest first")
+    risk: tuple[float, ...] = Field(description="share of errors among them")
+
+
+class AcceptedRows(OpenModel):
+    """What an accepted error rate came to on the test rows, as shares."""
+
+    asked: float = Field(description="error rate that was to be kept")
+    coverage: float = Field(description="of the rows, accepted")
+    risk: float = Field(description="of errors among those")
+
+
+class ConfidenceBin(OpenModel):
+    """Test rows whose confidence lies in one interval."""
+
+    rows: int
+    confidence: float = Field(description="their mean")
+    accuracy: float = Field(description="share of them whose label is right")
+
+
+class HeadFigures(OpenModel):
+    """The figures of a head's report, measured on rows that it was not trained on."""
+
+    rows: int | None = Field(default=None, description="measured on; null of heads that score")
+    accuracy: float | None = None
+    accept_by: SignalName | None = Field(default=None, description="what labels are accepted by")
+    risk_coverage: tuple[RiskCurve, ...] = ()
+    accepted: tuple[AcceptedRows, ...] = ()
+    calibration: tuple[ConfidenceBin, ...] = Field(
+        default=(), description="empty for a head that was trained before this was measured"
+    )
+    metrics: dict[str, float] = Field(default_factory=dict, description="all that was measured")
+
+    @classmethod
+    def of(cls, head: Head, card: str) -> HeadFigures:
+        """Return the figures that ``head.json`` and the card hold."""
+        metrics, classifies = head.metrics, head.task is Task.CLASSIFY
+        accepted = [
+            (rate / 100, one["coverage"], one["risk"])
+            for rate, one in _numbered(metrics, "accepted_at_")
+        ]
+        return cls(
+            rows=int(metrics["test_rows"]) if "test_rows" in metrics else None,
+            accuracy=metrics.get("accuracy"),
+            accept_by=head.calibration.accept_by if classifies else None,
+            risk_coverage=tuple(_curves(metrics)),
+            accepted=tuple(
+                AcceptedRows(asked=asked, coverage=coverage, risk=risk)
+                for asked, coverage, risk in accepted or _of_card(card)
+            ),
+            calibration=tuple(
+                ConfidenceBin(
+                    rows=int(one["rows"]), confidence=one["confidence"], accuracy=one["accuracy"]
+                )
+                for _, one in _numbered(metrics, "confidence_")
+            ),
+            metrics=dict(metrics),
+        )
+
+
+def _of_card(card: str) -> Iterator[tuple[float, float, float]]:
+    """Yield the rows of accepted error rates in a card: earlier heads have them nowhere else."""
+    for row in _ACCEPTED.finditer(card):
+        asked, coverage, risk = (float(cell) / 100 for cell in row.groups())
+        yield asked, coverage, risk
+
+
+def _numbered(metrics: Mapping[str, float], prefix: str) -> list[tuple[float, dict[str, float]]]:
+    """Return the metrics ``{prefix}{number}/{part}``, by number and part."""
+    found: dict[float, dict[str, float]] = {}
+    for name, value in metrics.items():
+        number, slash, part = name.removeprefix(prefix).partition("/")
+        if name.startswith(prefix) and slash:
+            found.setdefault(float(number), {})[part] = value
+    return sorted(found.items())
+
+
+def _curves(metrics: Mapping[str, float]) -> Iterator[RiskCurve]:
+    steps = _numbered(metrics, "risk_at_")
+    for signal in SignalName:
+        points = [(share / 100, by[signal]) for share, by in steps if signal in by]
+        if points:
+            coverage, risk = zip(*points, strict=True)
+            yield RiskCurve(signal=signal, coverage=coverage, risk=risk)
+
+
 class HeadReport(Text, ItemResult):
     """The report that a version of a head was published with; its text is Markdown."""
 
     head: str
     version: str
+    figures: HeadFigures | None = None
 
 
 class HeadReportView(OpenModel):
@@ -491,6 +747,7 @@ class HeadReportView(OpenModel):
     head: str
     version: str
     report: str = Field(description="Markdown")
+    figures: HeadFigures | None = None
 
 
 def _listed(texts: str | list[str] | None) -> list[str]:

@@ -140,10 +140,15 @@ class EmbedRequest(StrictModel):
 
     texts: list[str] = Field(min_length=1, max_length=2048)
     encoding: Literal["float", "base64"] = "float"
+    artifact: Name | None = Field(
+        default=None, description="artifact that makes the vectors; null is the stable one"
+    )
 
 
 class EmbedParams(Params):
-    """No params: an embed job has none."""
+    """The artifact that encodes; None is the stable one, or its canary."""
+
+    artifact: str | None = None
 
     def cost(self, item: Item) -> int:
         """Return the cost of a text, of which one window is read."""

@@ -1,4 +1,4 @@
-"""Jobs: kinds, queues and states; and jobs, dead letters and webhooks as the API shows them."""
+"""Jobs: kinds, queues and states; and jobs, webhooks and the platform as the API shows them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     INGEST_LINES = "ingest_lines"
     SEARCH = "search"
     RECONSTRUCT = "reconstruct"
+    RECORDS = "records"
     DELETE = "delete"
     LIST = "list"
     LINES = "lines"
@@ -43,12 +44,14 @@ class Kind(StrEnum):
     STATS = "stats"
     SCRUB = "scrub"
     CLUSTER = "cluster"
+    PROJECT = "project"
     MIGRATE = "migrate"
     FIT = "fit"
     MODELS = "models"
     ROWS = "rows"
     TRAIN = "train"
     CLASSIFY = "classify"
+    FEEDBACK = "feedback"
     ANSWER = "answer"
     SCORE = "score"
     HEADS = "heads"
@@ -70,8 +73,9 @@ class Kind(StrEnum):
 _WAITED_FOR = frozenset(
     {
         *(Kind.SEARCH, Kind.ANSWER, Kind.CLUSTER, Kind.STATS, Kind.HEADS),
+        *(Kind.CLASSIFY, Kind.SCORE, Kind.FEEDBACK),
         *(Kind.LIST, Kind.COUNT, Kind.FACETS, Kind.LINES),
-        *(Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS),
+        *(Kind.VOLUME, Kind.LABELS, Kind.STATEMENTS, Kind.PROJECT, Kind.RECORDS),
     }
 )
 _READS = frozenset(
@@ -79,6 +83,7 @@ _READS = frozenset(
         Kind.EMBED,
         Kind.SEARCH,
         Kind.CLUSTER,
+        Kind.PROJECT,
         Kind.LIST,
         Kind.LINES,
         Kind.VOLUME,
@@ -87,6 +92,7 @@ _READS = frozenset(
         Kind.COUNT,
         Kind.FACETS,
         Kind.RECONSTRUCT,
+        Kind.RECORDS,
         Kind.STATS,
         Kind.CLASSIFY,
         Kind.ANSWER,
@@ -197,6 +203,25 @@ class JobEvent(OpenModel):
     data: dict[str, Any]
 
 
+class JobFailure(OpenModel):
+    """An item of a job that failed, or several that failed together."""
+
+    item: int | None = Field(
+        description="place in the request, from 0; null if it is not known any more"
+    )
+    items: int = Field(default=1, description="so many from this one on failed together")
+    id: str | None = Field(default=None, description="of the document, if the item named one")
+    chunk: int | None = None
+    error: ItemError
+
+
+class JobFailures(OpenModel):
+    """A page of the items of a job that failed, in order."""
+
+    failures: tuple[JobFailure, ...]
+    next_cursor: str | None = None
+
+
 class DeadLetterView(OpenModel):
     """A slice that crashed or failed too often; its text is not shown."""
 
@@ -232,6 +257,68 @@ class SessionView(OpenModel):
     name: str = Field(description="of the API key, which is also the tenant", examples=["ops"])
     scopes: tuple[Scope, ...]
     expires: Moment
+
+
+class CallerView(OpenModel):
+    """Who sent a request, and what it may do."""
+
+    name: str = Field(description="of the API key, which is also the tenant", examples=["ops"])
+    scopes: tuple[Scope, ...]
+    keys: bool = Field(description="whether API keys are in use; without them all is allowed")
+
+
+class QueueView(OpenModel):
+    """What waits and runs in one queue, slices of all callers."""
+
+    queue: Queue
+    queued: int = Field(description="due")
+    delayed: int = Field(description="wait for a retry, or before they are verified")
+    running: int
+    oldest_s: float = Field(description="how long the oldest due slice has been due")
+
+
+class BacklogView(OpenModel):
+    """What waits outside the queues, of all callers."""
+
+    dead: int = Field(description="dead letters")
+    unverified: int = Field(description="committed slices whose texts were not read back yet")
+    bytes_unverified: int
+    webhooks: int = Field(description="messages that wait to be sent")
+    orphans: int = Field(description="points that the scrub found no entry to name")
+    read_only: bool = Field(description="the ledger is older than what it has acknowledged")
+
+
+class DiskView(OpenModel):
+    """The file system of a worker's data folder, bytes."""
+
+    bytes_free: int
+    bytes_total: int
+    bytes_floor: int = Field(description="free space below which writes are refused")
+
+
+class WorkerView(OpenModel):
+    """A worker that lives."""
+
+    worker: str
+    engines: int = Field(default=0, description="engine processes that run")
+    disk_full: bool = False
+    disk: DiskView | None = Field(default=None, description="absent of an earlier version")
+
+
+class StatusView(OpenModel):
+    """The state of the platform. Ages are seconds; null where there was no such sign."""
+
+    ready: bool
+    reason: str | None = Field(description="why it is not ready")
+    last_embed_age_s: float | None
+    worker_beat_age_s: float | None
+    trainer_beat_age_s: float | None
+    queues: tuple[QueueView, ...]
+    backlog: BacklogView
+    scrubbed: dict[str, int] = Field(
+        description="documents that all passes of the scrub have read, by what they were"
+    )
+    workers: tuple[WorkerView, ...]
 
 
 class WebhookRequest(StrictModel):

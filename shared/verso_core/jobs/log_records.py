@@ -20,6 +20,7 @@ lines. No caller can send the mark, and none sees it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from verso_core.errors import RecordCorrupt
+from verso_core.jobs.filters import METADATA
+from verso_core.texts import Scalar, values_of
 
 MARK = ""
 """Name of the label that a stream of records has."""
@@ -129,6 +132,27 @@ def read_line(line: bytes) -> LineRecord:
     if not rest.startswith(_END):
         raise RecordCorrupt("expected the line of a record, got another")
     return LineRecord(body, TimeFrom.of(rest[2:3]), rest[3:])
+
+
+def line_seconds(line: bytes) -> float:
+    """Return the time of a record's line, Unix seconds."""
+    whole, fraction = line[: TIME_BYTES - 12].decode(), int(line[TIME_BYTES - 11 : TIME_BYTES - 2])
+    return (_seconds(whole) * _SECOND_NS + fraction) / 1e9
+
+
+def attribute_fields(attributes: bytes) -> dict[str, list[Scalar]]:
+    """Return the values of a record's attributes by the names that filters have for them."""
+    if not attributes:
+        return {}
+    return {
+        METADATA + name: [one for one in values if isinstance(one, str | int | float)]
+        for name, values in values_of(json.loads(attributes)).items()
+    }
+
+
+@lru_cache(maxsize=1024)
+def _seconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,10 @@ from verso_core.jobs.models import Item, ItemResult, Name, OpenModel, Params, St
 
 MAX_INTERVALS = 2000
 """Most intervals of a volume."""
+MAX_STATEMENT_INTERVALS = 240
+"""Most intervals that lines of statements are counted in."""
 MAX_INTERVAL_S = 1e9
+STATEMENT_ID = r"^[0-9]{1,9}$"
 _COST = 64 * 1024  # as a page of lines: most of these read no line
 
 
@@ -46,20 +49,26 @@ class WhereParams(Params):
 class VolumeRequest(LinesWhere):
     """The query of ``GET /v1/logs/volume``."""
 
+    contains: str | None = Field(default=None, min_length=1, max_length=4096)
     interval_s: float | None = Field(default=None, ge=0.001, le=MAX_INTERVAL_S)
     by: str | None = Field(default=None, min_length=1, max_length=512)
     limit: int = Field(default=50, ge=1, le=1000)
 
     def params(self) -> VolumeParams:
         """Return the params of the request's slice."""
-        return VolumeParams.model_validate(
-            self.where() | {"interval_s": self.interval_s, "by": self.by, "limit": self.limit}
-        )
+        given = {"interval_s": self.interval_s, "by": self.by, "limit": self.limit}
+        if self.contains is not None:
+            given["contains"] = self.contains
+        return VolumeParams.model_validate(self.where() | given)
 
 
 class VolumeParams(WhereParams):
-    """How lines are counted: in intervals of so many seconds, None for some sixty of them."""
+    """How lines are counted: in intervals of so many seconds, None for some sixty of them.
 
+    ``contains``: only lines with this text in them, each of which is read.
+    """
+
+    contains: str | None = None
     interval_s: float | None = None
     by: str | None = None
     limit: int = 50
@@ -132,18 +141,29 @@ class StatementsRequest(LinesWhere):
     """The query of ``GET /v1/logs/statements``."""
 
     new_since: LineTime = None
+    statement: str | None = Field(default=None, pattern=STATEMENT_ID)
+    interval_s: float | None = Field(default=None, ge=0.001, le=MAX_INTERVAL_S)
     limit: int = Field(default=100, ge=1, le=1000)
 
     def params(self) -> StatementsParams:
         """Return the params of the request's slice."""
-        since = {} if self.new_since is None else {"new_since_ns": time_ns(self.new_since)}
-        return StatementsParams.model_validate(self.where() | since | {"limit": self.limit})
+        given: dict[str, object] = {"statement": self.statement, "interval_s": self.interval_s}
+        if self.new_since is not None:
+            given["new_since_ns"] = time_ns(self.new_since)
+        present = {name: value for name, value in given.items() if value is not None}
+        return StatementsParams.model_validate(self.where() | present | {"limit": self.limit})
 
 
 class StatementsParams(WhereParams):
-    """Which statements are shown; ``new_since_ns``: only those without a line before it."""
+    """Which statements are shown.
+
+    ``new_since_ns``: only those without a line before it. ``statement``: only the one of this id.
+    ``interval_s``: lines of each are counted in intervals of so many seconds, too.
+    """
 
     new_since_ns: int | None = None
+    statement: str | None = None
+    interval_s: float | None = None
     limit: int = 100
 
 
@@ -155,6 +175,9 @@ class StatementView(OpenModel):
     count: int = Field(description="lines that pass")
     first_seen: float = Field(description="Unix seconds")
     last_seen: float = Field(description="Unix seconds")
+    counts: tuple[int, ...] = Field(
+        default=(), description="lines in each interval, if interval_s was given"
+    )
 
 
 class Statements(ItemResult):
@@ -162,6 +185,10 @@ class Statements(ItemResult):
 
     lines: int = Field(description="that pass, of all statements")
     distinct: int = Field(description="statements in all")
+    interval_s: float | None = None
+    starts: tuple[float, ...] = Field(
+        default=(), description="of the intervals, Unix seconds, if interval_s was given"
+    )
     statements: tuple[StatementView, ...]
 
 

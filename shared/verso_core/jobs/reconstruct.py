@@ -1,4 +1,4 @@
-"""Reconstruct: stored texts by id, exactly; or guesses from bare vectors."""
+"""Reconstruct: stored texts by id, exactly; guesses from bare vectors; how records are stored."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
 
+from verso_core.jobs.heads import Place
 from verso_core.jobs.models import (
     READ_COST,
     Item,
     ItemError,
     ItemResult,
     Name,
+    OpenModel,
     Params,
     StrictModel,
     Text,
@@ -88,4 +90,78 @@ class Guess(Text, ItemResult):
     exact: bool = False
     confidence: float = Field(default=0.0, description="the model's own, 0..1")
     log_probability: float = Field(default=0.0, description="normalised by length; <= 0")
+    cosine: float | None = Field(
+        default=None,
+        description="of the guess's own vector with the one given, -1..1: how good it is",
+    )
     error: ItemError | None = None
+
+
+MAX_RECORDS = 64
+"""Most records of a document that are described at once."""
+
+
+class RecordsParams(Params):
+    """What is shown of the records of a document besides their sizes."""
+
+    collection: str
+    vector: bool = False
+    draft: bool = False
+    limit: int = 16
+
+    def cost(self, item: Item) -> int:  # noqa: ARG002 - all items cost the same
+        """Return the cost of reading the records' texts and, for drafts, of the decoder's steps."""
+        guessed = MAX_TOKENS * (_STEP_COST + _BEAM_COST) if self.draft else 0
+        return (READ_COST + guessed) * self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsItem(Item):
+    """A document, or one record of it, by name."""
+
+    id: str
+    chunk: int | None = None
+
+
+class Correction(Place):
+    """A part of the text that the decoder would have written otherwise; the patch corrects it."""
+
+    guess: str = Field(description="what it would have written; empty where it would have ended")
+
+
+class Draft(OpenModel):
+    """What the decoder makes of a record's vector, without and with the patch."""
+
+    guess: str = Field(description="from the vector alone")
+    confidence: float = Field(description="the model's own, 0..1")
+    log_probability: float = Field(description="normalised by length; <= 0")
+    tokens: int = Field(description="of the text; 0 where the decoder cannot read it")
+    right: int = Field(description="tokens that it guesses first, given those before")
+    corrections: tuple[Correction, ...] = ()
+
+
+class StoredRecord(OpenModel):
+    """How one chunk of a document is stored."""
+
+    id: str = Field(examples=["boot-1#0"])
+    codec: str = Field(examples=["neural"])
+    artifact: str = Field(description="id of the codec's artifact, or of fitted tables")
+    bytes_text: int | None = Field(default=None, description="null if it cannot be decoded")
+    bytes_patch: int = Field(description="the payload, and one byte for the codec")
+    bytes_vector: int
+    vector_hash: str = Field(description="hex; of the vector's bytes")
+    vector: tuple[float, ...] | None = Field(default=None, description="where it was asked for")
+    draft: Draft | None = Field(default=None, description="likewise")
+    error: ItemError | None = None
+
+
+class StoredRecords(ItemResult):
+    """How a document is stored: its first records, and the sizes of the whole."""
+
+    id: str
+    chunks: int
+    written: int
+    verified: bool
+    bytes_text: int
+    bytes_entry: int = Field(description="patches, hashes and checksums of all records")
+    records: tuple[StoredRecord, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -39,6 +40,20 @@ class WithdrawnState(OpenModel):
     time: Moment
 
 
+class ComparisonState(OpenModel):
+    """What is known of a canary beside the stable version, added up over all workers."""
+
+    pairs: int = Field(description="jobs that both have run")
+    agreed: int = Field(description="items on which both say the same")
+    differed: int = 0
+    p95_ms_stable: float | None = Field(default=None, description="of the time of one item")
+    p95_ms_canary: float | None = None
+    labels: int = Field(default=0, description="texts whose labels came back as feedback")
+    brier_stable: float | None = Field(default=None, description="on these; 0 best, 2 worst")
+    brier_canary: float | None = None
+    read_back: int = Field(default=0, description="records of the canary that were verified")
+
+
 class RolloutState(OpenModel):
     """What the channels of a head, or of the artifact, serve."""
 
@@ -47,11 +62,13 @@ class RolloutState(OpenModel):
     share: float
     previous: str | None = None
     withdrawn: WithdrawnState | None = None
+    comparison: ComparisonState | None = None
 
     @classmethod
-    def of(cls, rollout: Rollout) -> RolloutState:
-        """Describe a rollout."""
-        return cls.model_validate(rollout.model_dump())
+    def of(cls, rollout: Rollout, *, compared: Mapping[str, float]) -> RolloutState:
+        """Describe a rollout; ``compared``: what is known of its canary, if anything is."""
+        found = rollout.model_dump()
+        return cls.model_validate(found | ({"comparison": compared} if compared else {}))
 
 
 class RegistryResult(ItemResult):

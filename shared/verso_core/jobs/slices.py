@@ -90,8 +90,13 @@ CONTRACTS: Mapping[Kind, Contract] = {
     Kind.RECONSTRUCT: Contract(
         reconstruct.ReconstructParams, reconstruct.ReconstructItem, reconstruct.StoredText
     ),
+    Kind.RECORDS: Contract(
+        reconstruct.RecordsParams, reconstruct.RecordsItem, reconstruct.StoredRecords
+    ),
     Kind.CLUSTER: Contract(cluster.ClusterParams, NoItem, cluster.Clustered),
+    Kind.PROJECT: Contract(cluster.ProjectParams, NoItem, cluster.Projected),
     Kind.CLASSIFY: Contract(heads.ClassifyParams, heads.ClassifyItem, heads.Classified),
+    Kind.FEEDBACK: Contract(heads.FeedbackParams, heads.FeedbackItem, heads.FeedbackTaken),
     Kind.ANSWER: Contract(heads.AnswerParams, heads.AnswerItem, heads.Answered),
     Kind.SCORE: Contract(heads.ScoreParams, heads.ScoreItem, heads.PairScore),
     Kind.HEADS: Contract(heads.HeadsParams, NoItem, heads.HeadList),
@@ -331,8 +336,13 @@ def _reader(cls: type[ItemResult]) -> Callable[[dict[str, Any], list[bytes]], It
     own = getattr(cls, "from_frame", None)
     if own is not None:
         return cast("Callable[[dict[str, Any], list[bytes]], ItemResult]", own)
-    validate = cls.__pydantic_validator__.validate_python
-    return lambda header, blobs: validate(header, context=blobs)
+
+    def read(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:
+        # Looked up at each call, so that a process builds the validators of what it reads alone.
+        found: ItemResult = cls.__pydantic_validator__.validate_python(header, context=blobs)
+        return found
+
+    return read
 
 
 def _reconstructed(header: dict[str, Any], blobs: list[bytes]) -> ItemResult:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import ConfigDict, Field
 
 from verso_core.errors import RequestInvalid
-from verso_core.jobs.filters import TIME, Filter, compiled, tests_in
+from verso_core.jobs.filters import Filter
 from verso_core.jobs.log_records import TimeFrom
 from verso_core.jobs.models import Name, OpenModel, StrictModel
 
@@ -42,19 +42,9 @@ class TailRequest(StrictModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     collection: Name = "default"
-    filter: Filter | None = Field(default=None, description="of labels and id")
+    filter: Filter | None = None
     contains: Annotated[str, Field(max_length=4096)] | None = None
     start: TailStart = TailStart.NOW
-
-    def check(self) -> None:
-        """Check the filter.
-
-        Raises:
-            RequestInvalid: it asks for a time, which workers find in lines later.
-        """
-        node = compiled(self.filter)
-        if not isinstance(node, bool) and any(one.field == TIME for one in tests_in(node)):
-            raise RequestInvalid("expected a filter of labels and id: a tail has no times yet")
 
 
 class TailLine(OpenModel):

@@ -1,8 +1,8 @@
 """Train: the request of a train job, and the examples that may come with it or from a collection.
 
 A train job is one slice with one item. Its params are a :class:`TrainRequest` without examples;
-the examples of the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs` or
-:func:`verso_core.questions.pack` writes them.
+the examples of the request are the item's blob, as :func:`pack_rows`, :func:`pack_pairs`,
+:func:`pack_groups` or :func:`verso_core.questions.pack` writes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -36,8 +36,13 @@ MAX_CONTRADICTED = 0.2
 """Largest share of texts that may occur with several labels."""
 MAX_COLLECTION_ROWS = 50_000
 FEWEST_PAIRS = 12
+FEWEST_GROUPS = 12
+MAX_PASSAGES = 64
+"""Most passages of a group that answer, and most that do not."""
+
 SPLITS = ("train", "validation", "test")
 Label = Annotated[str, Field(min_length=1, max_length=256)]
+Passage = Annotated[str, Field(min_length=1)]
 
 
 class LabelledText(StrictModel):
@@ -61,6 +66,17 @@ class ScoredTexts(StrictModel):
     )
 
 
+class GroupedTexts(StrictModel):
+    """A question, passages that answer it, and passages that do not."""
+
+    question: str = Field(min_length=1)
+    right: list[Passage] = Field(min_length=1, max_length=MAX_PASSAGES)
+    wrong: list[Passage] = Field(min_length=1, max_length=MAX_PASSAGES)
+    split: Literal["train", "validation", "test"] | None = Field(
+        default=None, description="by default chosen by the hash of the question"
+    )
+
+
 def _needs_source(task: Task, *sources: str) -> dict[str, Any]:
     """Return the JSON Schema rule that a task is trained on one of these sources."""
     of_task: dict[str, Any] = {"properties": {"task": {"const": task.value}}}
@@ -76,7 +92,7 @@ class TrainSource(StrictModel):
     """What a head is trained on: examples, or the records of a collection that carry a label."""
 
     model_config = ConfigDict(
-        json_schema_extra=one_of("rows", "squad", "pairs", "collection")
+        json_schema_extra=one_of("rows", "squad", "pairs", "groups", "collection")
         | {"allOf": [needs("collection", "label_key"), needs("label_key", "collection")]}
     )
 
@@ -87,6 +103,9 @@ class TrainSource(StrictModel):
     pairs: list[ScoredTexts] | None = Field(
         default=None, description="for a head that scores pairs"
     )
+    groups: list[GroupedTexts] | None = Field(
+        default=None, description="for a head that scores passages, which learns to rank them"
+    )
     collection: Name | None = None
     label_key: str | None = Field(
         default=None, description="metadata key whose values are the labels", examples=["failure"]
@@ -95,9 +114,9 @@ class TrainSource(StrictModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> TrainSource:
-        given = [self.rows, self.squad, self.pairs, self.collection]
+        given = [self.rows, self.squad, self.pairs, self.groups, self.collection]
         if sum(one is not None for one in given) != 1:
-            raise ValueError("expected exactly one of rows, squad, pairs and collection")
+            raise ValueError("expected exactly one of rows, squad, pairs, groups and collection")
         if (self.collection is None) != (self.label_key is None):
             raise ValueError("expected collection and label_key together")
         return self
@@ -107,7 +126,8 @@ class TrainSource(StrictModel):
         """The task of a head that is trained on this."""
         if self.squad is not None:
             return Task.ANSWER
-        return Task.CLASSIFY if self.pairs is None else Task.SCORE
+        scores = self.pairs is not None or self.groups is not None
+        return Task.SCORE if scores else Task.CLASSIFY
 
 
 class TrainRequest(StrictModel):
@@ -118,7 +138,7 @@ class TrainRequest(StrictModel):
             "allOf": [
                 _needs_source(Task.CLASSIFY, "rows", "collection"),
                 _needs_source(Task.ANSWER, "squad"),
-                _needs_source(Task.SCORE, "pairs"),
+                _needs_source(Task.SCORE, "pairs", "groups"),
             ]
         }
     )
@@ -143,7 +163,8 @@ class TrainRequest(StrictModel):
     def _task_of_source(self) -> TrainRequest:
         if self.task is not self.source.task:
             raise ValueError(
-                "expected rows or a collection for classify, squad for answer, pairs for score"
+                "expected rows or a collection for classify, squad for answer, pairs or groups "
+                "for score"
             )
         return self
 
@@ -219,6 +240,16 @@ class Scored:
     split: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A group that passed the checks: passages that answer a question, and others."""
+
+    question: str
+    right: tuple[str, ...]
+    wrong: tuple[str, ...]
+    split: str | None = None
+
+
 def check_rows(rows: Sequence[Labelled]) -> None:
     """Refuse rows that a head cannot be trained on.
 
@@ -255,6 +286,29 @@ def check_pairs(pairs: Sequence[Scored]) -> None:
     _check_contradicted("pairs to have several scores", scores.values())
 
 
+def check_groups(groups: Sequence[Grouped]) -> None:
+    """Refuse groups that a head cannot be trained on.
+
+    Raises:
+        TrainingDataInvalid: too few groups, or a passage that is right and wrong for a question.
+    """
+    questions = {group.question for group in groups}
+    if len(groups) < FEWEST_GROUPS or len(questions) < len(SPLITS):
+        raise TrainingDataInvalid(
+            f"expected {FEWEST_GROUPS} groups or more of {len(SPLITS)} questions or more, "
+            f"got {len(groups)} of {len(questions)}"
+        )
+    right: dict[str, set[str]] = defaultdict(set)
+    for group in groups:
+        right[group.question].update(group.right)
+    for number, group in enumerate(groups):
+        if right[group.question].intersection(group.wrong):
+            raise TrainingDataInvalid(
+                f"group {number}: expected each passage to be right or wrong for its question, "
+                "got one that is both"
+            )
+
+
 def _check_contradicted(what: str, found: Collection[Sized]) -> None:
     several = sum(1 for answers in found if len(answers) > 1)
     if several > MAX_CONTRADICTED * len(found):
@@ -286,6 +340,24 @@ def pack_pairs(pairs: Iterable[Scored]) -> bytes:
 def unpack_pairs(data: bytes) -> list[Scored]:
     """Read what :func:`pack_pairs` wrote."""
     return [Scored(*json.loads(line)) for line in data.splitlines()]
+
+
+def pack_groups(groups: Iterable[Grouped]) -> bytes:
+    """Write groups as JSON lines: {question, right, wrong, split}."""
+    return b"".join(json.dumps(asdict(group)).encode("ascii") + b"\n" for group in groups)
+
+
+def holds_groups(data: bytes) -> bool:
+    """Whether examples of a head that scores are groups, which are objects, and no pairs."""
+    return data.startswith(b"{")
+
+
+def unpack_groups(data: bytes) -> list[Grouped]:
+    """Read what :func:`pack_groups` wrote."""
+    return [
+        Grouped(row["question"], tuple(row["right"]), tuple(row["wrong"]), row["split"])
+        for row in map(json.loads, data.splitlines())
+    ]
 
 
 class RowsParams(Params):

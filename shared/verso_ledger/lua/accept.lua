@@ -105,9 +105,12 @@ if count == 0 then
 else
   load_add(queue, count, bytes)
   tenant_add(queue, tenant, count, bytes)
+  if brief == 0 then redis.call('PUBLISH', K.news, job .. ' queued') end -- for lists that are followed
 end
 -- A worker that is at work claims again when it has finished. A wake-up through the broker is needed only
--- when no subscriber received this message and no slice that was announced before is still waiting.
+-- when no subscriber received this message and no slice that was announced before is still waiting; also for urgent
+-- bulk work, since a slot is kept for it that what waits may not have.
 local received = redis.call('PUBLISH', K.wake .. queue, '')
+if queue == 'bulk' and tonumber(urgency) < P.usual_urgency then waiting = 0 end
 local left = math.max(0, math.min(limits[1] - v[1], limits[3] - v[2]) - count)
 return { 'new', job, (received == 0 and waiting == 0) and 1 or 0, left, math.ceil((v[1] + count) / rate) }

@@ -16,6 +16,11 @@ for n = 0, tonumber(v[2]) - 1 do
     burden(s, -1)
     forget(sid)
     items, ended = items + s.items, ended + 1
+  elseif s and s.ph == 'work' and s.st == 'dead' then -- counted when it died; nobody can replay it now
+    redis.call('ZREM', K.dead, sid)
+    redis.call('ZREM', K.pending, sid)
+    redis.call('HSET', K.slice .. sid, 'st', 'cancelled')
+    forget(sid)
   end
 end
 redis.call('HINCRBY', K.job .. id, 'err', items)

@@ -1,6 +1,7 @@
--- Leases due slices of a queue to a worker. ARGV: queue, owner, n, lease in ms, token, kind, slots.
+-- Leases due slices of a queue to a worker. ARGV: queue, owner, n, lease in ms, token, kind, slots, kept.
 -- More than one slice is leased only where all are of that kind ('' any), which the worker runs as one.
--- At most half of the owner's slots (0: no bound) run heavy slices, so that what is quick finds a free one.
+-- So many of the owner's slots are kept for urgent slices: a person does not wait for bulk work of the same key.
+-- At most half of the others (0: no bound) run heavy slices, so that what is quick finds a free one.
 -- A repeated call with the same token (the reply was lost) returns the same slices again.
 local queue, owner, n, lease, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local together = ARGV[6] or ''
@@ -17,9 +18,9 @@ end
 local given = redis.call('GET', K.claim .. token)
 if given then
   local again = {}
-  for sid in string.gmatch(given, '[^ ]+') do
-    local s = read_slice(sid)
-    if s and s.st == 'running' and redis.call('HGET', K.slice .. sid, 'own') == owner then
+  for sid, fence in string.gmatch(given, '([^ =]+)=(%d+)') do
+    local s = held(sid, fence) -- not a later claim's: the lease and this token may end in the same millisecond
+    if s and redis.call('HGET', K.slice .. sid, 'own') == owner then
       again[#again + 1] = describe(sid, s, s.att)
     end
   end
@@ -67,30 +68,58 @@ local function joins(sid, leases)
 end
 
 local heavy_cost = queue == 'interactive' and P.heavy_cost or P.heavy_bulk_cost
+local kept = tonumber(ARGV[8] or '0')
+local usual_slots = tonumber(ARGV[7] or '0') - kept
 
-local function heavy(sid)
-  return (tonumber(redis.call('HGET', K.slice .. sid, 'cost')) or 0) > heavy_cost
+-- What of a slice decides in which slots it may run.
+local function weighed(sid)
+  local v = redis.call('HMGET', K.slice .. sid, 'cost', 'u', 'own')
+  return { own = v[3], heavy = (tonumber(v[1]) or 0) > heavy_cost,
+    urgent = (tonumber(v[2]) or P.usual_urgency) < P.usual_urgency }
 end
 
--- The first slice of a lane that is not heavy, of the first few.
-local function first_light(lane)
-  for _, sid in ipairs(redis.call('ZRANGE', lane, 0, P.lane_looked_at - 1)) do
-    if not heavy(sid) then return sid end
-  end
-end
-
--- How many heavy slices the owner may still take.
-local function heavy_room(slots)
-  if slots < 2 then return math.huge end
-  local running = 0
+-- How many slices the owner may still take: usual ones, heavy ones among these, and heavy urgent ones.
+local function find_room()
+  local half = usual_slots >= 2 and math.floor(usual_slots / 2) or (kept > 0 and 1 or math.huge)
+  local left = { usual = kept > 0 and usual_slots or math.huge, heavy = half, urgent = half + kept }
   for _, sid in ipairs(redis.call('ZRANGE', K.leased .. queue, 0, -1)) do
-    if redis.call('HGET', K.slice .. sid, 'own') == owner and heavy(sid) then running = running + 1 end
+    local s = weighed(sid)
+    if s.own == owner then
+      if not s.urgent then left.usual = left.usual - 1 end
+      if s.heavy then left.heavy, left.urgent = left.heavy - 1, left.urgent - 1 end
+    end
   end
-  return math.floor(slots / 2) - running
+  return left
+end
+
+local room
+-- Whether a slot may run the slice; what the owner runs is looked up where it matters.
+local function fits(s)
+  if not s.heavy and (s.urgent or kept == 0) then return true end
+  room = room or find_room()
+  if s.heavy and room[s.urgent and 'urgent' or 'heavy'] <= 0 then return false end
+  return s.urgent or room.usual > 0
+end
+
+local function note_taken(s)
+  if not room then return end
+  if not s.urgent then room.usual = room.usual - 1 end
+  if s.heavy then room.heavy, room.urgent = room.heavy - 1, room.urgent - 1 end
+end
+
+-- The first slice of a lane that may run, of the first few, and what was weighed of it.
+local function first_of(lane)
+  for at = 0, P.lane_looked_at - 1 do
+    local sid = redis.call('ZRANGE', lane, at, at)[1]
+    if not sid then return nil end
+    local s = weighed(sid)
+    if fits(s) then return sid, s end
+    if not s.urgent and room.usual <= 0 then return nil end -- those behind it are no more urgent
+  end
 end
 
 mature(queue, P.mature)
-local room, passed = nil, 0
+local passed = 0
 local leases, names, budget = {}, {}, n + 64
 while #leases < n and budget > 0 do
   budget = budget - 1
@@ -98,13 +127,7 @@ while #leases < n and budget > 0 do
   if #turn == 0 then break end
   local tenant, start = turn[1], tonumber(turn[2])
   local lane = K.lane .. queue .. ':' .. tenant
-  local sid = redis.call('ZRANGE', lane, 0, 0)[1] or ''
-  local is_heavy = heavy(sid)
-  if is_heavy then room = room or heavy_room(tonumber(ARGV[7] or '0')) end
-  if is_heavy and room <= 0 then
-    sid = first_light(lane)
-    is_heavy = false
-  end
+  local sid, slice = first_of(lane)
   if sid and not joins(sid, leases) then break end
   if not sid then
     passed = passed + 1 -- the next tenant's turn
@@ -115,8 +138,8 @@ while #leases < n and budget > 0 do
     if lease_row then
       turn_over(queue, tenant, start, cost or string.len(lease_row[7]))
       leases[#leases + 1] = lease_row
-      names[#names + 1] = sid
-      if is_heavy then room = room - 1 end
+      names[#names + 1] = sid .. '=' .. lease_row[4]
+      note_taken(slice)
     end
   end
 end

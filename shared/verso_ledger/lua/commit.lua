@@ -51,6 +51,7 @@ redis.call('HSET', K.result .. s.job, s.n, ARGV[3])
 redis.call('HSET', K.slice .. sid, 'cf', fence)
 redis.call('ZREM', K.leased .. s.q, sid)
 s.notified = ARGV[8] == '1'
+if wrote then redis.call('HINCRBY', K.job .. s.job, 'n_verify', 1) end
 end_work(sid, s, 'succeeded', tonumber(ARGV[4]), tonumber(ARGV[5]))
 if wrote then
   s.q = ARGV[7]

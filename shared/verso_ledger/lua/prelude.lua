@@ -20,6 +20,7 @@ end
 -- A brief job has no events: nobody but the caller that waits knows its id.
 local function emit(job, progress, notified)
   local v = redis.call('HMGET', K.job .. job, 'st', 'done', 'slices', 'items', 'ok', 'err', 'wait', 'brief')
+  if not v[1] then return end -- it has expired
   if not v[8] then
     redis.call('XADD', K.events .. job, 'MAXLEN', '~', P.max_events, '*', 'status', v[1], 'done', v[2],
       'slices', v[3], 'items', v[4], 'ok', v[5], 'err', v[6], unpack(progress and { 'progress', progress } or {}))
@@ -144,7 +145,7 @@ local function announce(job, st, tenant, hook)
 end
 
 local function end_job(job, st, notified)
-  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook', 'brief', 'idem')
+  local v = redis.call('HMGET', K.job .. job, 'kind', 'keep', 'tenant', 'hook', 'brief', 'idem', 'n_verify')
   redis.call('HSET', K.job .. job, 'st', st, 'end', now)
   redis.call('ZREM', K.deadlines, job)
   redis.call('HINCRBY', K.totals, 'jobs:' .. v[1] .. ':' .. st, 1)
@@ -154,7 +155,8 @@ local function end_job(job, st, notified)
     keep_job(job, v[5])
     if v[6] ~= '' then redis.call('EXPIRE', K.idem .. v[3] .. ':' .. v[6], v[5]) end
   elseif st ~= 'dead' then
-    keep_job(job, v[2])
+    -- A job with texts to verify is kept until they are: a letter that dies of it can be replayed.
+    if (tonumber(v[7]) or 0) <= 0 then keep_job(job, v[2]) end
   elseif not promised(v[1]) then
     keep_job(job, P.dead_keep_s)
   end
@@ -319,8 +321,10 @@ local function make_dead_letter(sid, s, code, detail)
     end
   else
     redis.call('HSET', K.slice .. sid, 'st', 'dead', 'code', code, 'detail', detail)
-    redis.call('HINCRBY', K.job .. s.job, 'n_unverified', 1)
-    keep_job(s.job, nil)
+    if redis.call('EXISTS', K.job .. s.job) == 1 then -- accepted by an earlier version, it may have expired
+      redis.call('HINCRBY', K.job .. s.job, 'n_unverified', 1)
+      keep_job(s.job, nil)
+    end
   end
 end
 

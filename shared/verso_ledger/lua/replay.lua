@@ -25,8 +25,10 @@ redis.call('HSET', K.job .. id, 'n_unverified', 0)
 if revived == 0 then return v[1] end
 redis.call('HINCRBY', K.job .. id, 'err', -items)
 redis.call('HINCRBY', K.job .. id, 'done', -revived)
-redis.call('HSET', K.job .. id, 'st', 'queued', 'n_dead', 0, 'deadline', 0)
+redis.call('HINCRBY', K.job .. id, 'n_dead', -revived) -- one whose payload is gone stays dead
+redis.call('HSET', K.job .. id, 'st', 'queued', 'deadline', 0)
 redis.call('HDEL', K.job .. id, 'end', 'code', 'detail')
+redis.call('ZREM', K.deadlines, id)
 keep_job(id, nil)
 emit(id)
 return 'queued'

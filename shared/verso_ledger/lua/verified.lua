@@ -55,8 +55,9 @@ redis.call('HSET', K.slice .. sid, 'st', 'succeeded', 'ph', 'verified')
 redis.call('ZREM', K.leased .. s.q, sid)
 load_add('unverified', -1, -s.bytes)
 local job = redis.call('HMGET', K.job .. s.job, 'keep', 'st', 'n_unverified')
-if tonumber(job[3]) == 0 and terminal(job[2]) and job[2] ~= 'dead' then
-  keep_job(s.job, job[1]) -- a replayed dead letter was what kept it
+if job[2] then
+  local left = redis.call('HINCRBY', K.job .. s.job, 'n_verify', -1) + (tonumber(job[3]) or 0)
+  if left <= 0 and terminal(job[2]) and job[2] ~= 'dead' then keep_job(s.job, job[1]) end
 end
 if grace == 0 then
   forget(sid)

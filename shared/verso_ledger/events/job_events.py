@@ -28,6 +28,8 @@ POLL_SUBSCRIBED_S = 5.0
 _QUIET_S = 5.0
 _SILENT_S = 15.0
 _BACKOFF_S = 0.5
+_NOTED = 4096
+_LINES = "lines:"
 
 
 class JobWaiter(asyncio.Event):
@@ -40,6 +42,36 @@ class JobWaiter(asyncio.Event):
     end: bytes | None = None
 
 
+class JobChanges(asyncio.Event):
+    """An event that is set when any job changes, with the ids of those that did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: dict[str, None] = {}
+        self._missed = True
+
+    def note(self, job_id: str) -> None:
+        """Note that a job changed."""
+        self._jobs[job_id] = None
+        if len(self._jobs) > _NOTED:
+            self.miss()
+        self.set()
+
+    def miss(self) -> None:
+        """Note that jobs may have changed of which nothing is known."""
+        self._jobs.clear()
+        self._missed = True
+        self.set()
+
+    def take(self) -> list[str] | None:
+        """Return which jobs changed since the last call; None if others may have, too."""
+        jobs, missed = list(self._jobs), self._missed
+        self._jobs.clear()
+        self._missed = False
+        self.clear()
+        return None if missed else jobs
+
+
 class JobEvents:
     """Wakes waiters by job id. The subscription starts with the first waiter."""
 
@@ -47,6 +79,7 @@ class JobEvents:
         self._redis = client
         self._waiters: dict[str, set[JobWaiter]] = {}
         self._end_waiters: dict[str, set[JobWaiter]] = {}
+        self._changes: set[JobChanges] = set()
         self._listener: asyncio.Task[None] | None = None
         self._connected = False
         self._closing = False
@@ -71,8 +104,7 @@ class JobEvents:
     @contextmanager
     def waiter(self, job_id: str, *, end: bool = False) -> Iterator[JobWaiter]:
         """Yield a waiter that is set at every event of a job, or only at its end."""
-        if self._listener is None or self._listener.done():
-            self._listener = asyncio.get_running_loop().create_task(self._listen())
+        self._begin()
         waiter = JobWaiter()
         waiters = self._end_waiters if end else self._waiters
         waiters.setdefault(job_id, set()).add(waiter)
@@ -83,6 +115,23 @@ class JobEvents:
             of_job.discard(waiter)
             if not of_job:
                 del waiters[job_id]
+
+    @contextmanager
+    def changes(self) -> Iterator[JobChanges]:
+        """Yield what notes every job that changes from now on; at first all may have."""
+        self._begin()
+        changes = JobChanges()
+        self._changes.add(changes)
+        if self._connected:
+            changes.set()
+        try:
+            yield changes
+        finally:
+            self._changes.discard(changes)
+
+    def _begin(self) -> None:
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     async def close(self) -> None:
         """End the subscription.
@@ -140,6 +189,9 @@ class JobEvents:
         head, _, end = message.partition(b"\n")
         job_id, _, status = head.decode().partition(" ")
         self._wake(job_id, ended=Status(status).terminal, end=end or None)
+        if not job_id.startswith(_LINES):
+            for changes in self._changes:
+                changes.note(job_id)
 
     def _wake(self, job_id: str, *, ended: bool, end: bytes | None = None) -> None:
         for waiter in self._waiters.get(job_id, ()):
@@ -152,3 +204,5 @@ class JobEvents:
     def _wake_all(self) -> None:
         for job_id in (*self._waiters, *self._end_waiters):
             self._wake(job_id, ended=True)
+        for changes in self._changes:
+            changes.miss()

@@ -1,0 +1,111 @@
+"""Sets of hashes that say yes to 1 in 512 others, in less than 10 bits a hash.
+
+A ribbon filter (Dillinger & Walzer 2021, "Ribbon filter: practically smaller than Bloom and Xor").
+The table has a few bits in each slot. A hash chooses `WIDTH` adjacent slots, some of them, and bits
+to expect: those are the exclusive or of the chosen slots' bits for each hash in the set, and for
+another one with probability 2^-columns. The bits solve a system of linear equations; as each has
+its variables close to one another, it is solved in one pass (their algorithm 1). Hashes that would
+begin outside of the table begin at its ends, which are used too little otherwise ("smash" in
+Dillinger et al. 2022, "Fast succinct retrieval and approximate membership using ribbon").
+
+The table is stored column by column, each a string of bits, the lowest first.
+"""
+
+# Compiled with what it imports: e4d2632942292f18
+
+import numpy as np
+
+from verso_codecs.coder import Bytes, Int, State, inlined, kernel
+from verso_codecs.logs.parsing import mix
+
+WIDTH = 56
+"""Slots among which a hash chooses: as many bits as 8 bytes hold from any bit of the first."""
+
+_HALF = WIDTH // 2
+_HALF_MASK = (1 << _HALF) - 1
+
+
+@inlined
+def _equation(value: Int, seed: Int, slots: Int) -> tuple[Int, Int, Int]:
+    """Return the first slot of a hash, which are chosen from there, and the bits to expect."""
+    low, high = value >> 31, value & 0x7FFFFFFF
+    first = mix(low, high ^ seed)
+    second = mix(first, high)
+    third = mix(second, low)
+    begin = min(max(first % slots - _HALF, 0), slots - WIDTH)
+    chosen = (second & _HALF_MASK) << _HALF | (third & _HALF_MASK) | 1
+    return begin, chosen, mix(third, second)
+
+
+@inlined
+def _parity(bits: Int) -> Int:
+    """Return 1 if an odd number of bits are set, else 0."""
+    value = bits ^ bits >> 32
+    value ^= value >> 16
+    value ^= value >> 8
+    value ^= value >> 4
+    return (0x6996 >> (value & 15)) & 1
+
+
+@kernel
+def solve(hashes: State, seed: int, columns: int, table: Bytes) -> bool:
+    """Fill the table of a set; return whether there is one for this seed and number of slots.
+
+    Args:
+        hashes: distinct, of 62 bits.
+        seed: of the equations.
+        columns: bits of a slot, at most 31.
+        table: zeros. Shape: (columns * slots / 8,), slots at least `WIDTH`
+    """
+    size = table.size // columns
+    slots = 8 * size
+    rows = np.zeros(slots, np.int64)
+    sums = np.zeros(slots, np.int64)
+    for index in range(hashes.size):
+        at, chosen, expected = _equation(hashes[index], np.int64(seed), np.int64(slots))
+        while chosen and rows[at]:
+            chosen ^= rows[at]
+            expected ^= sums[at]
+            while chosen and not chosen & 1:
+                chosen >>= 1
+                at += 1
+        if chosen:
+            rows[at] = chosen
+            sums[at] = expected
+        elif expected & ((1 << columns) - 1):
+            return False
+    for column in range(columns):
+        behind: Int = np.int64(0)  # the bits of the slots behind, the nearest lowest
+        for at in range(slots - 1, -1, -1):
+            bit = _parity(rows[at] & behind << 1) ^ (sums[at] >> column & 1)
+            if not rows[at]:
+                bit = np.int64(0)
+            behind = (behind << 1 | bit) & ((1 << WIDTH) - 1)
+            table[column * size + (at >> 3)] |= bit << (at & 7)
+    return True
+
+
+@inlined
+def holds(data: Bytes, begin: Int, size: Int, columns: Int, seed: Int, value: Int) -> bool:
+    """Whether a set may hold a hash.
+
+    Args:
+        data: bytes with a table in them.
+        begin: of the table.
+        size: of a column, bytes.
+        columns: bits of a slot.
+        seed: of the equations.
+        value: the hash.
+    """
+    at, chosen, expected = _equation(value, seed, 8 * size)
+    first, shift = at >> 3, at & 7
+    for column in range(columns):
+        place = begin + column * size + first
+        bits: Int = np.int64(data[place]) >> shift
+        for number in range(1, 7):
+            bits |= np.int64(data[place + number]) << (8 * number - shift)
+        if shift:
+            bits |= (np.int64(data[place + 7]) & ((1 << shift) - 1)) << (WIDTH - shift)
+        if _parity(bits & chosen) != expected >> column & 1:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""What the ledger publishes: the ends and changes of jobs, and that there is work."""
