@@ -3,7 +3,7 @@
 from verso_client.async_client import AsyncClient
 from verso_client.client import Client
 from verso_client.exchange import Retries
-from verso_client.operations.documents import Document, IngestReport, Progress
+from verso_client.operations.documents import Document, File, IngestReport, Progress
 from verso_client.operations.heads import Training
 from verso_client.operations.lines import SourceLines
 from verso_core.jobs.collections import CodecShare, CollectionInfo, Statistics
@@ -31,6 +31,7 @@ __all__ = [
     "DocumentPage",
     "Embedded",
     "Facets",
+    "File",
     "Filter",
     "Found",
     "Guess",

@@ -31,10 +31,10 @@ from verso_client.exchange import (
     tail_event,
     unreachable,
 )
-from verso_client.operations.documents import Document, IngestReport, Progress
+from verso_client.operations.documents import Document, File, IngestReport, Progress
 from verso_client.operations.heads import Training
 from verso_client.operations.lines import LinesReport, SourceLines
-from verso_core.errors import VersoError
+from verso_core.errors import Unavailable, VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
     RERANK_SHARE,
@@ -52,7 +52,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
-from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.cluster import Clustered, ClusterRequest, Projected, ProjectRequest
 from verso_core.jobs.collections import CollectionInfo, Statistics
 from verso_core.jobs.documents import (
     Counted,
@@ -67,14 +67,18 @@ from verso_core.jobs.documents import (
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.heads import (
     Answered,
+    AnswerEvent,
     AnswerRequest,
     Classified,
     ClassifyRequest,
+    FeedbackRequest,
+    FeedbackTaken,
+    HeadFigures,
     HeadInfo,
     RankedDocument,
 )
 from verso_core.jobs.ingest import Embedded
-from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.job import Job, JobEvent, StatusView
 from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.log_views import (
     LabelsAnswer,
@@ -85,7 +89,7 @@ from verso_core.jobs.log_views import (
     VolumeRequest,
 )
 from verso_core.jobs.migrate import MigrationState
-from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.reconstruct import Guess, StoredRecords, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
@@ -140,7 +144,7 @@ class AsyncClient:
 
     async def ingest(
         self,
-        documents: Iterable[Document | None],
+        documents: Iterable[Document | File | None],
         *,
         collection: str = "default",
         progress: Callable[[Progress], None] | None = None,
@@ -148,12 +152,13 @@ class AsyncClient:
         """Store documents and wait until each is stored; ``progress`` is called meanwhile.
 
         Documents are sent in uploads of up to 2,048; None among them sends those before it at once.
+        Of a :class:`File` its text is stored.
         """
         steps = operations.documents.ingest(documents, collection=collection, progress=progress)
         return await self._run(steps)
 
     async def submit(
-        self, documents: Iterable[Document | None], *, collection: str = "default"
+        self, documents: Iterable[Document | File | None], *, collection: str = "default"
     ) -> list[Job]:
         """Send documents and return the jobs that will store them, without waiting for the jobs."""
         return await self._run(operations.documents.submit(documents, collection=collection))
@@ -181,6 +186,27 @@ class AsyncClient:
             labels=labels or {},
             records=records,
             progress=progress,
+        )
+        return await self._run(steps)
+
+    async def ingest_source(
+        self,
+        read: Callable[[int], SourceLines | None],
+        *,
+        collection: str,
+        labels: Mapping[str, str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LinesReport:
+        """Store the lines of a source, such as a file, that were not accepted before.
+
+        Args:
+            read: returns the part of the source that begins at a place; None at its end.
+            collection: of kind ``logs``.
+            labels: of the lines.
+            progress: gets how many are stored.
+        """
+        steps = operations.lines.ingest_source(
+            read, collection=collection, labels=labels or {}, progress=progress
         )
         return await self._run(steps)
 
@@ -300,6 +326,37 @@ class AsyncClient:
         """Group the records of a collection and wait for the groups."""
         return await self._run(operations.search.cluster(request))
 
+    async def project(self, request: ProjectRequest) -> Projected:
+        """Draw a sample of a collection's records as a map and wait for it."""
+        return await self._run(operations.search.project(request))
+
+    async def records(
+        self,
+        document: str,
+        *,
+        collection: str = "default",
+        vector: bool = False,
+        draft: bool = False,
+        limit: int = 16,
+    ) -> StoredRecords:
+        """Describe how a document or record (``document#n``) is stored.
+
+        Args:
+            document: its id.
+            collection: of the document.
+            vector: with the stored vectors.
+            draft: with what the decoder guesses from them, and what the patch corrects.
+            limit: records described.
+        """
+        steps = operations.search.records(
+            document, collection=collection, vector=vector, draft=draft, limit=limit
+        )
+        return await self._run(steps)
+
+    async def status(self) -> StatusView:
+        """Return whether the platform is ready, what waits, and what room its workers have."""
+        return await self._run(operations.heads.status())
+
     async def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Return the exact text of a document or record (``document#n``)."""
         return await self._run(operations.documents.get(document, collection=collection))
@@ -317,9 +374,9 @@ class AsyncClient:
         steps = operations.search.guess(vectors, beam=beam, max_tokens=max_tokens)
         return await self._run(steps)
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Turn texts into vectors of unit length."""
-        return await self._run(operations.search.embed(texts))
+    async def embed(self, texts: Sequence[str], *, artifact: str | None = None) -> list[Embedded]:
+        """Turn texts into vectors of unit length; ``artifact``: None is the stable one."""
+        return await self._run(operations.search.embed(texts, artifact=artifact))
 
     async def delete(self, document: str, *, collection: str = "default") -> None:
         """Delete a document."""
@@ -398,6 +455,7 @@ class AsyncClient:
         indexes: Mapping[str, IndexKind] | None = None,
         retention_days: float | None = None,
         auto_fit: bool | None = None,
+        artifact: str | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
@@ -407,6 +465,7 @@ class AsyncClient:
             indexes: metadata keys to index, so that filters by them need not read every document.
             retention_days: documents whose time is longer ago are deleted.
             auto_fit: whether its codec is fitted to its own texts.
+            artifact: name of the one that makes its vectors.
         """
         settings = {
             "kind": kind,
@@ -417,6 +476,7 @@ class AsyncClient:
             "indexes": indexes,
             "retention_days": retention_days,
             "auto_fit": auto_fit,
+            "artifact": artifact,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})
@@ -590,6 +650,29 @@ class AsyncClient:
         )
         return await self._run(operations.heads.classify(request))
 
+    async def feedback(
+        self,
+        head: str,
+        labels: Sequence[str],
+        *,
+        texts: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        collection: str = "default",
+    ) -> list[FeedbackTaken]:
+        """Send a head the right labels of texts, or of stored documents and records, in order.
+
+        They correct its confidence and the thresholds of ``accept_error``, from 30 labels of a
+        source on.
+        """
+        request = FeedbackRequest.model_construct(  # the platform checks it
+            head=head,
+            texts=None if texts is None else list(texts),
+            ids=None if ids is None else list(ids),
+            collection=collection,
+            labels=list(labels),
+        )
+        return await self._run(operations.heads.feedback(request))
+
     async def answer(
         self,
         question: str,
@@ -613,12 +696,54 @@ class AsyncClient:
         )
         return await self._run(operations.heads.answer(request))
 
-    async def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "pairs") -> list[float]:
+    async def answer_events(
+        self,
+        question: str,
+        *,
+        contexts: Sequence[str] | None = None,
+        collection: str | None = None,
+        head: str = "qa",
+        limit: int = 5,
+        top_k: int = 3,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+    ) -> AsyncIterator[AnswerEvent]:
+        """Yield what an answer is made of as it comes: hits, spans, and at last the answer.
+
+        Hits that come again replace all that came before.
+
+        Raises:
+            Unavailable: the stream broke off before its end; nothing is repeated.
+        """
+        request = AnswerRequest.model_construct(  # the platform checks it
+            question=question,
+            contexts=None if contexts is None else list(contexts),
+            collection=collection,
+            head=head,
+            limit=limit,
+            top_k=top_k,
+            filter=filter,
+        )
+        async for event in self._stream(operations.heads.answer_call(request)):
+            found = operations.heads.answer_event(event)
+            if found is not None:
+                yield found
+            if found is not None and found.end is not None:
+                return
+        raise Unavailable("the stream of an answer broke off before its end")
+
+    async def score(
+        self, pairs: Sequence[tuple[str, str]], *, head: str = "similarity"
+    ) -> list[float]:
         """Score pairs of texts; larger is more alike."""
         return await self._run(operations.heads.score(pairs, head=head))
 
     async def rerank(
-        self, query: str, documents: Sequence[str], *, head: str = "pairs", top_n: int | None = None
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        head: str = "relevance",
+        top_n: int | None = None,
     ) -> list[RankedDocument]:
         """Order texts by how well they fit a query, best first."""
         steps = operations.heads.rerank(query, documents, head=head, top_n=top_n)
@@ -631,6 +756,10 @@ class AsyncClient:
     async def head(self, name: str) -> HeadInfo:
         """Describe one head."""
         return await self._run(operations.heads.head(name))
+
+    async def head_figures(self, name: str, *, channel: Channel = Channel.STABLE) -> HeadFigures:
+        """Return the figures of the report of what a channel serves of a head."""
+        return await self._run(operations.heads.figures(name, channel=channel))
 
     async def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
         """Return the report that a head was published with, Markdown."""
@@ -685,7 +814,11 @@ class AsyncClient:
     async def _stream(self, call: Call) -> AsyncIterator[JobEvent]:
         try:
             async with self._http.sse(
-                call.path, params=dict(call.params), headers=dict(call.headers)
+                call.path,
+                method=call.method,
+                content=call.content,
+                params=dict(call.params),
+                headers=dict(call.headers),
             ) as source:
                 if source.response.status_code != 200:
                     await source.response.aread()

@@ -28,10 +28,10 @@ from verso_client.exchange import (
     tail_event,
     unreachable,
 )
-from verso_client.operations.documents import Document, IngestReport, Progress
+from verso_client.operations.documents import Document, File, IngestReport, Progress
 from verso_client.operations.heads import Training
 from verso_client.operations.lines import LinesReport, SourceLines
-from verso_core.errors import VersoError
+from verso_core.errors import Unavailable, VersoError
 from verso_core.heads import Portion
 from verso_core.jobs import (
     RERANK_SHARE,
@@ -49,7 +49,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
-from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.cluster import Clustered, ClusterRequest, Projected, ProjectRequest
 from verso_core.jobs.collections import CollectionInfo, Statistics
 from verso_core.jobs.documents import (
     Counted,
@@ -64,14 +64,18 @@ from verso_core.jobs.documents import (
 from verso_core.jobs.fitting import Fitted
 from verso_core.jobs.heads import (
     Answered,
+    AnswerEvent,
     AnswerRequest,
     Classified,
     ClassifyRequest,
+    FeedbackRequest,
+    FeedbackTaken,
+    HeadFigures,
     HeadInfo,
     RankedDocument,
 )
 from verso_core.jobs.ingest import Embedded
-from verso_core.jobs.job import Job, JobEvent
+from verso_core.jobs.job import Job, JobEvent, StatusView
 from verso_core.jobs.lines import LinesRequest
 from verso_core.jobs.log_views import (
     LabelsAnswer,
@@ -82,7 +86,7 @@ from verso_core.jobs.log_views import (
     VolumeRequest,
 )
 from verso_core.jobs.migrate import MigrationState
-from verso_core.jobs.reconstruct import Guess, StoredText
+from verso_core.jobs.reconstruct import Guess, StoredRecords, StoredText
 from verso_core.jobs.registry import RegistryState
 from verso_core.jobs.scrub import ScrubState
 from verso_core.jobs.search import Found
@@ -137,7 +141,7 @@ class Client:
 
     def ingest(
         self,
-        documents: Iterable[Document | None],
+        documents: Iterable[Document | File | None],
         *,
         collection: str = "default",
         progress: Callable[[Progress], None] | None = None,
@@ -145,12 +149,13 @@ class Client:
         """Store documents and wait until each is stored; ``progress`` is called meanwhile.
 
         Documents are sent in uploads of up to 2,048; None among them sends those before it at once.
+        Of a :class:`File` its text is stored.
         """
         steps = operations.documents.ingest(documents, collection=collection, progress=progress)
         return self._run(steps)
 
     def submit(
-        self, documents: Iterable[Document | None], *, collection: str = "default"
+        self, documents: Iterable[Document | File | None], *, collection: str = "default"
     ) -> list[Job]:
         """Send documents and return the jobs that will store them, without waiting for the jobs."""
         return self._run(operations.documents.submit(documents, collection=collection))
@@ -178,6 +183,27 @@ class Client:
             labels=labels or {},
             records=records,
             progress=progress,
+        )
+        return self._run(steps)
+
+    def ingest_source(
+        self,
+        read: Callable[[int], SourceLines | None],
+        *,
+        collection: str,
+        labels: Mapping[str, str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LinesReport:
+        """Store the lines of a source, such as a file, that were not accepted before.
+
+        Args:
+            read: returns the part of the source that begins at a place; None at its end.
+            collection: of kind ``logs``.
+            labels: of the lines.
+            progress: gets how many are stored.
+        """
+        steps = operations.lines.ingest_source(
+            read, collection=collection, labels=labels or {}, progress=progress
         )
         return self._run(steps)
 
@@ -295,6 +321,37 @@ class Client:
         """Group the records of a collection and wait for the groups."""
         return self._run(operations.search.cluster(request))
 
+    def project(self, request: ProjectRequest) -> Projected:
+        """Draw a sample of a collection's records as a map and wait for it."""
+        return self._run(operations.search.project(request))
+
+    def records(
+        self,
+        document: str,
+        *,
+        collection: str = "default",
+        vector: bool = False,
+        draft: bool = False,
+        limit: int = 16,
+    ) -> StoredRecords:
+        """Describe how a document or record (``document#n``) is stored.
+
+        Args:
+            document: its id.
+            collection: of the document.
+            vector: with the stored vectors.
+            draft: with what the decoder guesses from them, and what the patch corrects.
+            limit: records described.
+        """
+        steps = operations.search.records(
+            document, collection=collection, vector=vector, draft=draft, limit=limit
+        )
+        return self._run(steps)
+
+    def status(self) -> StatusView:
+        """Return whether the platform is ready, what waits, and what room its workers have."""
+        return self._run(operations.heads.status())
+
     def get(self, document: str, *, collection: str = "default") -> StoredText:
         """Return the exact text of a document or record (``document#n``)."""
         return self._run(operations.documents.get(document, collection=collection))
@@ -310,9 +367,9 @@ class Client:
         steps = operations.search.guess(vectors, beam=beam, max_tokens=max_tokens)
         return self._run(steps)
 
-    def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Turn texts into vectors of unit length."""
-        return self._run(operations.search.embed(texts))
+    def embed(self, texts: Sequence[str], *, artifact: str | None = None) -> list[Embedded]:
+        """Turn texts into vectors of unit length; ``artifact``: None is the stable one."""
+        return self._run(operations.search.embed(texts, artifact=artifact))
 
     def delete(self, document: str, *, collection: str = "default") -> None:
         """Delete a document."""
@@ -391,6 +448,7 @@ class Client:
         indexes: Mapping[str, IndexKind] | None = None,
         retention_days: float | None = None,
         auto_fit: bool | None = None,
+        artifact: str | None = None,
     ) -> CollectionInfo:
         """Create a collection, or return the one that exists with the settings that are given.
 
@@ -400,6 +458,7 @@ class Client:
             indexes: metadata keys to index, so that filters by them need not read every document.
             retention_days: documents whose time is longer ago are deleted.
             auto_fit: whether its codec is fitted to its own texts.
+            artifact: name of the one that makes its vectors.
         """
         settings = {
             "kind": kind,
@@ -410,6 +469,7 @@ class Client:
             "indexes": indexes,
             "retention_days": retention_days,
             "auto_fit": auto_fit,
+            "artifact": artifact,
         }
         given = {setting: value for setting, value in settings.items() if value is not None}
         request = CollectionRequest.model_validate({"name": name, **given})
@@ -583,6 +643,29 @@ class Client:
         )
         return self._run(operations.heads.classify(request))
 
+    def feedback(
+        self,
+        head: str,
+        labels: Sequence[str],
+        *,
+        texts: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        collection: str = "default",
+    ) -> list[FeedbackTaken]:
+        """Send a head the right labels of texts, or of stored documents and records, in order.
+
+        They correct its confidence and the thresholds of ``accept_error``, from 30 labels of a
+        source on.
+        """
+        request = FeedbackRequest.model_construct(  # the platform checks it
+            head=head,
+            texts=None if texts is None else list(texts),
+            ids=None if ids is None else list(ids),
+            collection=collection,
+            labels=list(labels),
+        )
+        return self._run(operations.heads.feedback(request))
+
     def answer(
         self,
         question: str,
@@ -606,12 +689,52 @@ class Client:
         )
         return self._run(operations.heads.answer(request))
 
-    def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "pairs") -> list[float]:
+    def answer_events(
+        self,
+        question: str,
+        *,
+        contexts: Sequence[str] | None = None,
+        collection: str | None = None,
+        head: str = "qa",
+        limit: int = 5,
+        top_k: int = 3,
+        filter: Filter | None = None,  # noqa: A002 - the API's own word
+    ) -> Iterator[AnswerEvent]:
+        """Yield what an answer is made of as it comes: hits, spans, and at last the answer.
+
+        Hits that come again replace all that came before.
+
+        Raises:
+            Unavailable: the stream broke off before its end; nothing is repeated.
+        """
+        request = AnswerRequest.model_construct(  # the platform checks it
+            question=question,
+            contexts=None if contexts is None else list(contexts),
+            collection=collection,
+            head=head,
+            limit=limit,
+            top_k=top_k,
+            filter=filter,
+        )
+        for event in self._stream(operations.heads.answer_call(request)):
+            found = operations.heads.answer_event(event)
+            if found is not None:
+                yield found
+            if found is not None and found.end is not None:
+                return
+        raise Unavailable("the stream of an answer broke off before its end")
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, head: str = "similarity") -> list[float]:
         """Score pairs of texts; larger is more alike."""
         return self._run(operations.heads.score(pairs, head=head))
 
     def rerank(
-        self, query: str, documents: Sequence[str], *, head: str = "pairs", top_n: int | None = None
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        head: str = "relevance",
+        top_n: int | None = None,
     ) -> list[RankedDocument]:
         """Order texts by how well they fit a query, best first."""
         steps = operations.heads.rerank(query, documents, head=head, top_n=top_n)
@@ -624,6 +747,10 @@ class Client:
     def head(self, name: str) -> HeadInfo:
         """Describe one head."""
         return self._run(operations.heads.head(name))
+
+    def head_figures(self, name: str, *, channel: Channel = Channel.STABLE) -> HeadFigures:
+        """Return the figures of the report of what a channel serves of a head."""
+        return self._run(operations.heads.figures(name, channel=channel))
 
     def head_report(self, name: str, *, channel: Channel = Channel.STABLE) -> str:
         """Return the report that a head was published with, Markdown."""
@@ -678,7 +805,11 @@ class Client:
     def _stream(self, call: Call) -> Iterator[JobEvent]:
         try:
             with self._http.sse(
-                call.path, params=dict(call.params), headers=dict(call.headers)
+                call.path,
+                method=call.method,
+                content=call.content,
+                params=dict(call.params),
+                headers=dict(call.headers),
             ) as source:
                 if source.response.status_code != 200:
                     source.response.read()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from verso_client.cli import render
-from verso_client.cli.terminal import AsJson, client, out, print_json
+from verso_client.cli.drawing import Bars, bars
+from verso_client.cli.terminal import AsJson, client, failures_reported, out, print_json
 from verso_core.jobs import (
     CodecPolicy,
     CollectionKind,
@@ -21,6 +23,7 @@ from verso_core.jobs import (
     Status,
     TextPolicy,
 )
+from verso_core.jobs.collections import Statistics
 
 _LOOK_S = 1.0
 Name = Annotated[str | None, typer.Argument(help="Name of the collection.")]
@@ -72,6 +75,9 @@ def create_collection(
         float | None, typer.Option(help="Delete documents whose time is longer ago.")
     ] = None,
     auto_fit: AutoFit = None,
+    artifact: Annotated[
+        str | None, typer.Option(help="Artifact that makes its vectors, of those that serve.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a collection."""
@@ -86,6 +92,7 @@ def create_collection(
             indexes=_indexes(index) or None,
             retention_days=retention_days,
             auto_fit=auto_fit,
+            artifact=artifact,
         )
     print_json(made) if as_json else render.collections(out(), [made])
 
@@ -229,10 +236,11 @@ def stats(
     context: typer.Context,
     name: Name = None,
     collection: CollectionOption = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw the bytes into this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a collection holds, in counts and bytes; default: the collection `default`."""
-    _show(context, name, collection, as_json=as_json)
+    _show(context, name, collection, as_json=as_json, svg=svg)
 
 
 @collections_app.command("show")
@@ -247,13 +255,49 @@ def show_collection(
 
 
 def _show(
-    context: typer.Context, name: str | None, collection: str | None, *, as_json: bool
+    context: typer.Context,
+    name: str | None,
+    collection: str | None,
+    *,
+    as_json: bool,
+    svg: Path | None = None,
 ) -> None:
     if name is not None and collection is not None and name != collection:
         raise typer.BadParameter(f"expected one collection, got {name} and {collection}")
     with client(context) as platform:
         found = platform.stats(name or collection or "default")
+    if svg is not None:
+        with failures_reported():
+            svg.write_text(_drawn(found))
     print_json(found) if as_json else render.statistics(out(), found)
+
+
+_PARTS = {
+    "patches and hashes": "bytes_entries",
+    "lines": "bytes_lines",
+    "texts kept": "bytes_texts",
+    "fitted tables": "bytes_fitted",
+    "vectors": "bytes_vectors",
+    "index over vectors": "bytes_index",
+    "words and their index": "bytes_words",
+    "ids and metadata": "bytes_points",
+}
+
+
+def _drawn(found: Statistics) -> str:
+    """Return the bytes of a collection as SVG: its texts, and what is kept in their place."""
+    kept = {} if found.kept is None else found.kept.model_dump()
+    parts = [(name, kept.get(field) or 0) for name, field in _PARTS.items()]
+    rows = [
+        ("texts that were taken in", found.bytes_text),
+        *((n, size) for n, size in parts if size),
+    ]
+    return bars(
+        f"{found.name}: {found.documents:,} documents",
+        [Bars(name, [size / 1e6]) for name, size in rows],
+        series=["bytes"],
+        label="MB",
+    )
 
 
 def scrub(

@@ -9,6 +9,7 @@ line on standard error, "code: what was expected and what came", and an exit sta
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ import typer
 
 from verso_client.cli import admin, evaluation, heads, render, sources
 from verso_client.cli.admin import collections_app, jobs_app
+from verso_client.cli.browser import open_console
+from verso_client.cli.converting import convert
 from verso_client.cli.doctor import doctor
 from verso_client.cli.documents import documents_app, facets
 from verso_client.cli.filters import FilterJson, Where, filter_of
@@ -28,6 +31,7 @@ from verso_client.cli.heads import models_app, train_app
 from verso_client.cli.keys import keys_app
 from verso_client.cli.line_times import FORMATS
 from verso_client.cli.logs import ingest_files, logs, takes_lines
+from verso_client.cli.mcp import mcp
 from verso_client.cli.sources import Format, Reading
 from verso_client.cli.tail import tail
 from verso_client.cli.tailing.joining import Joining
@@ -52,6 +56,8 @@ HEADS = "Heads and models"
 CONTENTS = "Collections and jobs"
 PLATFORM = "The platform"
 """Groups of commands in the help."""
+NAMES = {"open_console": "open"}
+"""Commands whose names are not those of their functions."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -123,7 +129,9 @@ def target(
 @app.command(rich_help_panel=TEXTS)
 def ingest(
     context: typer.Context,
-    files: Annotated[list[str], typer.Argument(help="Files to ingest; - is standard input.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Files to ingest, or folders of them; - is standard input.")
+    ],
     collection: Collection = "default",
     format: Annotated[  # noqa: A002 - the option's name
         Format, typer.Option(help="How files are read; auto goes by their names.")
@@ -136,6 +144,9 @@ def ingest(
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="A whole file replaces what had its name.")
+    ] = False,
+    pages: Annotated[
+        bool, typer.Option("--pages", help="Each page of a PDF, slide or sheet is a document.")
     ] = False,
     time_format: Annotated[
         str, typer.Option(help=f"Of times in lines: {', '.join(FORMATS)}, or as %H:%M:%S.")
@@ -151,6 +162,9 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Take texts in: each is stored as a vector and a patch, and its text is dropped."""
+    files = list(sources.below(files))
+    if not files:
+        raise typer.BadParameter("expected files, found none")
     if replace and name is not None and len(files) > 1:
         raise typer.BadParameter("expected one file with --name and --replace")
     times = None if no_time else time_format
@@ -165,6 +179,7 @@ def ingest(
         times=times,
         replace=replace,
         joining=joining,
+        pages=pages,
     )
     documents = sources.documents(files, reading)
     started = time.monotonic()
@@ -179,6 +194,7 @@ def ingest(
                 client,
                 files,
                 collection=collection,
+                host=name or socket.gethostname(),
                 labels=labels if name is None else {"source": name, **labels},
                 joining=joining,
                 progress=lambda done: progress.update(task, completed=done),
@@ -366,6 +382,7 @@ def evaluate_retrieval(
     rerank: Rerankers = None,
     rerank_from: RerankFrom = 30,
     rerank_share: RerankShare = RERANK_SHARE,
+    svg: Annotated[Path | None, typer.Option(help="Draw the quality into this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the retrieval quality of a new collection, which is then deleted."""
@@ -386,17 +403,20 @@ def evaluate_retrieval(
             ],
             on_progress=lambda state: progress.update(task, completed=state.done),
         )
+    if svg is not None:
+        with _failures_reported():
+            svg.write_text(evaluation.drawn(report))
     _print_json(report) if as_json else render.retrieval(_out(), report)
 
 
 for panel, commands in (
     (TEXTS, (heads.answer,)),
-    (HEADS, (heads.classify, heads.score, heads.rerank, heads.heads)),
+    (HEADS, (heads.classify, heads.score, heads.rerank, heads.heads, convert)),
     (CONTENTS, (admin.stats, facets, admin.scrub, admin.migrate)),
-    (PLATFORM, (doctor,)),
+    (PLATFORM, (doctor, open_console, mcp)),
 ):
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(NAMES.get(command.__name__), rich_help_panel=panel)(command)
 
 
 def add_plugins(to: typer.Typer, arguments: Sequence[str] = ()) -> None:

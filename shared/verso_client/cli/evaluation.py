@@ -29,6 +29,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from verso_client.cli.drawing import Bars, bars
 from verso_client.client import Client
 from verso_client.operations.documents import Document, Progress
 from verso_core.errors import NotReady, RequestInvalid
@@ -116,6 +117,24 @@ class Report(BaseModel):
     same_before_and_after: bool
     rows: list[Row]
     seconds: float
+
+
+def drawn(report: Report) -> str:
+    """Return the quality of each mode as SVG, with its interval; texts were dropped before."""
+    last = {(row.mode, row.reranked_by): row for row in report.rows}
+    return bars(
+        f"{report.name}, {report.split}: nDCG@10, {report.questions} questions",
+        [
+            Bars(
+                row.mode if row.reranked_by is None else f"{row.mode}, then {row.reranked_by}",
+                [100 * row.ndcg],
+                (100 * row.ndcg_95[0], 100 * row.ndcg_95[1]),
+            )
+            for row in last.values()
+        ],
+        series=["nDCG@10"],
+        label="nDCG@10, %, with the 95 % interval over the questions",
+    )
 
 
 def read(folder: Path, *, split: str) -> Set:

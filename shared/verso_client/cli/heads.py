@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from verso_client.cli.drawing import Line, chart
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.render import excerpt
 from verso_client.cli.terminal import (
@@ -32,8 +33,8 @@ from verso_client.operations.heads import CSV, NDJSON, Training
 from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Portion, Task
 from verso_core.jobs import Status
-from verso_core.jobs.heads import Answered, Classified, HeadInfo
-from verso_core.jobs.registry import RegistryState, RolloutState
+from verso_core.jobs.heads import Answered, Classified, HeadFigures, HeadInfo
+from verso_core.jobs.registry import ComparisonState, RegistryState, RolloutState
 from verso_core.registry import SHARE, Channel
 
 
@@ -116,7 +117,7 @@ def score(
     context: typer.Context,
     first: Annotated[str, typer.Argument(help="A text.")],
     second: Annotated[str, typer.Argument(help="Another.")],
-    head: Annotated[str, typer.Option(help="Head that scores pairs.")] = "pairs",
+    head: Annotated[str, typer.Option(help="Head that scores pairs.")] = "similarity",
 ) -> None:
     """Score how well two texts fit each other."""
     with connected(context) as client:
@@ -128,7 +129,7 @@ def rerank(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="What the documents are ordered by.")],
     documents: Annotated[list[str], typer.Argument(help="Texts; - reads lines.")],
-    head: Annotated[str, typer.Option(help="Head that scores pairs.")] = "pairs",
+    head: Annotated[str, typer.Option(help="Head that scores pairs.")] = "relevance",
     top: Annotated[int | None, typer.Option("--top", min=1, help="Documents to show.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,6 +153,9 @@ def heads(
     report: Annotated[
         Channel | None, typer.Option(help="Print the report of what this channel serves.")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Draw risk against coverage into this file, with --report.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the heads: task, version, labels, figures."""
@@ -160,10 +164,34 @@ def heads(
             raise typer.BadParameter("expected the name of a head with --report")
         with connected(context) as client:
             typer.echo(client.head_report(name, channel=report))
+            if svg is not None:
+                svg.write_text(_drawn(name, client.head_figures(name, channel=report)))
         return
+    if svg is not None:
+        raise typer.BadParameter("expected --report with --svg")
     with connected(context) as client:
         found = client.heads() if name is None else [client.head(name)]
     print_json(found) if as_json else _heads(out(), found)
+
+
+def _drawn(name: str, figures: HeadFigures) -> str:
+    """Return risk against coverage as SVG, the signal that labels are accepted by first."""
+    if not figures.risk_coverage:
+        fail("figures", f"{name} has no risk to draw: it does not classify")
+    curves = sorted(figures.risk_coverage, key=lambda one: one.signal != figures.accept_by)
+    return chart(
+        f"{name}: risk against coverage",
+        [
+            Line(
+                one.signal.value.replace("_", " "),
+                [100 * share for share in one.coverage],
+                [100 * share for share in one.risk],
+            )
+            for one in curves
+        ],
+        x_label="part of the rows, the surest first, %",
+        y_label="wrong among them, %",
+    )
 
 
 def _lines(texts: Sequence[str]) -> list[str]:
@@ -191,7 +219,8 @@ def _answered(console: Console, found: Answered) -> None:
     table = Table("above null", "answer", "where")
     for part in found.answers:
         source = part.id if part.id is not None else f"context {part.context}"
-        where = f"{source} {part.start_byte}:{part.end_byte}"
+        page = "" if part.page is None else f" page {part.page}"
+        where = f"{source}{page} {part.start_byte}:{part.end_byte}"
         table.add_row(f"{part.score - part.null_score:+.2f}", excerpt(part.data), escape(where))
     console.print(table)
 
@@ -219,7 +248,7 @@ Head = Annotated[
 Examples = Annotated[
     Path | None,
     typer.Option(
-        help="Examples: rows or pairs as .csv or .jsonl, questions as SQuAD's .json.",
+        help="Rows or pairs as .csv or .jsonl, groups as .jsonl, questions as SQuAD's .json.",
         dir_okay=False,
     ),
 ]
@@ -386,7 +415,7 @@ def _line(progress: dict[str, Any]) -> str:
 
 
 def _show(state: RegistryState) -> None:
-    table = Table("what", "stable", "canary", "share", "previous", "withdrawn")
+    table = Table("what", "stable", "canary", "share", "compared", "previous", "withdrawn")
     for name, rollout in [("artifact", state.artifact), *sorted(state.heads.items())]:
         table.add_row(*_row(name, rollout))
     out().print(table)
@@ -401,6 +430,20 @@ def _show(state: RegistryState) -> None:
             )
 
 
+def _compared(found: ComparisonState | None) -> str:
+    """Say how a canary compares with the stable version."""
+    if found is None:
+        return "-"
+    parts = []
+    if found.agreed + found.differed:
+        parts.append(f"agrees {found.agreed / (found.agreed + found.differed):.0%}")
+    if found.p95_ms_canary and found.p95_ms_stable:
+        parts.append(f"p95 {found.p95_ms_canary / found.p95_ms_stable:.2f} times")
+    if found.brier_canary is not None and found.brier_stable is not None:
+        parts.append(f"Brier {found.brier_canary:.3f}, stable {found.brier_stable:.3f}")
+    return ", ".join(parts) or "-"
+
+
 def _row(name: str, rollout: RolloutState) -> tuple[str, ...]:
     gone = rollout.withdrawn
     return (
@@ -408,6 +451,7 @@ def _row(name: str, rollout: RolloutState) -> tuple[str, ...]:
         rollout.stable or "-",
         rollout.canary or "-",
         f"{rollout.share:g}" if rollout.canary else "-",
+        _compared(rollout.comparison),
         rollout.previous or "-",
         "-" if gone is None else f"{gone.version}: {gone.reason}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,11 @@ import typer
 from verso_client.cli import following, render
 from verso_client.cli.filters import FilterJson, Where, filter_of
 from verso_client.cli.sources import Format, guess_format
+from verso_client.cli.tailing.complete import CompleteFile
 from verso_client.cli.tailing.joining import Joining
 from verso_client.cli.terminal import AsJson, Collection, Since, Until, client, out, print_json
 from verso_client.client import Client
-from verso_client.operations.lines import LinesReport, bodies
+from verso_client.operations.lines import LinesReport
 from verso_core.jobs import CollectionKind, Filter
 from verso_core.jobs.lines import MAX_AROUND, LineOrder, LineRow, LinesRequest
 
@@ -204,7 +206,7 @@ def takes_lines(platform: Client, collection: str, files: Sequence[str], how: Fo
         if file != "-":
             Path(file).open("rb").close()
     formats = {guess_format(file) if how is Format.AUTO else how for file in files}
-    if formats & {Format.JSONL} or (how is Format.FILES):
+    if formats & {Format.JSONL, Format.EXTRACT} or how is Format.FILES:
         return False
     kinds = {one.name: one.kind for one in platform.collections()}
     return kinds.get(collection) is CollectionKind.LOGS
@@ -215,11 +217,14 @@ def ingest_files(
     files: Sequence[str],
     *,
     collection: str,
+    host: str,
     labels: Mapping[str, str],
     joining: Joining | None,
     progress: Callable[[int], None],
 ) -> list[LinesReport]:
     """Send the lines of files, as they are or joined to records; each file has a label of its own.
+
+    What was accepted of a file before, by its identity and by how far, is passed over.
 
     Raises:
         OSError: a file cannot be read.
@@ -227,27 +232,33 @@ def ingest_files(
     found = []
     for file in files:
         own = {"host": socket.gethostname(), "source": _source(file), **labels}
-        with _opened(file) as parts:
-            found.append(
-                platform.ingest_lines(
+        with _opened(file) as stream:
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and file != "-":
+                complete = CompleteFile(stream.fileno(), host=host, joining=joining)
+                report = platform.ingest_source(
+                    complete.read, collection=collection, labels=own, progress=progress
+                )
+            else:
+                parts = _arriving(stream)
+                report = platform.ingest_lines(
                     parts if joining is None else joining.bodies(parts),
                     collection=collection,
                     labels=own,
                     records=joining is not None,
                     progress=progress,
                 )
-            )
+            found.append(report)
     return found
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[Iterator[bytes]]:
-    """Yield the parts of a file, or of standard input."""
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """Yield a file, or standard input."""
     if file == "-":
-        yield _arriving(sys.stdin.buffer)
+        yield sys.stdin.buffer
     else:
         with Path(file).open("rb") as stream:
-            yield bodies(stream)
+            yield stream
 
 
 def _source(file: str) -> str:

@@ -102,14 +102,15 @@ def texts(console: Console, found: Sequence[StoredText]) -> None:
 
 
 def guesses(console: Console, found: Sequence[Guess]) -> None:
-    """Show guesses, each with its confidence."""
-    table = Table("confidence", "log p / token", "guess (not exact)")
+    """Show guesses, each with the cosine of its own vector: how good it is."""
+    table = Table("cosine", "log p / token", "guess (not exact)")
     for one in found:
         if one.error is not None:
             table.add_row("", "", Text(f"{one.error.code}: {one.error.detail}", style="red"))
         else:
             log_p = f"{one.log_probability:.3f}"
-            table.add_row(f"{one.confidence:.2f}", log_p, excerpt(one.data))
+            cosine = "" if one.cosine is None else f"{one.cosine:.2f}"
+            table.add_row(cosine, log_p, excerpt(one.data))
     console.print(table)
 
 

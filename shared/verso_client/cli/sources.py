@@ -5,6 +5,8 @@ Documents of ``verso ingest``, by format:
     lines    every line is a document: its bytes without the line feed
     jsonl    every line is a JSON object: text or text_base64, and optionally id, metadata, time
     files    every file is a document: all its bytes
+    extract  every file is a document: the text that the platform reads in it, as of a PDF; or a
+             document a page
 
 Bytes are not decoded, so files in any encoding are returned exactly.
 
@@ -46,7 +48,7 @@ import typer
 from verso_client.cli.line_times import LineTimes
 from verso_client.cli.tailing.identity import digest, identity
 from verso_client.cli.tailing.joining import Joining
-from verso_client.operations.documents import Document
+from verso_client.operations.documents import Document, File
 from verso_core.errors import RequestInvalid
 from verso_core.texts import Scalar
 
@@ -54,6 +56,8 @@ _FIELDS = frozenset({"id", "text", "text_base64", "metadata", "time"})
 _FLUSH_S = 0.5
 """Longest time that a line of a pipe waits for others, seconds."""
 _READ_BYTES = 64 * 1024
+_LOOKED_AT_BYTES = 8192
+"""Where text has no NUL, as most programs tell it from other bytes."""
 
 
 class Format(StrEnum):
@@ -63,6 +67,12 @@ class Format(StrEnum):
     LINES = "lines"
     JSONL = "jsonl"
     FILES = "files"
+    EXTRACT = "extract"
+
+
+_EXTRACTED = frozenset(
+    [".pdf", ".html", ".htm", ".xhtml", ".docx", ".pptx", ".xlsx", ".odt", ".odp", ".ods", ".eml"]
+)
 
 
 def guess_format(name: str) -> Format:
@@ -70,6 +80,8 @@ def guess_format(name: str) -> Format:
     suffix = Path(name).suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         return Format.JSONL
+    if suffix in _EXTRACTED:
+        return Format.EXTRACT
     return (
         Format.LINES if name == "-" or suffix in (".log", ".txt", ".out", ".err") else Format.FILES
     )
@@ -86,6 +98,7 @@ class Reading:
         times: format of the times in lines, None to look for none.
         replace: the id of a whole file is its name alone.
         joining: joins lines to records; None where each line is a document.
+        pages: each page of a file whose text is extracted is a document.
     """
 
     how: Format = Format.AUTO
@@ -94,9 +107,32 @@ class Reading:
     times: str | None = "auto"
     replace: bool = False
     joining: Joining | None = None
+    pages: bool = False
 
 
-def documents(files: Iterable[str], reading: Reading) -> Iterator[Document | None]:
+def below(files: Iterable[str]) -> Iterator[str]:
+    """Yield files, and those below folders in the order of their names.
+
+    Of a folder hidden files are left out, and those that are neither text nor extracted.
+    """
+    for file in files:
+        if file == "-" or not Path(file).is_dir():
+            yield file
+            continue
+        for path in sorted(Path(file).rglob("*")):
+            hidden = any(part.startswith(".") for part in path.relative_to(file).parts)
+            if not hidden and path.is_file() and _readable(path):
+                yield str(path)
+
+
+def _readable(path: Path) -> bool:
+    if guess_format(path.name) is Format.EXTRACT:
+        return True
+    with path.open("rb") as stream:
+        return b"\0" not in stream.read(_LOOKED_AT_BYTES)
+
+
+def documents(files: Iterable[str], reading: Reading) -> Iterator[Document | File | None]:
     """Yield the documents of files; ``-`` is standard input, and None means: send now.
 
     Raises:
@@ -111,15 +147,15 @@ def documents(files: Iterable[str], reading: Reading) -> Iterator[Document | Non
                 yield from read(stream, file, reading)
 
 
-def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | None]:
+def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | File | None]:
     """Yield the documents of one open file; None where a pipe has no more at the moment.
 
     Raises:
         RequestInvalid: a line does not have the format.
     """
     how = guess_format(path) if reading.how is Format.AUTO else reading.how
-    if how is Format.FILES:
-        yield _whole(stream.read(), path, reading)
+    if how in (Format.FILES, Format.EXTRACT):
+        yield _whole(stream.read(), path, reading, extracted=how is Format.EXTRACT)
         return
     status = _status(stream)
     regular = status is not None and stat.S_ISREG(status.st_mode)
@@ -153,10 +189,13 @@ def read(stream: IO[bytes], path: str, reading: Reading) -> Iterator[Document | 
             yield Document(content, id=where, metadata=reading.metadata, time=time_s)
 
 
-def _whole(data: bytes, path: str, reading: Reading) -> Document:
+def _whole(data: bytes, path: str, reading: Reading, *, extracted: bool) -> Document | File:
     name = reading.name or path
     chosen = name if reading.replace else f"{name}@{digest(data)}"
-    return Document(data, id=chosen, metadata=reading.metadata)
+    if not extracted:
+        return Document(data, id=chosen, metadata=reading.metadata)
+    shown = name if path == "-" else path
+    return File(data, name=shown, id=chosen, metadata=reading.metadata, pages=reading.pages)
 
 
 def _status(stream: IO[bytes]) -> os.stat_result | None:

@@ -21,7 +21,16 @@ from verso_client.operations.jobs import (
     results,
     wait,
 )
-from verso_core.errors import DocumentsRefused, RequestInvalid
+from verso_core.errors import (
+    BodyTooLarge,
+    DocumentsRefused,
+    FileUnreadable,
+    IdInvalid,
+    MetadataInvalid,
+    NotInstalled,
+    RequestInvalid,
+    TextTooLarge,
+)
 from verso_core.jobs import Filter, ItemError, Status
 from verso_core.jobs.documents import (
     Counted,
@@ -40,7 +49,16 @@ from verso_core.jobs.reconstruct import StoredText
 UPLOAD_DOCUMENTS = 2048
 UPLOAD_BYTES = 4 * 1024 * 1024
 _OPEN_UPLOADS = 3
-_NDJSON = {"Content-Type": "application/x-ndjson"}
+_NDJSON = "application/x-ndjson"
+_OF_ONE_FILE = (
+    FileUnreadable,
+    NotInstalled,
+    TextTooLarge,
+    BodyTooLarge,
+    IdInvalid,
+    MetadataInvalid,
+)
+"""Errors of an upload that say something of its file, and nothing of the next one."""
 
 
 class IngestReport(OpenModel):
@@ -91,32 +109,85 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """A file whose text is to be stored: PDF, HTML, Markdown, office, e-mail.
+
+    The platform reads the text and keeps that, exactly; it does not keep the file. What the file
+    says of itself goes to metadata: ``source``, ``title``, ``media_type``, ``pages``.
+
+    Attributes:
+        data: its bytes.
+        name: its name; with the bytes it says what format the file has.
+        id: of the document; by default the platform makes a new one.
+        metadata: added to what the file says of itself.
+        time: Unix seconds, or an aware datetime; by default that of an e-mail, else none.
+        pages: each page is a document: ``id/1`` and so on, with ``page`` in metadata.
+        media_type: its format where neither name nor bytes say it, such as ``text/html``.
+    """
+
+    data: bytes
+    name: str = ""
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    time: float | datetime | None = None
+    pages: bool = False
+    media_type: str = "application/octet-stream"
+
+    def upload(self) -> Upload:
+        """Return the file as a request body.
+
+        Raises:
+            RequestInvalid: ``time`` is a datetime without its offset from UTC.
+        """
+        given = {
+            "name": self.name,
+            "id": self.id,
+            "metadata": json.dumps(dict(self.metadata)) if self.metadata else None,
+            "time": None if self.time is None else str(_unix_seconds(self.time)),
+            "pages": "true" if self.pages else None,
+        }
+        params = {key: value for key, value in given.items() if value}
+        return Upload(self.data, 1, media_type=self.media_type, params=params)
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
-    """Several documents as one request body."""
+    """Several documents, or one file, as one request body.
+
+    Attributes:
+        body: the bytes.
+        documents: how many there are; of a file with pages it is not known before.
+        media_type: of the body.
+        params: of the query, besides the collection.
+    """
 
     body: bytes
     documents: int
+    media_type: str = _NDJSON
+    params: Mapping[str, str] = field(default_factory=dict)
 
 
 def uploads(
-    documents: Iterable[Document | None],
+    documents: Iterable[Document | File | None],
     *,
     max_documents: int = UPLOAD_DOCUMENTS,
     max_bytes: int = UPLOAD_BYTES,
 ) -> Iterator[Upload]:
-    """Yield documents as uploads, in order; one larger than ``max_bytes`` goes alone.
+    """Yield documents as uploads, in order; a file, and what has ``max_bytes``, goes alone.
 
     None among the documents ends an upload early: what came before it is sent at once.
     """
     lines: list[bytes] = []
     size = 0
     for document in documents:
-        line = b"" if document is None else document.line()
+        line = document.line() if isinstance(document, Document) else b""
         full = len(lines) >= max_documents or size + len(line) > max_bytes
-        if lines and (document is None or full):
+        if lines and (full or not isinstance(document, Document)):
             yield Upload(b"\n".join(lines), len(lines))
             lines, size = [], 0
-        if document is not None:
+        if isinstance(document, File):
+            yield document.upload()
+        elif document is not None:
             lines.append(line)
             size += len(line) + 1
     if lines:
@@ -168,15 +239,15 @@ class _Tally:
 
 
 def ingest(
-    documents: Iterable[Document | None],
+    documents: Iterable[Document | File | None],
     *,
     collection: str,
     progress: Callable[[Progress], None] | None = None,
 ) -> Steps[IngestReport]:
     """Send documents in uploads, a few at a time, and wait until all have been stored.
 
-    If the queue is full, each upload is retried for up to the client's patience. A document that
-    is refused is in the report's ``failed``; the others are stored.
+    If the queue is full, each upload is retried for up to the client's patience. A document or file
+    that is refused is in the report's ``failed``; the others are stored.
     """
     open_jobs: deque[str] = deque()
     tally = _Tally()
@@ -193,10 +264,16 @@ def ingest(
     for upload in uploads(documents):
         tally.sent += upload.documents
         try:
-            job = yield from _submit(upload.body, collection=collection)
+            job, accepted = yield from _submit(upload, collection=collection)
         except DocumentsRefused as error:
             tally.add(_refused(error, upload.documents))
+        except _OF_ONE_FILE as error:
+            if upload.media_type == _NDJSON:
+                raise
+            name = upload.params.get("id") or upload.params.get("name")
+            tally.add([Ingested(id=name, error=ItemError.of(error))])
         else:
+            tally.sent += max(0, accepted - upload.documents)  # a file of several pages
             tally.jobs.append(job)
             open_jobs.append(job)
         report()
@@ -207,11 +284,11 @@ def ingest(
     return tally.report()
 
 
-def submit(documents: Iterable[Document | None], *, collection: str) -> Steps[list[Job]]:
+def submit(documents: Iterable[Document | File | None], *, collection: str) -> Steps[list[Job]]:
     """Send documents and return the jobs that will store them, without waiting for the jobs."""
     jobs = []
     for upload in uploads(documents):
-        job = yield from _submit(upload.body, collection=collection)
+        job, _ = yield from _submit(upload, collection=collection)
         jobs.append((yield from get_job(job)))
     return jobs
 
@@ -292,11 +369,17 @@ def delete(document: str, *, collection: str) -> Steps[None]:
     yield from answered_one(call)
 
 
-def _submit(body: bytes, *, collection: str) -> Steps[str]:
-    headers = {**_NDJSON, "Idempotency-Key": new_key(), "Prefer": "respond-async"}
-    params = {"collection": collection}
-    reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
-    return str(reply.json()["id"])
+def _submit(upload: Upload, *, collection: str) -> Steps[tuple[str, int]]:
+    """Send an upload; return the id of its job, and how many documents were accepted."""
+    headers = {
+        "Content-Type": upload.media_type,
+        "Idempotency-Key": new_key(),
+        "Prefer": "respond-async",
+    }
+    params = {"collection": collection, **upload.params}
+    call = Call("POST", path_of("ingest"), params=params, content=upload.body, headers=headers)
+    row = (yield call).json()
+    return str(row["id"]), int(row.get("accepted", 0))
 
 
 def _ingested(job_id: str, *, on_progress: Callable[[Job], None]) -> Steps[list[Ingested]]:

@@ -9,16 +9,25 @@ from typing import Any
 
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered, answered_one, checked, get_job, new_key, post
+from verso_core.errors import ErrorBody, from_body
 from verso_core.heads import Task
 from verso_core.jobs.heads import (
     Answered,
+    AnswerEvent,
+    AnswerHits,
     AnswerRequest,
+    AnswerResponse,
+    AnswerSpans,
     Classified,
     ClassifyRequest,
+    FeedbackRequest,
+    FeedbackTaken,
+    HeadFigures,
     HeadInfo,
+    HeadReportView,
     RankedDocument,
 )
-from verso_core.jobs.job import Job
+from verso_core.jobs.job import Job, JobEvent, StatusView
 from verso_core.jobs.registry import RegistryState
 from verso_core.registry import SHARE, Channel
 
@@ -33,9 +42,40 @@ def classify(request: ClassifyRequest) -> Steps[list[Classified]]:
     return [Classified.model_validate(item) for item in row["results"]]
 
 
+def feedback(request: FeedbackRequest) -> Steps[list[FeedbackTaken]]:
+    """Send a head the right labels; each text or id has its own result or error."""
+    row = yield from answered(post(path_of("feedback"), request))
+    return [FeedbackTaken.model_validate(checked(item)) for item in row["results"]]
+
+
 def answer(request: AnswerRequest) -> Steps[Answered]:
     """Answer a question."""
     return Answered.model_validate((yield from answered_one(post(path_of("answer"), request))))
+
+
+def answer_call(request: AnswerRequest) -> Call:
+    """Return the call that streams an answer; without a key, so that its work ends with it."""
+    call = post(path_of("answer"), request)
+    own = {name: value for name, value in call.headers.items() if name != "Idempotency-Key"}
+    return replace(call, headers=own)
+
+
+def answer_event(event: JobEvent) -> AnswerEvent | None:
+    """Read an event of an answer; None of one that this client does not know.
+
+    Raises:
+        VersoError: it says that the job ended in an error.
+    """
+    match event.name:
+        case "hits":
+            return AnswerEvent(hits=AnswerHits.model_validate(event.data))
+        case "spans":
+            return AnswerEvent(spans=AnswerSpans.model_validate(event.data))
+        case "end":
+            return AnswerEvent(end=AnswerResponse.model_validate(event.data))
+        case "error":
+            raise from_body(ErrorBody(**event.data))  # type: ignore[typeddict-item]
+    return None
 
 
 def score(pairs: Sequence[tuple[str, str]], *, head: str) -> Steps[list[float]]:
@@ -49,16 +89,12 @@ def score(pairs: Sequence[tuple[str, str]], *, head: str) -> Steps[list[float]]:
 def rerank(
     query: str, documents: Sequence[str], *, head: str, top_n: int | None
 ) -> Steps[list[RankedDocument]]:
-    """Order texts by the score of each one's best sentence for a query, best first."""
-    body = {"head": head, "query": query, "documents": list(documents), "return_documents": False}
+    """Order texts by the score of each one's best part for a query, best first."""
+    body: dict[str, Any] = {"head": head, "query": query, "documents": list(documents)}
+    body |= {"return_documents": False} | ({} if top_n is None else {"top_n": top_n})
     call = post(path_of("rerank"), body)
-    row = yield from answered(replace(call, headers={**call.headers, **_PATIENT}))
-    scores = {}
-    for index, item in enumerate(row["results"]):  # after a 202 they are in order, without index
-        late = "relevance_score" not in checked(item)
-        scores[index if late else item["index"]] = item["score" if late else "relevance_score"]
-    order = sorted(scores, key=lambda index: (-scores[index], index))
-    return [RankedDocument(index=n, relevance_score=scores[n]) for n in order[:top_n]]
+    reply = yield replace(call, headers={**call.headers, **_PATIENT})
+    return [RankedDocument.model_validate(row) for row in reply.json()["results"]]
 
 
 def heads() -> Steps[list[HeadInfo]]:
@@ -80,6 +116,13 @@ def report(name: str, *, channel: Channel) -> Steps[str]:
     return str(reply.json()["report"])
 
 
+def figures(name: str, *, channel: Channel) -> Steps[HeadFigures]:
+    """Return the figures of a head's report; empty ones from a worker that gives none."""
+    params = {"channel": channel.value}
+    reply = yield Call("GET", path_of("heads", name, "report"), params=params, headers=_PATIENT)
+    return HeadReportView.model_validate(reply.json()).figures or HeadFigures()
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
     """A training: a head, and the rows, questions, pairs, file or collection to train it on.
@@ -89,8 +132,11 @@ class Training:
         rows: objects with ``text``, ``label`` and optionally ``split``, for a head that classifies.
         squad: content of a file in the layout of SQuAD 2.0, for a head that answers.
         pairs: objects with ``text_1``, ``text_2``, ``score`` in [0, 1], for a head that scores.
-        file: content of a CSV or JSON lines file of rows or pairs, of type ``media_type``.
-        task: task of the head for a ``file``: rows classify, pairs score.
+        groups: objects with ``question``, and lists of passages that answer it (``right``) and do
+            not (``wrong``), for a head that ranks passages.
+        file: content of a CSV or JSON lines file of rows or pairs, or of a JSON lines file of
+            groups, of type ``media_type``.
+        task: task of the head for a ``file``: rows classify, pairs and groups score.
         collection: collection whose records have the label as metadata, under ``label_key``.
         recipe: settings of the training.
         share: share of jobs that use the new version, in [0, 1].
@@ -103,6 +149,7 @@ class Training:
     rows: Sequence[Mapping[str, str]] | None = None
     squad: Mapping[str, Any] | None = None
     pairs: Sequence[Mapping[str, str | float]] | None = None
+    groups: Sequence[Mapping[str, str | Sequence[str]]] | None = None
     file: bytes | None = None
     media_type: str = NDJSON
     task: Task = Task.CLASSIFY
@@ -149,6 +196,8 @@ class Training:
             return Task.ANSWER, {"squad": dict(self.squad)}
         if self.pairs is not None:
             return Task.SCORE, {"pairs": [dict(pair) for pair in self.pairs]}
+        if self.groups is not None:
+            return Task.SCORE, {"groups": [dict(group) for group in self.groups]}
         return Task.CLASSIFY, {"rows": [dict(row) for row in self.rows or ()]}
 
 
@@ -156,6 +205,12 @@ def train(training: Training) -> Steps[Job]:
     """Start a training and return its job, without waiting for it."""
     reply = yield training.call()
     return (yield from get_job(str(reply.json()["id"])))
+
+
+def status() -> Steps[StatusView]:
+    """Return whether the platform is ready, what waits, and what room its workers have."""
+    reply = yield Call("GET", path_of("status"))
+    return StatusView.model_validate(reply.json())
 
 
 def registry() -> Steps[RegistryState]:

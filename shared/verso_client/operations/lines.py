@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import IO
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from verso_client.exchange import Call, Steps, path_of
 from verso_client.operations.jobs import answered_one, new_key, results, wait
@@ -63,19 +62,6 @@ class SourceLines:
     records: bool = False
 
 
-def bodies(stream: IO[bytes], *, size: int = BODY_BYTES) -> Iterator[bytes]:
-    """Yield the bytes of a file in parts that end with a line, but perhaps the last."""
-    rest = b""
-    while data := stream.read(size):
-        whole = rest + data
-        end = whole.rfind(b"\n") + 1
-        rest = whole[end:]
-        if end:
-            yield whole[:end]
-    if rest:
-        yield rest
-
-
 def ingest_lines(
     parts: Iterable[bytes],
     *,
@@ -85,47 +71,33 @@ def ingest_lines(
     progress: Callable[[int], None] | None = None,
 ) -> Steps[LinesReport]:
     """Send lines, a few bodies at a time, and wait until all have been stored."""
-    waiting: deque[str] = deque()
-    jobs: list[str] = []
-    found: list[LinesIngested] = []
-
-    def ended() -> Steps[None]:
-        found.extend((yield from _ended(waiting.popleft())))
-        if progress is not None:
-            progress(sum(one.lines for one in found))
-
+    jobs = _Jobs(progress)
     for part in parts:
-        job = yield from submit_lines(part, collection=collection, labels=labels, records=records)
-        jobs.append(job)
-        waiting.append(job)
-        if len(waiting) >= _OPEN_JOBS:
-            yield from ended()
-    while waiting:
-        yield from ended()
-    sums = {
-        name: sum(getattr(one, name) for one in found)
-        for name in ("lines", "records", "bytes_text", "bytes_stored", "shapes", "statements")
-    }
-    return LinesReport(jobs=tuple(jobs), **sums)
+        sent = _Body(part, records)
+        yield from jobs.add((yield from _submit(sent, collection=collection, labels=labels)))
+    return (yield from jobs.report())
 
 
-def submit_lines(
-    body: bytes, *, collection: str, labels: Mapping[str, str], records: bool = False
-) -> Steps[str]:
-    """Send lines, or NDJSON of records, and return the job that stores them."""
-    headers = {
-        "Content-Type": _NDJSON if records else _PLAIN,
-        "Idempotency-Key": new_key(),
-        "Prefer": "respond-async",
-    }
-    params: dict[str, str | tuple[str, ...]] = {
-        "collection": collection,
-        "label": tuple(f"{name}={value}" for name, value in labels.items()),
-    }
-    if records:
-        params |= _FIELDS
-    reply = yield Call("POST", path_of("ingest"), params=params, content=body, headers=headers)
-    return str(reply.json()["id"])
+def ingest_source(
+    read: Callable[[int], SourceLines | None],
+    *,
+    collection: str,
+    labels: Mapping[str, str],
+    progress: Callable[[int], None] | None = None,
+) -> Steps[LinesReport]:
+    """Send the lines of a source that were not accepted before, and wait until all are stored."""
+    jobs = _Jobs(progress)
+    part = read(0)
+    while part is not None:
+        sent = _Body(part.body, part.records, part)
+        try:
+            job = yield from _submit(sent, collection=collection, labels=labels)
+        except SourceMoved as error:
+            part = read(error.position)
+        else:
+            yield from jobs.add(job)
+            part = read(part.end)
+    return (yield from jobs.report())
 
 
 def append(part: SourceLines, *, collection: str, labels: Mapping[str, str]) -> Steps[int]:
@@ -133,25 +105,87 @@ def append(part: SourceLines, *, collection: str, labels: Mapping[str, str]) -> 
 
     That is elsewhere than the part's end if the part was not the next one: nothing was accepted.
     """
-    params: dict[str, str | tuple[str, ...]] = {
-        "collection": collection,
-        "label": tuple(f"{name}={value}" for name, value in labels.items()),
-        "source": part.source,
-        "source_begin": str(part.begin),
-        "source_end": str(part.end),
-    }
-    if part.records:
-        params |= _FIELDS
-    headers = {
-        "Content-Type": _NDJSON if part.records else _PLAIN,
-        "Prefer": "respond-async",
-    }
-    call = Call("POST", path_of("ingest"), params=params, content=part.body, headers=headers)
+    call = _call(_Body(part.body, part.records, part), collection=collection, labels=labels)
     try:
         yield call
     except SourceMoved as error:
         return error.position
     return part.end
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A body of lines or of records, and the part of a source that it is."""
+
+    data: bytes
+    records: bool
+    part: SourceLines | None = None
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """Jobs that store lines, a few open at a time; ``progress`` gets how many are stored."""
+
+    progress: Callable[[int], None] | None
+    ids: list[str] = field(default_factory=list)
+    open: deque[str] = field(default_factory=deque)
+    found: list[LinesIngested] = field(default_factory=list)
+
+    def add(self, job: str) -> Steps[None]:
+        """Add a job; wait for the oldest one if too many are open."""
+        self.ids.append(job)
+        self.open.append(job)
+        if len(self.open) >= _OPEN_JOBS:
+            yield from self._end_one()
+
+    def report(self) -> Steps[LinesReport]:
+        """Wait for all jobs and return what became of their lines."""
+        while self.open:
+            yield from self._end_one()
+        sums = {
+            name: sum(getattr(one, name) for one in self.found)
+            for name in ("lines", "records", "bytes_text", "bytes_stored", "shapes", "statements")
+        }
+        return LinesReport(jobs=tuple(self.ids), **sums)
+
+    def _end_one(self) -> Steps[None]:
+        self.found.extend((yield from _ended(self.open.popleft())))
+        if self.progress is not None:
+            self.progress(sum(one.lines for one in self.found))
+
+
+def _submit(body: _Body, *, collection: str, labels: Mapping[str, str]) -> Steps[str]:
+    """Send a body and return the job that stores its lines."""
+    key = {"Idempotency-Key": new_key()}
+    reply = yield _call(body, collection=collection, labels=labels, headers=key)
+    return str(reply.json()["id"])
+
+
+def _call(
+    body: _Body,
+    *,
+    collection: str,
+    labels: Mapping[str, str],
+    headers: Mapping[str, str] | None = None,
+) -> Call:
+    params: dict[str, str | tuple[str, ...]] = {
+        "collection": collection,
+        "label": tuple(f"{name}={value}" for name, value in labels.items()),
+    }
+    if body.part is not None:
+        params |= {
+            "source": body.part.source,
+            "source_begin": str(body.part.begin),
+            "source_end": str(body.part.end),
+        }
+    if body.records:
+        params |= _FIELDS
+    sent = {
+        "Content-Type": _NDJSON if body.records else _PLAIN,
+        "Prefer": "respond-async",
+        **(headers or {}),
+    }
+    return Call("POST", path_of("ingest"), params=params, content=body.data, headers=sent)
 
 
 def query_call(request: LinesRequest) -> Call:
