@@ -29,7 +29,7 @@ from redis import Redis
 from verso_core import telemetry, tracing
 from verso_core.backup import KEPT_NAMES
 from verso_core.errors import ArtifactInvalid, VersoError
-from verso_core.interpreter import freeze_loaded, share_interpreter
+from verso_core.interpreter import freeze_loaded, share_interpreter, yield_cores
 from verso_core.jobs import Queue
 from verso_core.jobs.collections import CollectionParams
 from verso_core.result_files import ResultFiles
@@ -43,6 +43,7 @@ from verso_worker.jobs.ledger_watch import HighWaterMark
 from verso_worker.metrics import Metrics, ResourceMetrics
 from verso_worker.models.artifacts import ArtifactStore
 from verso_worker.models.canary import ArtifactCanary
+from verso_worker.models.comparison import Comparisons, Margins
 from verso_worker.models.file_scrub import FileScrub
 from verso_worker.models.fitter import FitProcess
 from verso_worker.models.heads import HeadStore
@@ -57,6 +58,7 @@ from verso_worker.stores.bm25 import Bm25
 from verso_worker.stores.edge.client import EdgeVectors, shard_child
 
 _IDLE_POLL_S = 5.0
+_KEPT = {Queue.BULK: 1}  # a person's grouping waits for no ingest, also of the same key
 _QUEUES = tuple(queue for queue in Queue if queue.takes_wakeups)
 _log = logging.getLogger("verso_worker")
 
@@ -73,13 +75,28 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
         artifacts = _artifacts(settings, run, stack, ledger)
         metrics = Metrics(registry)
         _scrub_files(settings, metrics, stack)
-        heads = HeadStore(settings.models, artifacts, on_compared=metrics.compared)
+        comparisons = Comparisons(
+            ledger.trials,
+            margins=Margins(
+                differ=settings.canary_differ,
+                score=settings.canary_score_worse,
+                slower=settings.canary_slower,
+                false_alarm=settings.canary_false_alarm,
+            ),
+            share=settings.canary_paired_share,
+            on_pair=metrics.canary_pair,
+            on_worse=metrics.canary_worse,
+        )
+        heads = HeadStore(
+            settings.models, artifacts, comparisons=comparisons, on_compared=metrics.compared
+        )
         watcher = RegistryWatcher(
             settings.models,
             artifacts,
             metrics,
             publish=partial(_publish, settings, ledger, owner),
             heads=heads,
+            comparisons=comparisons,
         )
         with ThreadPoolExecutor(1) as other:  # the two kinds of child processes start side by side
             opened = other.submit(watcher.open)
@@ -92,8 +109,9 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             logs=ledger.logs,
             migrations=ledger.migrations,
             lexicon=Bm25(),
-            registry=ModelOperations(settings.models),
+            registry=ModelOperations(settings.models, comparisons.described),
             heads=heads,
+            feedback=ledger.feedback,
             tables=ledger.generations,
             fitter=FitProcess(artifacts.folder),
             cache=Cache(settings.text_cache_mib << 20, on_lookup=metrics.text_cache),
@@ -124,7 +142,15 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
                 inline_bytes=settings.result_inline_bytes,
                 floor_bytes=settings.free_floor_mib << 20,
             ),
-            canary=ArtifactCanary(artifacts, metrics, make=make, withdraw=watcher.withdraw),
+            canary=ArtifactCanary(
+                artifacts,
+                metrics,
+                make=make,
+                withdraw=watcher.withdraw,
+                comparisons=comparisons,
+                trial=watcher.trial,
+                on_tried=watcher.tried,
+            ),
         )
         listened = (Queue.INTERACTIVE, Queue.BULK)
         dispatcher = Dispatcher(
@@ -133,10 +159,11 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
             leases,
             slots={
                 Queue.INTERACTIVE: settings.interactive_slices,
-                Queue.BULK: settings.bulk_slices,
+                Queue.BULK: settings.bulk_slices + _KEPT[Queue.BULK],
                 Queue.SCRUB: settings.scrub_slices,
                 Queue.FIT: 1,  # it takes a core for half a minute: verifies do not wait for it
             },
+            kept=_KEPT,
             subscribers={queue: WorkSubscriber(client, queue) for queue in listened},
             idle_listen_s=settings.idle_listen_s,
         )
@@ -150,10 +177,11 @@ def working(settings: WorkerSettings) -> Iterator[Dispatcher]:
 
 def _publish(settings: WorkerSettings, ledger: Ledger, owner: str, state: dict[str, Any]) -> None:
     """Record what this worker serves, and whether its disk has room for vectors."""
-    free = shutil.disk_usage(settings.data).free
+    usage, floor = shutil.disk_usage(settings.data), settings.free_floor_mib << 20
     own_vectors = settings.qdrant_url is None
-    full = own_vectors and free < settings.free_floor_mib << 20
-    ledger.liveness.note_serving(owner, state | {"disk_full": full})
+    full = own_vectors and usage.free < floor
+    disk = {"bytes_free": usage.free, "bytes_total": usage.total, "bytes_floor": floor}
+    ledger.liveness.note_serving(owner, state | {"disk_full": full, "disk": disk})
 
 
 def _run_folder(settings: WorkerSettings, stack: ExitStack) -> Path:
@@ -262,6 +290,7 @@ def main() -> int:
     settings = WorkerSettings()
     telemetry.configure("worker", level=settings.log_level)
     share_interpreter()
+    yield_cores()  # a gateway's or ledger's step is a millisecond, a slice is many
     tracing.configure("worker")
     try:
         with working(settings) as dispatcher:
@@ -321,6 +350,7 @@ def _consume(settings: WorkerSettings, dispatcher: Dispatcher) -> None:
     idle = threading.Thread(target=_poll, args=(dispatcher, over), name="idle", daemon=True)
     idle.start()
     slots = settings.bulk_slices + settings.interactive_slices + settings.scrub_slices + 1
+    slots += sum(_KEPT.values())
     app = create_app(settings.broker_url, dispatcher)
     worker = app.Worker(
         pool="threads",

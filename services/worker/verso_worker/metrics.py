@@ -20,6 +20,7 @@ from verso_core.jobs.heads import Answered, Classification, Classified, HeadResu
 from verso_core.jobs.models import OpenModel, Text
 from verso_core.jobs.search import Hits
 from verso_core.record import Codec, Entry
+from verso_core.registry import Channel, Measure
 from verso_worker.rules.ports import Write
 
 # From a search of a few milliseconds to a bulk slice on one busy core.
@@ -29,7 +30,7 @@ _WAIT_SECONDS = (0.002, 0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900, 3600)
 OUTCOMES = ("done", "stale", "verified", "rewritten", "retried", "failed")
 _PHASES = ("tokenize", "infer", "store", "restore")
 _READS = (Kind.SEARCH, Kind.RECONSTRUCT)
-_HEAD_KINDS = (Kind.CLASSIFY, Kind.ANSWER, Kind.SCORE)
+_HEAD_KINDS = (Kind.CLASSIFY, Kind.FEEDBACK, Kind.ANSWER, Kind.SCORE)
 SWAPS = ("taken_up", "refused", "withdrawn")
 _CORRUPT = frozenset({"record_corrupt", "patch_corrupt"})
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -172,9 +173,19 @@ class Metrics:
         )
         self._compared = Counter(
             "verso_canary_answers",
-            "Subjects that a head's canary classified, by whether the stable version agreed",
+            "Items that a head's canary was asked about, by whether the stable version agreed",
             ["head", "status"],
             registry=self._registry,
+        )
+        self._pair_seconds = self._counter(
+            "verso_canary_pair_seconds",
+            "Time of the reads that a canary and the stable version both ran",
+            channel=tuple(Channel),
+        )
+        self._worse = self._counter(
+            "verso_canary_worse",
+            "Canaries that were found worse than the stable version, by what they were worse in",
+            measure=tuple(Measure),
         )
         self.engines = Gauge("verso_engines", "Engine processes that run", registry=self._registry)
 
@@ -252,6 +263,15 @@ class Metrics:
         """Count on how many subjects a head's canary and stable version agreed and differed."""
         self._compared.labels(head, "agreed").inc(agreed)
         self._compared.labels(head, "differed").inc(differed)
+
+    def canary_pair(self, canary_s: float, stable_s: float) -> None:
+        """Count the seconds of a read that a canary and the stable version both ran."""
+        self._pair_seconds.labels(Channel.CANARY).inc(canary_s)
+        self._pair_seconds.labels(Channel.STABLE).inc(stable_s)
+
+    def canary_worse(self, measure: Measure) -> None:
+        """Count a canary that is worse than the stable version."""
+        self._worse.labels(measure).inc()
 
     def verified(self, *, sound: int, rewritten: int) -> None:
         """Count documents that an independent verify checked."""

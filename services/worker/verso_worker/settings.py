@@ -47,7 +47,9 @@ class WorkerSettings(BrokerSettings, BaseSettings):
         pattern="^(float32|float16)$",
         description="what the encoder computes in; float16 is for GPUs",
     )
-    bulk_slices: int = Field(default=2, ge=1, description="bulk slices executed at once")
+    bulk_slices: int = Field(
+        default=2, ge=1, description="bulk slices executed at once, beside one that is urgent"
+    )
     interactive_slices: int = Field(default=4, ge=1, description="interactive slices, likewise")
     scrub_slices: int = Field(default=1, ge=1, description="scrub slices executed at once")
     lease_s: float = Field(default=10.0, gt=0, description="a lease ends when it is not renewed")
@@ -84,6 +86,35 @@ class WorkerSettings(BrokerSettings, BaseSettings):
         default=86400.0,
         ge=0,
         description="how often files of artifacts and heads are hashed again, seconds; 0: never",
+    )
+    canary_paired_share: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="share of a canary's short reads that the stable version runs as well",
+    )
+    canary_differ: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="share of texts on which a canary may differ from the stable version",
+    )
+    canary_score_worse: float = Field(
+        default=0.05,
+        ge=0,
+        le=2,
+        description="by how much a canary's Brier score may be above the stable version's",
+    )
+    canary_slower: float = Field(
+        default=0.5,
+        ge=0,
+        description="by what share a canary's p95 may be above the stable version's",
+    )
+    canary_false_alarm: float = Field(
+        default=0.01,
+        gt=0,
+        lt=1,
+        description="probability that a canary within these margins is ever withdrawn",
     )
     drain_s: float = Field(default=30.0, gt=0, description="time to finish on SIGTERM, seconds")
     metrics_port: int = Field(default=0, ge=0, lt=65536, description="0 serves no metrics")

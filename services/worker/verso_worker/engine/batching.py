@@ -25,6 +25,12 @@ from typing import Any, Generic, TypeVar
 from verso_core.errors import Cancelled
 from verso_worker.ipc.rpc import check_caller
 
+ENCODE_BUDGET = 512
+"""Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""
+
+BATCH_ROWS = 64
+"""Most texts of one batch, and most records decoded side by side."""
+
 _CHECK_S = 0.25  # a caller that has hung up is noticed so often
 Work = TypeVar("Work")
 

@@ -60,13 +60,11 @@ class Prober:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
-    def run(self, batch: Sequence[Codable]) -> list[int]:
-        """Count each record's tokens, the end token included, that are the first guess."""
+    def run(self, batch: Sequence[Codable]) -> list[list[int]]:
+        """Return the first guess of each record's tokens, and last of the end token."""
         memory = self._decoder.memory(np.stack([work.vector for work in batch]))
         scores = self._decoder.score([work.tokens for work in batch], memory)
-        right = []
-        for row, work in enumerate(batch):
-            targets = np.array([*work.tokens, self._decoder.codec.eos])
-            guesses = scores.logits[row, : targets.size].argmax(axis=-1)
-            right.append(int((guesses == targets).sum()))
-        return right
+        return [
+            scores.logits[row, : len(work.tokens) + 1].argmax(axis=-1).tolist()
+            for row, work in enumerate(batch)
+        ]

@@ -3,6 +3,10 @@
 Beam search keeps the `beam` likeliest prefixes of a text. A finished text is scored by the mean of
 its tokens' log-probabilities (Wu et al. 2016, eq. 14 with alpha = 1): by their sum alone every
 short text would beat every long one. With ``beam=1`` this is greedy decoding.
+
+A free-running decoder falls into loops (Holtzman et al. 2020, section 4). So no sequence of
+``NO_REPEAT`` tokens occurs twice in a guess (Paulus et al. 2017, section 2.5). Coded texts have no
+such rule: their tokens are known.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from verso_worker.ipc.rpc import check_caller
 from verso_worker.records.recorder import Guess
 
 BEAM_MAX = 16
+NO_REPEAT = 4
+"""Tokens of a sequence that does not occur twice: an address repeats shorter ones, "0.0.0.0"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,10 @@ class Guesser:
         self._cache = Cache(decoder, BEAM_MAX)
         self._turn = threading.Lock()
 
-    def guess(self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int) -> list[Guess]:
-        """Return the likeliest text found for each vector.
+    def guess(
+        self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int
+    ) -> list[list[Guess]]:
+        """Return the likeliest texts found for each vector, best first, at most ``beam``.
 
         Args:
             vectors: stored, widened. Shape: (n, D), float32.
@@ -67,10 +75,11 @@ class Guesser:
         found = []
         for vector in vectors:
             with self._turn:  # for one vector: those of other callers come in between
-                found.append(self._finished(self._search(vector, beam=beam, limit=limit)))
+                best = self._search(vector, beam=beam, limit=limit)
+                found.append([self._finished(one) for one in best])
         return found
 
-    def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> _Prefix:
+    def _search(self, vector: NDArray[np.float32], *, beam: int, limit: int) -> list[_Prefix]:
         codec = self._decoder.codec
         self._cache.clear()
         self._cache.add(self._decoder.memory(vector[None]))
@@ -79,15 +88,17 @@ class Guesser:
         for _ in range(limit):
             check_caller()
             logs = _log_softmax(self._cache.step(np.array(last)), never=codec.bos)
+            for row, text in enumerate(live):
+                logs[row, _repeating(text.tokens)] = -np.inf
             grown = _grown(live, logs, count=2 * beam)
             done += [text for _, token, text in grown[:beam] if token == codec.eos]
             going = [step for step in grown if step[1] != codec.eos][:beam]
             # A live text's mean can still rise, but rarely past as many finished ones as the beam.
             if len(done) >= beam:
-                return max(done, key=lambda text: text.mean)
+                return _best(done, count=beam)
             self._cache.arrange([row for row, _, _ in going])
             live, last = [text for _, _, text in going], [token for _, token, _ in going]
-        return max(done + live, key=lambda text: text.mean)
+        return _best(done + live, count=beam)
 
     def _finished(self, found: _Prefix) -> Guess:
         tokens = found.tokens
@@ -98,6 +109,23 @@ class Guesser:
             log_probability=found.mean,
             confidence=float(np.mean(np.exp(found.logs))),
         )
+
+
+def _best(texts: Sequence[_Prefix], *, count: int) -> list[_Prefix]:
+    return sorted(texts, key=lambda text: text.mean, reverse=True)[:count]
+
+
+def _repeating(tokens: Sequence[int]) -> list[int]:
+    """Return the tokens that would end a sequence of ``NO_REPEAT`` which was there before."""
+    before = NO_REPEAT - 1
+    if len(tokens) < NO_REPEAT:
+        return []
+    last = tuple(tokens[-before:])
+    return [
+        tokens[at + before]
+        for at in range(len(tokens) - before)
+        if tuple(tokens[at : at + before]) == last
+    ]
 
 
 def _grown(

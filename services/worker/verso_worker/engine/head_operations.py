@@ -9,6 +9,8 @@
     head_answer    name, version, count     question, contexts     found: null_score,   -
                                                                    spans
     probe          -                        vectors, texts         right, tokens        -
+    predict        -                        vectors, texts         counts; sizes of     tokens and
+                                                                   tokens, guesses      guesses
 
 Vectors of a pair are rows 2n and 2n + 1. Contexts are UTF-8; spans are ``[start, end, score]`` in
 their characters. A restarted engine has no heads: calls raise HeadUnknown until ``head_load``,
@@ -17,7 +19,8 @@ which may be repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 
 from verso_core.errors import VectorInvalid
 from verso_worker.ipc.rpc import Client, Handler
-from verso_worker.records.outputs import Classified, Found, Span
+from verso_worker.records.outputs import Classified, Document, Found, Predicted, Span
 
 if TYPE_CHECKING:  # the client's side runs where there is no ONNX Runtime
     from verso_worker.engine.heads import Heads
@@ -44,6 +47,9 @@ class Probing(Protocol):
     def probe(self, texts: Sequence[bytes], vectors: Vectors) -> list[tuple[int, int]]:
         """Return right first guesses and tokens of each text; (0, 0) for an unreadable one."""
 
+    def predict(self, texts: Sequence[bytes], vectors: Vectors) -> list[list[Predicted] | None]:
+        """Return each text's tokens with their first guesses; None for an unreadable one."""
+
 
 def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
     """Return the handlers of all operations of heads."""
@@ -59,8 +65,13 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
             found = heads.classify_vectors(name, version, vectors=vectors)
         else:
             found = heads.classify_texts(name, version, texts=blobs)
-        features = b"" if found.features is None else pack_vectors(found.features)
-        return {"classes": found.logits.shape[1]}, [pack_vectors(found.logits), features]
+        return _classes(found)
+
+    def documents(header: dict[str, Any], blobs: list[bytes]) -> Message:
+        given = _unpack_documents(header["chunks"], header["terms"], blobs)
+        return _classes(
+            heads.classify_documents(header["name"], header["version"], documents=given)
+        )
 
     def score(header: dict[str, Any], blobs: list[bytes]) -> Message:
         name, version, count = header["name"], header["version"], header["count"]
@@ -94,12 +105,28 @@ def head_handlers(heads: Heads, model: Probing) -> dict[str, Handler]:
         probed = model.probe(texts, unpack_vectors(blobs[0], count=len(texts)))
         return {"right": [one[0] for one in probed], "tokens": [one[1] for one in probed]}, []
 
+    def predict(_: dict[str, Any], blobs: list[bytes]) -> Message:
+        texts = blobs[1:]
+        found = model.predict(texts, unpack_vectors(blobs[0], count=len(texts)))
+        flat = [one for own in found for one in own or ()]
+        header = {
+            "counts": [None if own is None else len(own) for own in found],
+            "tokens": [len(one.token) for one in flat],
+            "guesses": [len(one.guess) for one in flat],
+        }
+        return header, [
+            b"".join(one.token for one in flat),
+            b"".join(one.guess for one in flat),
+        ]
+
     return {
         "head_load": load,
         "head_classify": classify,
+        "head_documents": documents,
         "head_score": score,
         "head_answer": answer,
         "probe": probe,
+        "predict": predict,
     }
 
 
@@ -126,6 +153,24 @@ class HeadCalls:
         return self._classify(
             name, version, [pack_vectors(vectors)], count=len(vectors), vectors=True
         )
+
+    def classify_documents(
+        self, name: str, version: str, *, documents: Sequence[Document]
+    ) -> Classified:
+        """Run a classifier on the chunks of documents, and on their terms if it reads them."""
+        header = {
+            "name": name,
+            "version": version,
+            "chunks": [len(one.vectors) for one in documents],
+            "terms": [len(one.terms) for one in documents],
+        }
+        blobs = [
+            pack_vectors(np.concatenate([one.vectors for one in documents])),
+            np.concatenate([one.terms for one in documents]).astype("<i8").tobytes(),
+            pack_vectors(np.concatenate([one.weights for one in documents])),
+        ]
+        reply, found = self._client.call("head_documents", header, blobs)
+        return _unpack_classes(reply, found, count=len(documents))
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
         """Run a classifier that reads tokens."""
@@ -171,16 +216,61 @@ class HeadCalls:
         header, _ = self._client.call("probe", {}, [pack_vectors(vectors), *texts])
         return list(zip(header["right"], header["tokens"], strict=True))
 
+    def predict(self, texts: Sequence[bytes], vectors: Vectors) -> list[list[Predicted] | None]:
+        """Return each text's tokens with the decoder's first guesses; None where unreadable."""
+        header, blobs = self._client.call("predict", {}, [pack_vectors(vectors), *texts])
+        tokens, guesses = (
+            _parts(blob, header[name])
+            for blob, name in zip(blobs, ("tokens", "guesses"), strict=True)
+        )
+        rest = map(Predicted, tokens, guesses)
+        return [None if count is None else list(islice(rest, count)) for count in header["counts"]]
+
     def _classify(
         self, name: str, version: str, blobs: Sequence[bytes], *, count: int, vectors: bool
     ) -> Classified:
         header = {"name": name, "version": version, "count": count, "vectors": vectors}
         limit_s = None if vectors else _longest_s(blobs)
-        reply, [logits, features] = self._client.call(
-            "head_classify", header, blobs, timeout_s=limit_s
-        )
-        rows = np.frombuffer(logits, _LITTLE).reshape(count, reply["classes"]).astype(np.float32)
-        return Classified(rows, unpack_vectors(features, count=count) if features else None)
+        reply, found = self._client.call("head_classify", header, blobs, timeout_s=limit_s)
+        return _unpack_classes(reply, found, count=count)
+
+
+def _classes(found: Classified) -> Message:
+    features = b"" if found.features is None else pack_vectors(found.features)
+    return {"classes": found.logits.shape[1]}, [pack_vectors(found.logits), features]
+
+
+def _unpack_classes(reply: dict[str, Any], blobs: Sequence[bytes], *, count: int) -> Classified:
+    logits, features = blobs
+    rows = np.frombuffer(logits, _LITTLE).reshape(count, reply["classes"]).astype(np.float32)
+    return Classified(rows, unpack_vectors(features, count=count) if features else None)
+
+
+def _unpack_documents(
+    chunks: Sequence[int], terms: Sequence[int], blobs: Sequence[bytes]
+) -> list[Document]:
+    """Return documents of these numbers of chunks and terms.
+
+    Raises:
+        VectorInvalid: the blobs do not hold as many.
+    """
+    vectors = unpack_vectors(blobs[0], count=sum(chunks))
+    ids, weights = np.frombuffer(blobs[1], "<i8"), np.frombuffer(blobs[2], _LITTLE)
+    if not len(ids) == len(weights) == sum(terms):
+        raise VectorInvalid(f"expected {sum(terms)} terms, got {len(ids)} and {len(weights)}")
+    rows, words = np.cumsum([0, *chunks]), np.cumsum([0, *terms])
+    return [
+        Document(vectors[a:b], ids[c:d], weights[c:d])
+        for a, b, c, d in zip(rows, rows[1:], words, words[1:], strict=False)
+    ]
+
+
+def _parts(blob: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
+    """Yield the parts of a blob, which have these sizes."""
+    at = 0
+    for size in sizes:
+        yield blob[at : at + size]
+        at += size
 
 
 def _longest_s(texts: Sequence[bytes]) -> float:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ from verso_core.manifest import Artifact
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.sessions import Device, Load, expect_names, open_session
 from verso_worker.engine.windows import Row, Windows, best_spans, feeds
-from verso_worker.records.outputs import Classified, Found
+from verso_worker.records.outputs import Classified, Document, Found
 
 if TYPE_CHECKING:  # an optional library
     import onnx
@@ -58,6 +59,8 @@ _ALONE_S = 1.0
 
 _PADDING = 64
 _ROWS = 64
+_DOCUMENTS = 64
+"""Most documents of a batch."""
 
 Outputs = dict[str, NDArray[np.float32]]
 _INPUTS: dict[Reads, tuple[str, ...]] = {
@@ -65,7 +68,9 @@ _INPUTS: dict[Reads, tuple[str, ...]] = {
     Reads.VECTOR_PAIR: ("u", "v"),
     Reads.TOKENS: ("input_ids", "attention_mask"),
     Reads.TOKEN_PAIR: ("input_ids", "attention_mask", "token_type_ids"),
+    Reads.DOCUMENT: ("vectors", "mask", "terms", "weights"),
 }
+_FLOATS = {"vector", "u", "v", "vectors", "mask", "weights"}
 _OUTPUTS: dict[Task, tuple[str, ...]] = {
     Task.CLASSIFY: ("logits",),
     Task.ANSWER: ("start", "end"),
@@ -104,7 +109,11 @@ class _Loaded:
         self._outputs = [node.name for node in self._session.get_outputs()]
         self._lane: Lane[Any, Outputs]
         self._long_lane: Lane[Any, Outputs] | None = None
-        if head.reads.tokens:
+        if head.reads is Reads.DOCUMENT:
+            self._lane = Lane(
+                f"head-{head.name}", self._run_documents, budget=VECTOR_ROWS, rows=_DOCUMENTS
+            )
+        elif head.reads.tokens:
             lane = partial(Lane, budget=TOKEN_BUDGET, rows=_ROWS, padding=_PADDING)
             self._lane = lane(f"head-{head.name}", self._run_rows)
             if by_length:
@@ -114,13 +123,17 @@ class _Loaded:
                 f"head-{head.name}", self._run_vectors, budget=VECTOR_ROWS, rows=VECTOR_ROWS
             )
 
-    def run(self, works: Sequence[Row] | Sequence[NDArray[np.float32]]) -> list[Outputs]:
-        """Run rows, or stacked input vectors of shape (inputs, D); outputs without batch axis.
+    def run(
+        self, works: Sequence[Row] | Sequence[NDArray[np.float32]] | Sequence[Document]
+    ) -> list[Outputs]:
+        """Run rows, documents, or stacked input vectors of shape (inputs, D).
+
+        The outputs have no batch axis.
 
         Raises:
             EngineUnavailable: the graph failed on an input.
         """
-        costs = [len(work.ids) if isinstance(work, Row) else 1 for work in works]
+        costs = [_cost(work) for work in works]
         lane = self._lane
         if self._long_lane is not None and sum(costs) > SHORT_TOKENS:
             lane = self._long_lane
@@ -167,6 +180,30 @@ class _Loaded:
         stacked = np.stack(vectors, axis=1)  # (inputs, rows, D)
         outputs = self.session_run(dict(zip(self._inputs, stacked, strict=True)))
         return [{n: v[at] for n, v in outputs.items()} for at in range(len(vectors))]
+
+    def _run_documents(self, documents: Sequence[Document]) -> list[Outputs]:
+        chunks = max(len(one.vectors) for one in documents)
+        words = max(1, *(len(one.terms) for one in documents))
+        shape = (len(documents), chunks, documents[0].vectors.shape[1])
+        given: dict[str, NDArray[Any]] = {
+            "vectors": np.zeros(shape, np.float32),
+            "mask": np.zeros(shape[:2], np.float32),
+            "terms": np.zeros((len(documents), words), np.int64),
+            "weights": np.zeros((len(documents), words), np.float32),
+        }
+        for at, one in enumerate(documents):
+            given["vectors"][at, : len(one.vectors)] = one.vectors
+            given["mask"][at, : len(one.vectors)] = 1.0
+            given["terms"][at, : len(one.terms)] = one.terms
+            given["weights"][at, : len(one.terms)] = one.weights
+        outputs = self.session_run(given)
+        return [{n: v[at] for n, v in outputs.items()} for at in range(len(documents))]
+
+
+def _cost(work: Row | NDArray[np.float32] | Document) -> int:
+    if isinstance(work, Row):
+        return len(work.ids)
+    return len(work.vectors) if isinstance(work, Document) else 1
 
 
 class Heads:
@@ -217,6 +254,14 @@ class Heads:
         """Run a classifier on vectors. Shape: (n, D)."""
         loaded = self._find(name, version, Task.CLASSIFY, Reads.VECTOR)
         return _classified(loaded.run([row[None] for row in self._checked(vectors)]), loaded.head)
+
+    def classify_documents(
+        self, name: str, version: str, *, documents: Sequence[Document]
+    ) -> Classified:
+        """Run a classifier on the chunks of documents, and on their terms if it reads them."""
+        loaded = self._find(name, version, Task.CLASSIFY, Reads.DOCUMENT)
+        checked = [replace(one, vectors=self._checked(one.vectors)) for one in documents]
+        return _classified(loaded.run(checked), loaded.head)
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
         """Run a classifier that reads tokens; a text that is too long is cut at the end."""
@@ -322,11 +367,13 @@ def _check_golden(loaded: _Loaded, data: bytes) -> None:
     name = loaded.head.name
     if len(lines) < heads.GOLDEN_LINES:
         raise HeadInvalid(f"head {name}: expected >= {heads.GOLDEN_LINES} golden samples")
-    dtype = np.int64 if loaded.head.reads.tokens else np.float32
     for number, line in enumerate(lines, start=1):
         try:
             sample = json.loads(line)
-            given = {n: np.array([v], dtype) for n, v in sample["inputs"].items()}
+            given = {
+                n: np.array([v], np.float32 if n in _FLOATS else np.int64)
+                for n, v in sample["inputs"].items()
+            }
             wanted = {n: np.array(v, np.float32) for n, v in sample["outputs"].items()}
             found = loaded.session_run(given)
         except Exception as exc:  # malformed JSON, missing keys, whatever the runtime raises

@@ -9,7 +9,8 @@
     read     disturbed, drafts: bool   vectors, payloads,  read: [bool]              texts
                                        maybe drafts
     guess    beam, max_tokens, count   vectors             log_probability: [..],    texts
-                                                           confidence: [..]
+                                                           confidence: [..],
+                                       cosine: [..]
 
 The client and the service implement :class:`verso_worker.records.recorder.Engine`.
 The operations of heads are in :mod:`verso_worker.engine.head_operations`.
@@ -93,6 +94,7 @@ def handlers(model: Model, info: Mapping[str, Any], gate: Gate) -> dict[str, Han
         reply = {
             "log_probability": [guess.log_probability for guess in guesses],
             "confidence": [guess.confidence for guess in guesses],
+            "cosine": [guess.cosine for guess in guesses],
         }
         return reply, [guess.text for guess in guesses]
 
@@ -174,8 +176,9 @@ class EngineClient(HeadCalls):
         """Decode each vector with no patch at all."""
         wanted = {"beam": beam, "max_tokens": max_tokens, "count": len(vectors)}
         header, texts = self._client.call("guess", wanted, [pack_vectors(vectors)])
-        figures = zip(texts, header["log_probability"], header["confidence"], strict=True)
-        return [Guess(text, log, confidence) for text, log, confidence in figures]
+        names = ("log_probability", "confidence", "cosine")
+        figures = zip(texts, *(header[name] for name in names), strict=True)
+        return [Guess(*one) for one in figures]
 
     def close(self) -> None:
         """Close idle connections."""

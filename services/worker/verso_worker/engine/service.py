@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from verso_codecs.ranks import RankTables
 from verso_core import tracing
 from verso_core.errors import Cancelled, EngineUnavailable, VectorInvalid
+from verso_worker.engine.batching import BATCH_ROWS, ENCODE_BUDGET
 from verso_worker.engine.coding import Codable, Coder, Prober
 from verso_worker.engine.decoder import Decoder
 from verso_worker.engine.encoder import Encoder, Precision
@@ -17,10 +20,8 @@ from verso_worker.engine.guessing import Guesser
 from verso_worker.engine.lanes import Lane
 from verso_worker.engine.reading import Checker, Draft, Noise, Reader
 from verso_worker.engine.vocabulary import Vocabulary
+from verso_worker.records.outputs import Predicted
 from verso_worker.records.recorder import Encoded, Guess
-
-ENCODE_BUDGET = 512
-"""Tokens of an encoder batch, padding included: on a CPU more gains nothing and holds up others."""
 
 CODE_BUDGET = 1024
 """Tokens of a coding batch: 32 MB of logits with a vocabulary of 8192."""
@@ -31,9 +32,6 @@ CHECK_BUDGET = 768
 PADDING = 32
 """Most padding of a batch, tokens: about what a run costs before its first token (2.6 ms with the
 encoder on one core, at 0.12 ms a token), so that neither many runs nor long padding cost more."""
-
-BATCH_ROWS = 64
-"""Most texts of one batch, and most records decoded side by side."""
 
 QUICK_ROWS = 16
 """Reads of at most so many records have a decoding loop of their own.
@@ -66,6 +64,7 @@ class Service:
         self._encoder = encoder
         self._vocabulary = vocabulary
         self._dim = decoder.dim
+        self._eos = decoder.codec.eos
         self._encode: Lane[list[int], NDArray[np.float32]] = Lane(
             "encode",
             lambda batch: list(encoder.run(batch)),
@@ -89,7 +88,7 @@ class Service:
             rows=BATCH_ROWS,
             padding=PADDING,
         )
-        self._probe: Lane[Codable, int] = Lane(
+        self._probe: Lane[Codable, list[int]] = Lane(
             "probe", Prober(decoder).run, budget=CODE_BUDGET, rows=BATCH_ROWS, padding=PADDING
         )
         self._bulk_reader = Reader(decoder, tables, vocabulary, rows=BATCH_ROWS)
@@ -206,6 +205,9 @@ class Service:
     def guess(self, vectors: NDArray[np.float32], *, beam: int, max_tokens: int) -> list[Guess]:
         """Decode each vector with no patch at all. Shape: (n, D), float32.
 
+        Of the texts found the one whose own vector is nearest is returned: the decoder's confidence
+        does not follow the quality of a guess, that cosine does.
+
         Raises:
             VectorInvalid: the vectors have another shape, or numbers that no unit vector has.
             RequestInvalid: `beam` or `max_tokens` is out of its range.
@@ -214,7 +216,15 @@ class Service:
         if not _usable(vectors).all():
             raise VectorInvalid(f"expected numbers within +-{VECTOR_MAX:g}, got others or NaN")
         with tracing.inner("infer"):
-            return self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
+            found = self._guesser.guess(vectors, beam=beam, max_tokens=max_tokens)
+        encoded = self.encode([one.text for own in found for one in own]).vectors
+        nearest, at = [], 0
+        for vector, own in zip(vectors, found, strict=True):
+            cosines = encoded[at : at + len(own)] @ vector / max(1e-9, np.linalg.norm(vector))
+            at += len(own)
+            best = int(cosines.argmax())
+            nearest.append(replace(own[best], cosine=float(cosines[best])))
+        return nearest
 
     def probe(self, texts: Sequence[bytes], vectors: NDArray[np.float32]) -> list[tuple[int, int]]:
         """Count right first guesses and tokens of each text; (0, 0) where it cannot be read.
@@ -226,13 +236,45 @@ class Service:
         Raises:
             VectorInvalid: the vectors have another shape.
         """
-        works = self._codable(texts, vectors)
         probed = [(0, 0)] * len(texts)
-        found = self._probe.submit(*_with_costs(works))
-        for (index, work), right in zip(works.items(), found, strict=True):
-            if not isinstance(right, Exception):
-                probed[index] = (right, len(work.tokens) + 1)
+        for index, (tokens, guesses) in self._guessed(texts, vectors).items():
+            right = sum(map(operator.eq, [*tokens, self._eos], guesses))
+            probed[index] = (right, len(guesses))
         return probed
+
+    def predict(
+        self, texts: Sequence[bytes], vectors: NDArray[np.float32]
+    ) -> list[list[Predicted] | None]:
+        """Return the tokens of each text, each with the decoder's first guess of it.
+
+        A guess is made from the vector and the true tokens before it, as where a payload is
+        decoded; None where the text cannot be read, as in :meth:`probe`.
+
+        Raises:
+            VectorInvalid: the vectors have another shape.
+        """
+        found: list[list[Predicted] | None] = [None] * len(texts)
+        for index, (tokens, guesses) in self._guessed(texts, vectors).items():
+            found[index] = [
+                Predicted(self._piece(token), self._piece(guess))
+                for token, guess in zip(tokens, guesses[:-1], strict=True)
+            ]
+        return found
+
+    def _piece(self, token: int) -> bytes:
+        return self._vocabulary.text([token]) or b""
+
+    def _guessed(
+        self, texts: Sequence[bytes], vectors: NDArray[np.float32]
+    ) -> dict[int, tuple[list[int], list[int]]]:
+        """Return the tokens and the first guesses of each text that can be read."""
+        works = self._codable(texts, vectors)
+        found = self._probe.submit(*_with_costs(works))
+        return {
+            index: (work.tokens, guesses)
+            for (index, work), guesses in zip(works.items(), found, strict=True)
+            if not isinstance(guesses, Exception)
+        }
 
     def figures(self) -> dict[str, dict[str, float]]:
         """Return the counts of each lane since the start, by the lane's name."""

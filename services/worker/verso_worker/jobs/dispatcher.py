@@ -2,8 +2,8 @@
 
 1. A wake-up, a Celery message, names a queue and no job. It activates one slot of that queue.
 2. An active slot claims slices and executes them until no slice is due.
-3. It then listens for a while (:mod:`verso_ledger.work_signal`) and claims again when new work is
-   announced. When none is, the slot becomes inactive.
+3. It then listens for a while (:mod:`verso_ledger.events.work_signal`) and claims again when new
+   work is announced. When none is, the slot becomes inactive.
 4. While every active slot is executing, another slot is woken, up to the queue's limit.
 
 A superfluous wake-up claims nothing. After a lost wake-up the keeper sends another within a second,
@@ -93,6 +93,8 @@ class Dispatcher:
         executor: executes the claimed slices.
         leases: the worker's leases; they say whose they are and for how long.
         slots: how many slices of each queue may be executed at once.
+        kept: how many of a queue's slots execute only slices more urgent than usual, so that a
+            person's request does not wait for bulk work of the same key.
         subscribers: how a slot learns of new work; a slot of a queue without one does not listen.
         idle_listen_s: how long an idle slot listens before it becomes inactive, seconds.
     """
@@ -104,6 +106,7 @@ class Dispatcher:
         leases: LeaseRenewer,
         *,
         slots: Mapping[Queue, int],
+        kept: Mapping[Queue, int] | None = None,
         subscribers: Mapping[Queue, WorkSubscriber] | None = None,
         idle_listen_s: float = 0.0,
     ) -> None:
@@ -111,6 +114,7 @@ class Dispatcher:
         self._executor = executor
         self._leases = leases
         self._slots = {queue: Slots(limit) for queue, limit in slots.items()}
+        self._kept = dict(kept or {})
         self._subscribers = dict(subscribers or {})
         self._idle_listen_s = idle_listen_s
         self._closing = threading.Event()
@@ -215,4 +219,5 @@ class Dispatcher:
             lease_s=self._leases.lease_s,
             together=Kind.EMBED,
             slots=self._slots[queue].limit,
+            kept=self._kept.get(queue, 0),
         )

@@ -33,7 +33,7 @@ from verso_worker.jobs.leases import LeaseRenewer, ProgressReporter
 from verso_worker.metrics import Metrics
 from verso_worker.models.canary import ArtifactCanary
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.ports import OnProgress, SliceOutcome, Write
+from verso_worker.rules.ports import SliceOutcome, Write
 
 _RETRY_S = 1.0
 _NOTE_S = 1.0
@@ -200,8 +200,8 @@ class Executor:
     def _run_or_bisect(self, lease: Lease) -> SliceOutcome:
         """Run a slice; run one that fails as a whole in halves, where that can help."""
         work = read_slice(lease.payload)
-        on_progress = ProgressReporter(self._ledger, lease)
-        run = partial(self._run, job_id=lease.job_id, seq=lease.seq, on_progress=on_progress)
+        reporter = ProgressReporter(self._ledger, lease)
+        run = partial(self._run, job_id=lease.job_id, seq=lease.seq, reporter=reporter)
         try:
             return run(work)
         except Exception as error:
@@ -210,13 +210,16 @@ class Executor:
             return bisect_failures(run, work, attempt=lease.fence)
 
     def _run(
-        self, work: AnySlice, *, job_id: str, seq: int, on_progress: OnProgress
+        self, work: AnySlice, *, job_id: str, seq: int, reporter: ProgressReporter
     ) -> SliceOutcome:
         """Run a slice with the canary if the job is of its share; if that fails, without it."""
+        on_part = reporter.part
         canary = self._canary
         if canary is not None and (trial := canary.pipeline(job_id)) is not None:
+            tried = partial(trial.run, work, seq=seq, on_progress=reporter, on_part=on_part)
+            beside = partial(self._pipeline.run, work, seq=seq)
             try:
-                outcome = trial.run(work, seq=seq, on_progress=on_progress)
+                outcome = canary.run(work, tried, beside, job=job_id)
             except Exception as error:
                 if not canary.failed(error):
                     raise
@@ -224,7 +227,7 @@ class Executor:
             else:
                 canary.passed()
                 return outcome
-        return self._pipeline.run(work, seq=seq, on_progress=on_progress)
+        return self._pipeline.run(work, seq=seq, on_progress=reporter, on_part=on_part)
 
     def _verify(self, lease: Lease) -> str:
         """Verify and commit an ingest's slice; return the outcome's name."""
@@ -241,11 +244,15 @@ class Executor:
         if commit is Commit.STALE:
             return "stale"
         self._metrics.verified(sound=len(verdict.sound), rewritten=len(verdict.rewritten))
+        canary = self._canary
+        written_by = None if canary is None else canary.pipeline(lease.job_id)
+        if canary is not None and written_by is not None:
+            canary.read_back(len(verdict.sound))
         if not verdict.rewritten:
             return "verified"
         _log.error("records did not read back", extra={"count": len(verdict.rewritten)})
-        if self._canary is not None and self._canary.pipeline(lease.job_id) is not None:
-            self._canary.misread(len(verdict.rewritten))
+        if canary is not None and written_by is not None:
+            canary.misread(len(verdict.rewritten))
         return "rewritten"
 
     def _return(self, lease: Lease, error: Exception) -> str:

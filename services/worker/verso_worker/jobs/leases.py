@@ -14,9 +14,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verso_core.errors import Cancelled, LedgerUnavailable
 from verso_ledger import Commit, Lease, Ledger
@@ -166,6 +167,16 @@ class ProgressReporter:
         if self._reported_s is not None and now - self._reported_s < self._every_s:
             return
         self._reported_s = now
-        state = {"stage": stage, "share": round(done / max(1, of), 4)}
+        self._report({"stage": stage, "share": round(done / max(1, of), 4)})
+
+    def part(self, name: str, part: Mapping[str, Any]) -> None:
+        """Report a part of the result, which the job's caller waits for.
+
+        Raises:
+            Cancelled: the job was cancelled, or another worker has the slice.
+        """
+        self._report({"part": name, "data": part})
+
+    def _report(self, state: Mapping[str, Any]) -> None:
         if self._ledger.leases.report_progress(self._lease, state) is Commit.STALE:
             raise Cancelled("cancelled, or done by another worker")

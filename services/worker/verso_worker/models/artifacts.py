@@ -25,12 +25,20 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from verso_codecs.ngram import NgramTables
 from verso_core import files
-from verso_core.errors import ArtifactInvalid, DiskFull, EngineUnavailable, VersoError
+from verso_core.errors import (
+    ArtifactInvalid,
+    DiskFull,
+    EngineUnavailable,
+    ModelUnknown,
+    VersoError,
+)
 from verso_core.jobs import Collection
 from verso_core.jobs.fitting import artifact_of
 from verso_core.manifest import (
@@ -44,6 +52,7 @@ from verso_core.manifest import (
 from verso_core.record import Codec
 from verso_core.registry import Channel, channel_of
 from verso_core.supervise import Process
+from verso_worker.engine.batching import BATCH_ROWS, ENCODE_BUDGET
 from verso_worker.engine.operations import EngineClient
 from verso_worker.ipc.child import make_child
 from verso_worker.metrics import KEPT, Running
@@ -69,6 +78,7 @@ class _Running:
     model: Model
     child: Process
     client: EngineClient
+    precision: str
     asked: float = field(default_factory=time.monotonic)
 
     @property
@@ -84,11 +94,17 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The codecs that the channels serve."""
+    """The codecs that the channels serve, and those that serve by their artifacts' names."""
 
     stable: str
     canary: str | None = None
     share: float = 0.0
+    by_name: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def codecs(self) -> frozenset[str]:
+        """The codecs whose engines run on."""
+        return frozenset({self.stable, self.canary or self.stable, *self.by_name.values()})
 
 
 class ArtifactStore:
@@ -128,6 +144,17 @@ class ArtifactStore:
         self._running: dict[str, _Running] = {}
         self._served: _Served | None = None
 
+    def encoder(self, codec: str) -> dict[str, Any]:
+        """Describe how the encoder of an artifact runs; its precision may differ from the asked."""
+        with self._lock:
+            running = self._running.get(codec)
+        return {
+            "precision": self._precision if running is None else running.precision,
+            "threads": self._threads,
+            "batch_tokens": ENCODE_BUDGET,
+            "batch_rows": BATCH_ROWS,
+        }
+
     def open(self, folder: Path) -> Model:
         """Load an artifact and make it the current one.
 
@@ -146,7 +173,13 @@ class ArtifactStore:
             EngineUnavailable: its engine ended or was not ready in time.
         """
         artifact = self._kept(load(folder))
-        return self._start(artifact.manifest.codec.id, artifact)
+        about = artifact.manifest
+        model = self._start(about.codec.id, artifact)
+        if model.space != about.space.id:  # records name their codec alone
+            raise ArtifactInvalid(
+                f"expected a codec of its own, {about.codec.id} serves space {model.space}"
+            )
+        return model
 
     def await_passed(self) -> None:
         """Wait until the codecs of the current artifact have passed their golden samples.
@@ -162,19 +195,28 @@ class ArtifactStore:
             running = self._running[self._now().stable]
         running.client.await_passed()
 
-    def serve(self, stable: str, *, canary: str | None = None, share: float = 0.0) -> None:
+    def serve(
+        self,
+        stable: str,
+        *,
+        canary: str | None = None,
+        share: float = 0.0,
+        by_name: Mapping[str, str] | None = None,
+    ) -> None:
         """Direct the next calls to these codecs, which must be loaded.
 
         Args:
             stable: codec of the current artifact.
             canary: codec that a share of the jobs writes with.
             share: part of all jobs, in [0, 1].
+            by_name: codecs of the artifacts that are asked for by name, the stable one among them.
         """
+        served = _Served(stable, canary, share, by_name or {})
         with self._lock:
-            for codec in (stable, canary):
-                if codec is not None and codec not in self._running:
+            for codec in served.codecs:
+                if codec not in self._running:
                     raise EngineUnavailable(f"the artifact with codec {codec} is not loaded")
-            self._served = _Served(stable, canary, share)
+            self._served = served
 
     def current(self) -> Model:
         """Return the artifact that new collections use."""
@@ -197,6 +239,19 @@ class ArtifactStore:
             return model
         last = next(name for name in reversed(collection.artifacts) if name)
         return self.get(artifact_of(last))
+
+    def named(self, name: str | None) -> Model:
+        """Return the artifact that serves under a name; None is the current one.
+
+        Raises:
+            ModelUnknown: none does.
+        """
+        if name is None:
+            return self.current()
+        known = self._now().by_name
+        if name not in known:
+            raise ModelUnknown(f"no artifact {name!r} serves; there are {sorted(known)}")
+        return self.get(known[name])
 
     def get(self, codec: str) -> Model:
         """Return the artifact with a codec id, or one with fitted tables by its generation's id.
@@ -265,7 +320,7 @@ class ArtifactStore:
         """Stop the engines that are neither served nor used, and return their number."""
         with self._lock:
             served = self._served
-            kept = () if served is None else (served.stable, served.canary)
+            kept = frozenset[str]() if served is None else served.codecs
             old = [
                 codec
                 for codec, running in self._running.items()
@@ -385,10 +440,11 @@ class ArtifactStore:
         try:
             model = _model(artifact, client)  # its tables are read while the engine starts
             engine.await_started()
+            precision = str(client.info()["encoder_precision"])
         except VersoError:
             engine.stop()
             raise
-        return _Running(artifact.id, model, engine, client)
+        return _Running(artifact.id, model, engine, client, precision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +466,10 @@ class _WithCanary:
         """Return the canary, or the usual writer if the collection is of another space."""
         model = self.current()
         return model if model.space == collection.space else self.artifacts.writing(collection)
+
+    def named(self, name: str | None) -> Model:
+        """Return the artifact that serves under a name; None is the canary."""
+        return self.current() if name is None else self.artifacts.named(name)
 
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id."""
@@ -451,6 +511,8 @@ def _model(artifact: Artifact, engine: EngineClient) -> Model:
         codec=manifest.codec.id,
         space=manifest.space.id,
         dim=manifest.space.dim,
+        max_tokens=manifest.space.max_encoder_tokens,
+        pooling=manifest.space.pooling,
         int8_scale=manifest.space.int8_scale,
         cutter=cuts,
         recorder=Recorder(engine, byte_codecs(artifact), cuts),

@@ -1,17 +1,19 @@
-"""Run canaries on their share of the jobs, and withdraw those that fail too often.
+"""Run canaries on their share of the jobs, and withdraw those that fail too often or are worse.
 
 The id of a job decides whether it is of the canary's share, so every attempt of a job uses the same
 versions. A job that fails with a canary runs again with the stable version at once: a bad canary
 costs time, but fails no request. :class:`ArtifactCanary` does so for artifacts, :func:`run_job` for
-heads.
+heads. Both compare what a canary and the stable version say of the same job
+(:mod:`verso_worker.models.comparison`).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from verso_core.errors import (
     Cancelled,
@@ -23,10 +25,13 @@ from verso_core.errors import (
     RequestInvalid,
     VectorsUnavailable,
 )
+from verso_core.jobs import AnySlice, Kind
 from verso_worker.metrics import Metrics
+from verso_worker.models.agreement import agreement
 from verso_worker.models.artifacts import ArtifactStore
+from verso_worker.models.comparison import Comparisons, Pair
 from verso_worker.rules.pipeline import Pipeline
-from verso_worker.rules.ports import Models
+from verso_worker.rules.ports import Models, SliceOutcome, StableRun
 
 MOST_FAILURES = 2
 """Number of failures that may be chance."""
@@ -66,6 +71,9 @@ class ArtifactCanary:
         metrics: the worker's counters.
         make: makes a pipeline that uses the canary.
         withdraw: withdraws the canary with the given codec, for a reason.
+        comparisons: compares the canary with the stable artifact; None compares nothing.
+        trial: returns the name of the canary's trial; None without one.
+        on_tried: called with the canary's codec and how many slices it has passed and failed.
     """
 
     def __init__(
@@ -75,11 +83,17 @@ class ArtifactCanary:
         *,
         make: Callable[[Models], Pipeline],
         withdraw: Callable[[str, str], None],
+        comparisons: Comparisons | None = None,
+        trial: Callable[[], str | None] = lambda: None,
+        on_tried: Callable[[str, int, int], None] = lambda _codec, _passed, _failed: None,
     ) -> None:
         self._models = models
         self._metrics = metrics
         self._make = make
         self._withdraw = withdraw
+        self._comparisons = comparisons
+        self._trial = trial
+        self._on_tried = on_tried
         self._lock = threading.Lock()
         self._codec = ""
         self._passed = 0
@@ -96,11 +110,45 @@ class ArtifactCanary:
                 self._codec, self._passed, self._failed = codec, 0, 0
         return self._make(models)
 
+    def run(
+        self,
+        work: AnySlice,
+        call: Callable[[], SliceOutcome],
+        beside: Callable[[], SliceOutcome],
+        *,
+        job: str,
+    ) -> SliceOutcome:
+        """Run a slice with the canary; for a sample of reads also with the stable artifact.
+
+        Args:
+            work: the slice.
+            call: runs it with the canary.
+            beside: runs it with the stable artifact.
+            job: the job's id.
+        """
+        trial = self._trial()
+        if self._comparisons is None or trial is None or not _is_compared(work):
+            return call()
+        outcome, pair = self._comparisons.run(call, beside, job=job)
+        if pair is not None:
+            found = agreement(work.kind, pair.canary.result, pair.stable.result)
+            self._comparisons.add_agreement(trial, agreed=found.agreed, differed=found.differed)
+            self._comparisons.add_seconds(
+                trial, canary_s=pair.canary_s, stable_s=pair.stable_s, texts=len(work.accepted)
+            )
+        return outcome
+
+    def read_back(self, count: int) -> None:
+        """Count records of the canary that read back."""
+        if self._comparisons is not None and (trial := self._trial()) is not None:
+            self._comparisons.add(trial, {"read_back": count})
+
     def passed(self) -> None:
         """Count a slice that succeeded with the canary."""
         self._metrics.canary_slice("passed")
         with self._lock:
             self._passed += 1
+            self._on_tried(self._codec, self._passed, self._failed)
 
     def failed(self, error: BaseException) -> bool:
         """Count an error, unless the canary is not to blame for it.
@@ -113,6 +161,7 @@ class ArtifactCanary:
         self._metrics.canary_slice("failed")
         with self._lock:
             self._failed += 1
+            self._on_tried(self._codec, self._passed, self._failed)
             reason = verdict(self._passed, self._failed, error)
         if reason is not None:
             self._withdraw(self._codec, reason)
@@ -124,8 +173,17 @@ class ArtifactCanary:
         self._withdraw(self._codec, f"{count} records did not read back")
 
 
+def _is_compared(work: AnySlice) -> bool:
+    """Whether an artifact decides what a slice returns: a head compares its own versions."""
+    if work.kind is Kind.SEARCH:
+        return work.params.rerank is None
+    return work.kind in (Kind.EMBED, Kind.RECONSTRUCT)
+
+
 class HeadsWithCanary(Protocol):
     """Heads of which each may have a canary."""
+
+    comparisons: Comparisons | None
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the canary's version if the job is of its share, else None."""
@@ -133,9 +191,17 @@ class HeadsWithCanary(Protocol):
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
         """Count a job that a canary ran; ``error`` is None if it succeeded."""
 
+    def compared(self, canaries: Mapping[str, str], work: AnySlice, pair: Pair[Any]) -> None:
+        """Note what the versions of canaries, by head, and the stable versions said of a job."""
+
 
 def run_job(
-    heads: HeadsWithCanary, names: Sequence[str], call: Callable[[str | None], T], *, job: str
+    heads: HeadsWithCanary,
+    names: Sequence[str],
+    call: Callable[[str | None], T],
+    *,
+    job: str,
+    beside: StableRun[T] | None = None,
 ) -> T:
     """Run a job; if a canary may be to blame for its failure, run it again without canaries.
 
@@ -145,8 +211,12 @@ def run_job(
     if not canaries:
         return call(job)
     failure: Exception | None = None
+    pair: Pair[T] | None = None
     try:
-        result = call(job)
+        if beside is None or heads.comparisons is None:
+            result = call(job)
+        else:
+            result, pair = heads.comparisons.run(partial(call, job), beside.run, job=job)
     except Exception as error:
         if isinstance(error, NOT_ITS_FAULT):
             raise
@@ -156,6 +226,8 @@ def run_job(
         failure = error
     for name, version in canaries.items():
         heads.tried(name, version, failure)
+    if beside is not None and pair is not None:
+        heads.compared(canaries, beside.work, pair)
     return result
 
 

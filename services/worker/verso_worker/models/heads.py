@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,15 +18,21 @@ from typing import Any, TypeVar
 from verso_core import heads, registry
 from verso_core.errors import ArtifactInvalid, EngineUnavailable, HeadInvalid, HeadUnknown
 from verso_core.heads import CARD, SIGNALS, Head, Task
+from verso_core.jobs import AnySlice
 from verso_core.registry import REGISTRY_NAME, Channel, Registry, Rollout, channel_of
 from verso_worker.models import canary as trials
+from verso_worker.models.agreement import agreement
+from verso_worker.models.comparison import Comparisons, Pair
 from verso_worker.records.confidence import Statistics
-from verso_worker.rules.ports import Models, ServedHead
+from verso_worker.rules.ports import Models, ServedHead, StableRun
 
 T = TypeVar("T")
 _EVERY_S = 1.0
 _FIRST_S = 30.0
-_DESCRIBED = {"version", "created", "task", "reads", "space", "labels", "none_label", "chunk"}
+_DESCRIBED = {
+    *("version", "created", "task", "reads", "space", "labels", "none_label", "chunk"),
+    "text_unit",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +51,9 @@ class HeadStore:
     Args:
         folder: the models folder, which holds the registry and the heads' folders.
         models: the artifacts whose encoders the heads read.
-        on_compared: called with a head's name and the numbers of subjects on which its canary and
-            the stable version agreed and differed.
+        comparisons: compares canaries with stable versions; None compares nothing.
+        on_compared: called with a head's name and the numbers of items on which its canary and the
+            stable version agreed and differed.
     """
 
     def __init__(
@@ -54,10 +61,12 @@ class HeadStore:
         folder: Path,
         models: Models,
         *,
+        comparisons: Comparisons | None = None,
         on_compared: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self._folder = folder
         self._models = models
+        self.comparisons = comparisons
         self._on_compared = on_compared
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
@@ -66,6 +75,7 @@ class HeadStore:
         self._faults: dict[tuple[str, str], str] = {}
         self._good: dict[str, str] = {}
         self._trials: dict[tuple[str, str], Counter[bool]] = {}
+        self._agreement: dict[tuple[str, str], Counter[bool]] = {}
         self._over = threading.Event()
         self._loaded = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="heads", daemon=True)
@@ -89,13 +99,19 @@ class HeadStore:
     def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
         """Return the version of a head for a job; if ``job`` is None, the stable one.
 
+        A job that is a :class:`Channel` chooses itself. The name may be that of a task, such as
+        ``relevance``.
+
         Raises:
             HeadUnknown: there is no head of this name, or it does another task.
             HeadInvalid: its folder is invalid, and no earlier version was served.
         """
+        name = self._read().head_of(name)
         rollout = self._read().rollout(name)
         channel = Channel.STABLE
-        if job is not None and rollout.canary is not None:
+        if isinstance(job, Channel):
+            channel = job
+        elif job is not None and rollout.canary is not None:
             channel = channel_of(job, rollout.share)
         checked, channel = self._choose(name, rollout, channel)
         if checked.head.task is not task:
@@ -107,17 +123,26 @@ class HeadStore:
             )
         return ServedHead(checked.head, checked.folder, channel, model, checked.statistics)
 
-    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
+    def run_job(
+        self,
+        names: Sequence[str],
+        call: Callable[[str | None], T],
+        *,
+        job: str,
+        beside: StableRun[T] | None = None,
+    ) -> T:
         """Run a job with the heads that its id chooses; if a canary fails it, without canaries."""
-        return trials.run_job(self, names, call, job=job)
+        return trials.run_job(self, names, call, job=job, beside=beside)
 
     def canary(self, name: str, job: str) -> str | None:
         """Return the canary's version if the job is of its share, else None."""
+        name = self._read().head_of(name)
         rollout = self._read().rollout(name)
         version = rollout.canary
         if version is None or (name, version) in self._faults:
             return None
-        return version if channel_of(job, rollout.share) is Channel.CANARY else None
+        channel = job if isinstance(job, Channel) else channel_of(job, rollout.share)
+        return version if channel is Channel.CANARY else None
 
     def tried(self, name: str, version: str, error: BaseException | None) -> None:
         """Count a job that a canary ran; ``error`` is None if it succeeded.
@@ -125,6 +150,7 @@ class HeadStore:
         A canary that fails too often is reported as one that cannot be served; the
         :class:`~verso_worker.models.rollout.RegistryWatcher` then withdraws it.
         """
+        name = self._read().head_of(name)
         with self._lock:
             counts = self._trials.setdefault((name, version), Counter())
             counts[error is None] += 1
@@ -132,32 +158,54 @@ class HeadStore:
         if error is not None and (reason := trials.verdict(passed, failed, error)) is not None:
             self._blame(name, version, reason)
 
-    def rival(self, canary: ServedHead) -> ServedHead | None:
-        """Return the stable version to compare a canary with.
-
-        None if there is nothing to compare: no stable version, one that cannot be served, or one
-        with other inputs.
-        """
-        name = canary.head.name
-        if self._on_compared is None or canary.channel is not Channel.CANARY:
-            return None
-        try:
+    def compared(self, canaries: Mapping[str, str], work: AnySlice, pair: Pair[Any]) -> None:
+        """Note what the versions of canaries, by head, and the stable versions said of a job."""
+        if self.comparisons is None:
+            return
+        for given, version in canaries.items():
+            name = self._read().head_of(given)
             rollout = self._read().rollout(name)
-            if rollout.stable is None:
-                return None
-            stable, _ = self._choose(name, rollout, Channel.STABLE)
+            if rollout.canary != version or rollout.trial_of_canary is None:
+                continue  # it was promoted or withdrawn meanwhile
+            trial = rollout.trial_of_canary
+            labels = self._common_labels(name, rollout)
+            found = agreement(work.kind, pair.canary, pair.stable, head=name, labels=labels)
+            self.comparisons.add_agreement(trial, agreed=found.agreed, differed=found.differed)
+            if len(canaries) == 1:  # of several nobody knows which one took how long
+                self.comparisons.add_seconds(
+                    trial, canary_s=pair.canary_s, stable_s=pair.stable_s, texts=len(work.accepted)
+                )
+            with self._lock:
+                counts = self._agreement.setdefault((name, version), Counter())
+                counts.update({True: found.agreed, False: found.differed})
+            if self._on_compared is not None:
+                self._on_compared(name, found.agreed, found.differed)
+
+    def judged(self, name: str, scores: Sequence[tuple[float, float]]) -> None:
+        """Note the Brier scores of a head's canary and its stable version on labelled texts."""
+        trial = self._read().rollout(self._read().head_of(name)).trial_of_canary
+        if self.comparisons is not None and trial is not None:
+            self.comparisons.add_scores(trial, scores)
+
+    def review(self) -> None:
+        """Blame each canary that is worse than its stable version; it is then withdrawn."""
+        if self.comparisons is None:
+            return
+        for name, rollout in self._read().heads.items():
+            if rollout.canary is None or (name, rollout.canary) in self._faults:
+                continue
+            worse = self.comparisons.review(rollout.trial_of_canary or rollout.canary)
+            if worse is not None:
+                self._blame(name, rollout.canary, worse.reason)
+
+    def _common_labels(self, name: str, rollout: Rollout) -> frozenset[str] | None:
+        """Return the labels that both versions of a head have; None for a head without labels."""
+        versions = [one for one in (rollout.stable, rollout.canary) if one is not None]
+        try:
+            own = [frozenset(self._check(name, version).head.labels) for version in versions]
         except ArtifactInvalid:
             return None
-        head = stable.head
-        inputs = ("task", "reads", "chunk", "space")
-        if any(getattr(head, one) != getattr(canary.head, one) for one in inputs):
-            return None
-        return ServedHead(head, stable.folder, Channel.STABLE, canary.model, stable.statistics)
-
-    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
-        """Report on how many subjects a canary and its rival agreed and differed."""
-        if self._on_compared is not None:
-            self._on_compared(canary.head.name, agreed, differed)
+        return frozenset.intersection(*own) or None
 
     def refresh(self) -> None:
         """Load what the registry names, so that the first job of a new version does not wait."""
@@ -176,28 +224,46 @@ class HeadStore:
                     _log.warning("head %s not loaded, engine unavailable: %s", name, error.detail)
 
     def states(self) -> list[dict[str, Any]]:
-        """Describe all heads, by name: the version and the abilities of each channel."""
+        """Describe all heads, by name: the version and the abilities of each channel.
+
+        ``trial`` has the counts of a canary since this worker started.
+        """
         found = []
         for name, rollout in sorted(self._read().heads.items()):
             state: dict[str, Any] = {"name": name, "share": rollout.share}
             for channel in Channel:
                 version = rollout.serves(channel)
                 state[channel.value] = None if version is None else self._about(name, version)
+            if rollout.canary is not None:
+                state["trial"] = self._trial(name, rollout.canary)
             found.append(state)
         return found
 
-    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
-        """Return the version of a channel and its card: Markdown, UTF-8.
+    def _trial(self, name: str, version: str) -> dict[str, int]:
+        """Return what this worker has counted of a canary."""
+        with self._lock:
+            jobs = self._trials.get((name, version), Counter())
+            subjects = self._agreement.get((name, version), Counter())
+        return {
+            "passed": jobs[True],
+            "failed": jobs[False],
+            "agreed": subjects[True],
+            "differed": subjects[False],
+        }
+
+    def report(self, name: str, channel: Channel) -> tuple[Head, bytes]:
+        """Return the version that a channel serves, and its card: Markdown, UTF-8.
 
         Raises:
             HeadUnknown: the channel serves no head of this name.
             HeadInvalid: its folder is invalid.
         """
+        name = self._read().head_of(name)
         version = self._read().rollout(name).serves(channel)
         if version is None:
             raise HeadUnknown(f"no {channel} version of head {name!r}")
-        folder = registry.head_folder(self._folder, name, version)
-        return version, heads.load(folder).data[CARD]
+        loaded = heads.load(registry.head_folder(self._folder, name, version))
+        return loaded.head, loaded.data[CARD]
 
     def _follow(self) -> None:
         seen: Registry | None = None

@@ -59,6 +59,11 @@ class Cutter:
             return list(_cut_bytes(text))
         return [chunk.encode() for chunk in self._cut_text(decoded)]
 
+    def tokens(self, text: bytes) -> int:
+        """Return how many tokens a text has for the encoder, without the special ones."""
+        read = text.decode(errors="replace")
+        return len(self.encoder.encode(read, add_special_tokens=False))
+
     def segments(self, chunk: bytes) -> list[bytes]:
         """Cut a chunk into as few segments as the decoder's window allows, of about equal length.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from verso_core import tracing
 from verso_core.jobs import CodecPolicy
 from verso_core.record import Codec
+from verso_worker.records.points import Terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +22,30 @@ class Classified:
 
     logits: NDArray[np.float32]
     features: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """What a head reads of a document; see ``verso_core.heads``.
+
+    vectors: of its chunks. Shape: (K, D), float32.
+    terms: Shape: (M,), int64; empty for a head that reads none.
+    weights: of the terms. Shape: (M,), float32.
+    """
+
+    vectors: NDArray[np.float32]
+    terms: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32], terms: Sequence[Terms] = ()) -> Document:
+        """Join the terms of a document's chunks."""
+        total: dict[int, float] = {}
+        for chunk in terms:
+            for word, weight in zip(chunk.ids, chunk.weights, strict=True):
+                total[word] = total.get(word, 0.0) + weight
+        ids = np.array(sorted(total), np.int64)
+        return cls(vectors, ids, np.array([total[word] for word in sorted(total)], np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +63,14 @@ class Found:
 
     spans: list[Span]
     null_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A token of a text, and the decoder's first guess of it; empty for a guess of the end."""
+
+    token: bytes
+    guess: bytes
 
 
 @dataclass(slots=True)

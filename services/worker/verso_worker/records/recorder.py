@@ -49,12 +49,13 @@ class Guess:
 
     ``text`` may end inside a UTF-8 character if it stopped at the token limit; ``log_probability``
     is the mean over its tokens, <= 0; ``confidence`` the mean probability of its tokens, in [0, 1],
-    not calibrated.
+    not calibrated; ``cosine`` that of its own vector with the one given, in [-1, 1].
     """
 
     text: bytes
     log_probability: float
     confidence: float
+    cosine: float = 0.0
 
 
 class Engine(Decoder, Protocol):

@@ -2,7 +2,7 @@
 
     offset  size  field
     0       1     version, 1
-    1       1     flags: OPEN, RECORDS
+    1       1     flags: OPEN, RECORDS, ASCENDING
     2       4     n, lines
     6       8     when the lines arrived, Unix nanoseconds
     14      4     zone of times without one, seconds east of UTC
@@ -44,6 +44,8 @@ OPEN = 1
 """Flag: the last line came without a line end."""
 RECORDS = 2
 """Flag: the lines are stored as documents."""
+ASCENDING = 4
+"""Flag: no line is of an earlier time than the line before, as each block by itself reads them."""
 BLOCK_LINES = 128
 SEGMENT_BLOCKS = 16
 SEGMENT_LINES = BLOCK_LINES * SEGMENT_BLOCKS
@@ -135,7 +137,7 @@ class Front:
     """Everything of a segment but its blocks.
 
     Attributes:
-        flags: OPEN, RECORDS.
+        flags: OPEN, RECORDS, ASCENDING.
         lines: how many.
         times: where their times come from.
         inventory: which shapes occur.

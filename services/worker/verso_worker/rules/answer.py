@@ -7,38 +7,44 @@
     3. Spans of all contexts are ordered by score - null score. The best one is the answer if the
        difference is above the head's threshold; otherwise there is no answer.
 
-Offsets index the original text, in bytes and, if it is UTF-8, in characters (code points). The
-evidence of an answer is the sentence that contains it.
+Offsets index the original text, in bytes and, if it is UTF-8, in code points and UTF-16 code units.
+The evidence of an answer is the sentence that contains it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from verso_core.errors import VersoError
-from verso_core.heads import Task
+from verso_core.heads import Calibration, Task
 from verso_core.jobs import Collection, ItemError, Result, SearchItem, Slice
 from verso_core.jobs.heads import (
     Answered,
+    AnswerHit,
+    AnswerHits,
     AnswerItem,
     AnswerParams,
     AnswerPart,
+    AnswerSpans,
     Place,
     UnreadRecord,
 )
 from verso_core.jobs.models import record_name, text_field
 from verso_core.jobs.search import Hits
-from verso_core.texts import SENTENCE_END
+from verso_core.texts import PAGE_END, SENTENCE_END
+from verso_worker.records import confidence
 from verso_worker.records.outputs import Found, Span, Timings
 from verso_worker.records.points import Hit
-from verso_worker.rules.ports import Heads, ServedHead
+from verso_worker.rules.ports import Heads, OnPart, ServedHead
 from verso_worker.rules.reader import Chunk, Reader
 from verso_worker.rules.search import Search
 
 _EVIDENCE_CHARACTERS = 300
+_GROUP_BYTES = 4096
+"""Of contexts that are read before a caller who follows hears of them: about a second of a core."""
 
 Find = Callable[[bytes], Hits]
 """Returns what a question finds."""
@@ -84,8 +90,7 @@ class Context:
         """Return characters [start, end) as offsets into the text."""
         if self.exact:
             first = len(self.read[:start].encode())
-            last = first + len(self.read[start:end].encode())
-            return Place(start=start, end=end, start_byte=first, end_byte=last)
+            return Place.of(self.text, first, first + len(self.read[start:end].encode()))
         kept = self.text.decode("utf-8", errors="surrogateescape")
         first = len(kept[:start].encode("utf-8", errors="surrogateescape"))
         last = first + len(kept[start:end].encode("utf-8", errors="surrogateescape"))
@@ -108,6 +113,7 @@ class Answer:
         job: str | None,
         timings: Timings,
         find: Find | None = None,
+        on_part: OnPart | None = None,
     ) -> Result[Answered]:
         """Answer the one question of a slice.
 
@@ -117,13 +123,17 @@ class Answer:
             find: searches a collection that is not of documents alone.
             job: chooses the channel of the head; None for the stable version.
             timings: added to.
+            on_part: receives what was found, and what the reader has found in each few contexts;
+                None reads all of them at once.
 
         Raises:
             HeadUnknown, HeadInvalid: the head cannot be served.
             QuestionTooLong: the question leaves no room for a context.
         """
         found = {
-            index: self._answered(item, work.params, collection, find, job=job, timings=timings)
+            index: self._answered(
+                item, work.params, collection, find, job=job, timings=timings, on_part=on_part
+            )
             for index, item in work.accepted.items()
         }
         return Result(work.answered(found))
@@ -137,6 +147,7 @@ class Answer:
         *,
         job: str | None,
         timings: Timings,
+        on_part: OnPart | None,
     ) -> Answered:
         head = self.heads.get(asked.head, task=Task.ANSWER, job=job)
         question, *given = _split(item)
@@ -147,15 +158,29 @@ class Answer:
             contexts = _contexts_of(find(question), faults)
         else:
             contexts = self._found(collection, question, asked, faults, timings)
-        with timings.phase("infer"):
-            read = _read(head, question, contexts, count=asked.top_k)
+        calibration = head.head.calibration
+        if on_part is not None:
+            on_part("hits", AnswerHits(hits=tuple(_hits(contexts))).public())
+        read: list[Found] = []
+        for group in [contexts] if on_part is None else _groups(contexts):
+            with timings.phase("infer"):
+                found = _read(head, question, group, count=asked.top_k)
+            if on_part is not None:
+                parts = [
+                    self._described(None, group[n], span, found[n].null_score, calibration)
+                    for n, span in _ranked(found, count=asked.top_k)
+                ]
+                done = len(read) + len(found)
+                told = AnswerSpans(read=done, contexts=len(contexts), answers=tuple(parts))
+                on_part("spans", told.public())
+            read += found
         spans = _ranked(read, count=asked.top_k)
         with nullcontext() if collection is None else timings.phase("restore"):
             answers = [
-                self._described(collection, contexts[n], span, read[n].null_score)
+                self._described(collection, contexts[n], span, read[n].null_score, calibration)
                 for n, span in spans
             ]
-        threshold = head.head.calibration.null_threshold or 0.0
+        threshold = calibration.null_threshold or 0.0
         best = answers[0].score - answers[0].null_score if answers else None
         return Answered(
             **head.about,
@@ -193,7 +218,12 @@ class Answer:
         return contexts
 
     def _described(
-        self, collection: Collection | None, context: Context, span: Span, null_score: float
+        self,
+        collection: Collection | None,
+        context: Context,
+        span: Span,
+        null_score: float,
+        calibration: Calibration,
     ) -> AnswerPart:
         where = context.place(span.start, span.end)
         fields = (
@@ -201,12 +231,17 @@ class Answer:
             | where.public()
             | text_field(context.text[where.start_byte : where.end_byte])
         )
-        start = context.start
-        if start is None:
-            start = self._start(collection, context.chunk)
+        before = self._before(collection, context.chunk)
+        start = context.start if before is None else len(before)
         if start is not None:
             fields["document_start_byte"] = start + where.start_byte
             fields["document_end_byte"] = start + where.end_byte
+        page = _page(context, before, where.start_byte)
+        if page is not None:
+            fields["page"] = page
+        sure = confidence.answer_probability(span.score - null_score, calibration)
+        if sure is not None:
+            fields["confidence"] = round(sure, 4)
         return AnswerPart(
             **fields,
             score=span.score,
@@ -214,14 +249,30 @@ class Answer:
             evidence=context.place(*_sentence(context.read, span)),
         )
 
-    def _start(self, collection: Collection | None, chunk: Chunk | None) -> int | None:
-        """Return the offset of a record in its document, bytes; None if it is not known."""
+    def _before(self, collection: Collection | None, chunk: Chunk | None) -> bytes | None:
+        """Return what stands before a record in its document; None if it is not known."""
         if collection is None or chunk is None:
             return None
         before = [Chunk(chunk.document, chunk.entry, n) for n in range(chunk.index)]
         texts = self.reader.chunks(collection, before)
-        sizes = [len(text) for text in texts if isinstance(text, bytes)]
-        return sum(sizes) if len(sizes) == len(texts) else None
+        known = [text for text in texts if isinstance(text, bytes)]
+        return b"".join(known) if len(known) == len(texts) else None
+
+
+def _page(context: Context, before: bytes | None, start: int) -> int | None:
+    """Return the page of a file on which byte ``start`` of a context stands.
+
+    Where the document is a page, metadata says which. Where it is the text of a whole file, as
+    ``pages`` beside ``media_type`` says, the ends of pages are counted.
+    """
+    about = context.about.get("metadata", {})
+    if "media_type" not in about:
+        return None
+    if isinstance(page := about.get("page"), int):
+        return page
+    if before is None or "pages" not in about:
+        return None
+    return 1 + before.count(PAGE_END) + context.text[:start].count(PAGE_END)
 
 
 def _contexts_of(found: Hits, faults: list[UnreadRecord]) -> list[Context]:
@@ -235,6 +286,26 @@ def _contexts_of(found: Hits, faults: list[UnreadRecord]) -> list[Context]:
             about["metadata"] = hit.metadata
             contexts.append(Context.of(text, about, start=None if hit.chunk else 0))
     return contexts
+
+
+def _hits(contexts: Sequence[Context]) -> Iterator[AnswerHit]:
+    """Yield the records among contexts, with their texts."""
+    for context in contexts:
+        if "document" in context.about:
+            yield AnswerHit.model_validate(context.about | text_field(context.text))
+
+
+def _groups(contexts: Sequence[Context]) -> list[Sequence[Context]]:
+    """Return contexts in groups of about ``_GROUP_BYTES``, in their order; at least one group."""
+    groups: list[list[Context]] = [[]]
+    size = 0
+    for context in contexts:
+        if groups[-1] and size + len(context.text) > _GROUP_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(context)
+        size += len(context.text)
+    return list(groups)
 
 
 def _read(

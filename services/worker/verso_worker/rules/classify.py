@@ -2,20 +2,26 @@
 
 A head that reads vectors classifies stored records from their vectors alone: nothing is decoded.
 
+A head that reads documents is given the vectors of all chunks, and the words' terms where it reads
+them: as a hybrid collection stores them, or else of the restored texts.
+
 The **portion** of the request, or else of the head, says which chunks of a text are classified: the
 first, the last, or all of them, whose logits are averaged. A text is cut as it would be stored, so
 that it gets the labels of its stored document. A record that the request names is classified alone.
-Without a portion a text is read from its start up to the encoder's limit. The labels of a document
-of several records are then those of their mean logits, or for a head that reads tokens those of its
-start.
+Without a portion a head that reads documents reads all chunks; for other heads a text, and a stored
+document likewise, is read from its start up to the encoder's limit.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +29,35 @@ from numpy.typing import NDArray
 from verso_core.errors import (
     DocumentUnknown,
     RecordCorrupt,
+    RequestInvalid,
     SpaceMismatch,
     VersoError,
 )
-from verso_core.heads import Portion, Reads, SignalName, Task
-from verso_core.jobs import Collection, Failed, Result, Slice
+from verso_core.heads import Head, Judged, Portion, Reads, SignalName, Task, source_of
+from verso_core.jobs import Collection, Failed, Kind, Result, SearchMode, Slice
 from verso_core.jobs.heads import (
     Classification,
     Classified,
     ClassifyItem,
     ClassifyParams,
+    FeedbackItem,
+    FeedbackParams,
+    FeedbackTaken,
     Label,
 )
 from verso_core.record import Entry, point_ids
+from verso_core.registry import Channel
 from verso_worker.records import confidence
-from verso_worker.records.outputs import Timings
+from verso_worker.records.outputs import Document, Timings
+from verso_worker.records.points import NO_TERMS, Terms
 from verso_worker.records.space import Space, Vector
-from verso_worker.rules.ports import Heads, Model, ServedHead, Vectors
+from verso_worker.rules.ports import FeedbackRows, Heads, Lexicon, Model, ServedHead, Vectors
 from verso_worker.rules.reader import Chunk, Reader
 
+T = TypeVar("T")
+_FRESH_S = 5.0
+"""How long other workers' feedback may wait until it counts."""
+_ALL_LABELS = 1 << 30
 _log = logging.getLogger(__name__)
 
 
@@ -53,12 +69,14 @@ class _Subject:
     vectors: of its records, or of its parts. Shape: (records, D); None until they are needed.
     parts: the texts that are read; None until they are needed.
     records: its stored chunks; empty for a text.
+    terms: of its records or parts, for a head that reads them.
     """
 
     index: int
     parts: tuple[bytes, ...] | None = None
     vectors: Vector | None = None
     records: tuple[Chunk, ...] = ()
+    terms: Sequence[Terms] = ()
 
     @property
     def text(self) -> bytes:
@@ -70,6 +88,38 @@ Faults = dict[int, VersoError]
 """Why items failed, by their index."""
 
 
+class Learned:
+    """The calibrations of heads, corrected by the labels that people have checked.
+
+    Args:
+        feedback: the labels.
+    """
+
+    def __init__(self, feedback: FeedbackRows) -> None:
+        self._feedback = feedback
+        self._known: dict[tuple[str, str], tuple[float, Head]] = {}
+
+    def head(self, head: Head) -> Head:
+        """Return a head as it is calibrated now; read again after ``_FRESH_S``."""
+        key, now = (head.name, head.version), time.monotonic()
+        known = self._known.get(key)
+        if known is not None and now - known[0] < _FRESH_S:
+            return known[1]
+        rows = self._feedback.rows(*key)
+        found = head
+        if len(rows) >= confidence.FEWEST_JUDGED:
+            calibration = confidence.learned(head.calibration, rows)
+            found = head.model_copy(update={"calibration": calibration})
+        self._known[key] = now, found
+        return found
+
+    def add(self, head: str, version: str, rows: Mapping[bytes, Judged]) -> None:
+        """Store labels that people have checked; they count from now on."""
+        if rows:
+            self._feedback.add(head, version, rows)
+            self._known.pop((head, version), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Classify:
     """Runs classifiers."""
@@ -77,6 +127,8 @@ class Classify:
     vectors: Vectors
     reader: Reader
     heads: Heads
+    lexicon: Lexicon
+    learned: Learned
 
     def run(
         self,
@@ -105,43 +157,108 @@ class Classify:
         with timings.phase("store"):
             subjects = self._subjects(items, collection, faults)
         labels: dict[int, list[Classification]] = {subject.index: [] for subject in subjects}
-        narrowed: dict[Portion | None, list[_Subject]] = {}
+        narrowed: dict[tuple[Any, ...], list[_Subject]] = {}
         for head in served:
             portion = asked.chunk or head.head.chunk
-            if portion not in narrowed:
-                narrowed[portion] = [_narrowed(head, one, portion) for one in subjects]
-            sound = [one for one in narrowed[portion] if one.index not in faults]
+            read = portion, head.head.reads, head.head.max_chunks
+            if read not in narrowed:
+                narrowed[read] = [_narrowed(head, one, portion) for one in subjects]
+            sound = [one for one in narrowed[read] if one.index not in faults]
             ready = self._prepared(head, sound, collection, asked, faults, timings)
+            head = replace(head, head=self.learned.head(head.head))
             with timings.phase("infer"):
                 found = _classified(head, ready, asked) if ready else []
             for subject, one in zip(ready, found, strict=True):
                 labels[subject.index].append(one)
-            if ready and (rival := self.heads.rival(head)) is not None:
-                with timings.phase("infer"):
-                    self._compare(head, rival, ready, found)
         results = {index: _result(item, labels, faults, index) for index, item in items.items()}
         labelled: list[Classified | Failed] = work.answered(results)
         return Result(labelled)
 
-    def _compare(
+    def judge(
         self,
-        canary: ServedHead,
-        rival: ServedHead,
-        subjects: Sequence[_Subject],
-        found: Sequence[Classification],
-    ) -> None:
-        """Count how often a canary and the stable version agree on the best label.
+        work: Slice[FeedbackParams, FeedbackItem],
+        collection: Collection | None,
+        *,
+        classify: Callable[[Slice[ClassifyParams, ClassifyItem], str | None], Result[Classified]],
+    ) -> Result[FeedbackTaken]:
+        """Store whether the stable version's label of each item is the one given.
 
-        An error of the stable version is logged only.
+        A canary is scored by the same labels.
+
+        Args:
+            work: the slice; its items are texts, or name documents and records, with their labels.
+            collection: the collection of the named documents; None for texts.
+            classify: classifies them with the channels of a job; for None with stable versions.
+
+        Raises:
+            HeadUnknown, HeadInvalid: the head cannot be served.
+            RequestInvalid: a label is none of the head's.
         """
-        try:
-            logits, _ = _outputs(rival, subjects)
-        except VersoError as error:
-            _log.warning("head %s is not compared: %s", rival.head.name, error.detail)
+        served = self.heads.get(work.params.head, task=Task.CLASSIFY, job=None).head
+        accepted = list(work.accepted.items())
+        for _, item in accepted:
+            if item.label not in served.labels:
+                raise RequestInvalid(f"head {served.name} has no label {item.label!a}")
+        asked = ClassifyParams(
+            heads=(work.params.head,),
+            collection=work.params.collection,
+            signals=True,
+            top_k=_ALL_LABELS,
+        )
+        items = tuple(ClassifyItem(one.id, one.chunk, one.text) for _, one in accepted)
+        found: dict[int, FeedbackTaken | Failed] = {}
+        rows: dict[bytes, Judged] = {}
+        given = Slice(Kind.CLASSIFY, asked, items)
+        results = classify(given, None).items
+        for (index, item), result in zip(accepted, results, strict=True):
+            if isinstance(result, Failed):
+                found[index] = result
+                continue
+            [one] = result.heads
+            assert one.label is not None  # without accept_error none is withheld
+            value = (one.signals or {}).get(served.calibration.accept_by)
+            right = one.label == item.label
+            if value is not None:
+                rows[_digest(item, collection)] = Judged(source_of(one.label), value, right)
+            found[index] = FeedbackTaken(
+                head=one.head,
+                version=one.version,
+                channel=one.channel,
+                id=result.id,
+                chunk=result.chunk,
+                label=one.label,
+                right=right,
+            )
+        self.learned.add(served.name, served.version, rows)
+        judged = [item for _, item in accepted]
+        self._score_canary(served.name, judged, results, partial(classify, given))
+        taken: list[FeedbackTaken | Failed] = work.answered(found)
+        return Result(taken)
+
+    def _score_canary(
+        self,
+        name: str,
+        accepted: Sequence[FeedbackItem],
+        stable: Sequence[Classified | Failed],
+        classify: Callable[[str | None], Result[Classified]],
+    ) -> None:
+        """Note how well a head's canary and its stable version foresaw the labels, if it has one.
+
+        An error of the canary is logged only: the caller's labels are on the stable version.
+        """
+        if self.heads.canary(name, Channel.CANARY) is None:
             return
-        best = [rival.head.labels[at] for at in logits.argmax(axis=1)]
-        agreed = sum(one.scores[0].label == label for one, label in zip(found, best, strict=True))
-        self.heads.compared(canary, agreed=agreed, differed=len(best) - agreed)
+        try:
+            canary = classify(Channel.CANARY).items
+        except VersoError as error:
+            _log.warning("canary of head %s is not scored: %s", name, error.detail)
+            return
+        scores = [
+            (_brier(one, item.label), _brier(other, item.label))
+            for one, other, item in zip(canary, stable, accepted, strict=True)
+            if not isinstance(one, Failed) and not isinstance(other, Failed)
+        ]
+        self.heads.judged(name, scores)
 
     def _subjects(
         self,
@@ -179,7 +296,7 @@ class Classify:
     ) -> list[_Subject]:
         """Load what the head reads; return the subjects that have it, the others are faults."""
         decoder = confidence.needs_decoder(head.head.calibration, all_signals=asked.signals)
-        by_vector = head.head.reads is Reads.VECTOR
+        by_vector = head.head.reads in (Reads.VECTOR, Reads.DOCUMENT)
         ready = list(subjects)
         if (by_vector or decoder) and collection is not None:
             if collection.space != head.head.space:
@@ -201,16 +318,16 @@ class Classify:
             with timings.phase("restore"):
                 whole = (asked.chunk or head.head.chunk) is None
                 ready = self._with_texts(ready, collection, faults, whole=whole)
+        if head.head.terms:
+            with timings.phase("store" if collection is not None else "infer"):
+                ready = self._with_terms(ready, collection, faults)
         return ready
 
     def _with_vectors(
         self, subjects: Sequence[_Subject], collection: Collection, faults: Faults
     ) -> list[_Subject]:
         points = {
-            subject.index: [
-                point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
-                for chunk in subject.records
-            ]
+            subject.index: _points(collection, subject)
             for subject in subjects
             if subject.vectors is None
         }
@@ -227,6 +344,26 @@ class Classify:
                     continue
                 subject.vectors = space.widen(np.stack(own))
             ready.append(subject)
+        return ready
+
+    def _with_terms(
+        self, subjects: Sequence[_Subject], collection: Collection | None, faults: Faults
+    ) -> list[_Subject]:
+        ready = list(subjects)
+        if collection is not None and collection.search is SearchMode.HYBRID:
+            points = {subject.index: _points(collection, subject) for subject in ready}
+            wanted = [point for own in points.values() for point in own]
+            stored = self.vectors.terms(collection.name, wanted) if wanted else {}
+            for subject in ready:
+                own = [stored.get(point, NO_TERMS) for point in points[subject.index]]
+                subject.terms = own
+            return ready
+        if collection is not None:
+            ready = self._with_texts(ready, collection, faults, whole=False)
+        parts = [part for subject in ready for part in subject.parts or ()]
+        found = iter(self.lexicon.documents(parts))
+        for subject in ready:
+            subject.terms = [next(found) for _ in subject.parts or ()]
         return ready
 
     def _with_texts(
@@ -246,14 +383,45 @@ class Classify:
         return [subject for subject in subjects if subject.parts is not None]
 
 
+def _brier(item: Classified, label: str) -> float:
+    [one] = item.heads
+    return confidence.brier({score.label: score.score for score in one.scores}, label)
+
+
+def _digest(item: FeedbackItem, collection: Collection | None) -> bytes:
+    """Return what a labelled item is known by: it counts once."""
+    where = "" if collection is None else f"{collection.name}\0{item.id}\0{item.chunk}"
+    return hashlib.sha256(where.encode() + b"\0" + (item.text or b"")).digest()[:16]
+
+
+def _points(collection: Collection, subject: _Subject) -> list[UUID]:
+    """Return the points of a subject's records."""
+    return [
+        point_ids(collection.name, chunk.document, chunk.entry)[chunk.index]
+        for chunk in subject.records
+    ]
+
+
 def _narrowed(head: ServedHead, subject: _Subject, portion: Portion | None) -> _Subject:
-    """Return a subject with the chunks that the portion selects."""
-    if portion is None:
-        return _Subject(subject.index, parts=subject.parts, records=subject.records)
+    """Return a subject with the chunks that the head reads of it, if the portion selects them."""
+    most = head.head.max_chunks
+    if portion is None and most is None:
+        # a vector holds the beginning of a text, so of a stored document it is the first one
+        beginning = head.head.reads is Reads.VECTOR
+        records = subject.records[:1] if beginning else subject.records
+        return _Subject(subject.index, parts=subject.parts, records=records)
     if subject.records:
-        return _Subject(subject.index, records=tuple(portion.chosen(subject.records)))
+        return _Subject(subject.index, records=tuple(read_chunks(subject.records, portion, most)))
     chunks = head.model.cutter.cut(subject.text)
-    return _Subject(subject.index, parts=tuple(portion.chosen(chunks)))
+    return _Subject(subject.index, parts=tuple(read_chunks(chunks, portion, most)))
+
+
+def read_chunks(chunks: Sequence[T], portion: Portion | None, most: int | None) -> Sequence[T]:
+    """Return the chunks that a portion selects; of too many the first and the last half."""
+    chosen = chunks if portion is None else portion.chosen(chunks)
+    if most is None or len(chosen) <= most:
+        return chosen
+    return [*chosen[: most - most // 2], *chosen[len(chosen) - most // 2 :]]
 
 
 def _classified(
@@ -267,19 +435,30 @@ def _classified(
         texts = [subject.text for subject in subjects]
         vectors = np.stack([_first(subject) for subject in subjects])
         extra = decoder_signals(head.model, texts, vectors)
+    labels, none = head.head.labels, head.head.none_label
     signals = confidence.measure(
-        logits, features, calibration=calibration, statistics=head.statistics, extra=extra
+        logits,
+        features,
+        calibration=calibration,
+        statistics=head.statistics,
+        extra=extra,
+        outside=None if none is None else labels.index(none),
     )
-    sure = confidence.probability(signals, calibration)
-    kept = confidence.accepted(signals, calibration, error_rate=asked.accept_error)
     probabilities = confidence.softmax(logits / calibration.temperature)
+    orders = np.argsort(-probabilities, axis=1, kind="stable")[:, : asked.top_k].tolist()
+    sources = [source_of(labels[order[0]]) for order in orders]
+    sure = confidence.probability(signals, calibration, sources=sources)
+    kept = confidence.accepted(signals, calibration, error_rate=asked.accept_error, sources=sources)
+    outside = confidence.out_of_scope(signals, calibration)
+    shift = confidence.shift(signals, calibration)
     found = []
-    for row in range(len(subjects)):
-        order = np.argsort(-probabilities[row], kind="stable")[: asked.top_k].tolist()
-        best = head.head.labels[order[0]]
+    for row, order in enumerate(orders):
+        best = none if none is not None and outside[row] else labels[order[0]]
         extras: dict[str, Any] = {}
-        if head.head.none_label is not None:
-            extras["out_of_scope"] = best == head.head.none_label
+        if none is not None:
+            extras["out_of_scope"] = best == none
+        if shift is not None:
+            extras["shifted"] = confidence.is_shifted(shift, len(subjects))
         if asked.signals:
             extras["signals"] = _values(signals, row)
         found.append(
@@ -302,6 +481,16 @@ def _outputs(
     head: ServedHead, subjects: Sequence[_Subject]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return logits and features, one row a subject. Shapes: (n, C) and (n, F)."""
+    if head.head.reads is Reads.DOCUMENT:
+        given = [
+            Document.of(subject.vectors, subject.terms)
+            for subject in subjects
+            if subject.vectors is not None
+        ]
+        found = head.run(
+            lambda engine, name, v: engine.classify_documents(name, v, documents=given)
+        )
+        return found.logits, found.logits if found.features is None else found.features
     if head.head.reads is Reads.TOKENS:
         counts = [len(subject.parts or ()) for subject in subjects]
         texts = [part for subject in subjects for part in subject.parts or ()]

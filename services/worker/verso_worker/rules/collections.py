@@ -44,9 +44,10 @@ class Collections:
     buckets: int
 
     def create(self, request: CollectionParams) -> CollectionInfo:
-        """Create a collection in the current artifact's space, or return an equal one that exists.
+        """Create a collection in an artifact's space, or return an equal one that exists.
 
         Raises:
+            ModelUnknown: no artifact serves under the name that is given.
             CollectionExists: there is one of this name with other settings.
             KindUnsupported: a log collection was to keep texts.
         """
@@ -54,10 +55,14 @@ class Collections:
             raise KindUnsupported(
                 "expected text_policy patch for a collection of kind logs: lines are kept in blocks"
             )
+        model = self.models.named(request.artifact)
         known = self.documents.collections().get(request.name)
         if known is not None:
+            if request.artifact is not None and known.space != model.space:
+                raise CollectionExists(
+                    f"{request.name!r} exists with space {known.space}, not {model.space}"
+                )
             return _same(known, request)
-        model = self.models.current()
         wanted = Collection(
             name=request.name,
             precision=request.precision,
@@ -219,7 +224,8 @@ def _same(known: Collection, request: CollectionParams) -> CollectionInfo:
     """Describe a collection that exists, if it has the settings that the request names."""
     if known.owner != request.owner:
         raise CollectionExists(f"another caller's collection is named {request.name!r}")
-    for setting in sorted(request.model_fields_set & CollectionSettings.model_fields.keys()):
+    named = request.model_fields_set & CollectionSettings.model_fields.keys()
+    for setting in sorted(named - {"artifact"}):
         there, asked = getattr(known, setting), getattr(request, setting)
         if setting != "name" and there != asked:
             raise CollectionExists(f"{request.name!r} exists with {setting} {there}, not {asked}")

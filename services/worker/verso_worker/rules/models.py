@@ -6,19 +6,25 @@ The job changes the registry; each worker follows the registry by itself
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from verso_core import registry
 from verso_core.jobs import NoItem, Result, Slice
 from verso_core.jobs.registry import ModelsParams, RegistryResult, RolloutState
+from verso_core.registry import Rollout
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOperations:
-    """The registry of a models folder."""
+    """The registry of a models folder.
+
+    compared: returns what is known of a canary's trial by its name; empty if nothing is.
+    """
 
     models: Path
+    compared: Callable[[str], Mapping[str, float]] = lambda _trial: {}
 
     def run(self, work: Slice[ModelsParams, NoItem]) -> Result[RegistryResult]:
         """Run a ``models`` slice, and return the registry after it.
@@ -36,5 +42,9 @@ class ModelOperations:
                 now = registry.promote(self.models, head=asked.head, token=asked.token)
             case "rollback":
                 now = registry.rollback(self.models, head=asked.head, token=asked.token)
-        heads = {name: RolloutState.of(rollout) for name, rollout in now.heads.items()}
-        return Result([RegistryResult(artifact=RolloutState.of(now.artifact), heads=heads)])
+        heads = {name: self._state(rollout) for name, rollout in now.heads.items()}
+        return Result([RegistryResult(artifact=self._state(now.artifact), heads=heads)])
+
+    def _state(self, rollout: Rollout) -> RolloutState:
+        trial = rollout.trial_of_canary
+        return RolloutState.of(rollout, compared=self.compared(trial) if trial else {})

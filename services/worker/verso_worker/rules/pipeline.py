@@ -10,7 +10,7 @@ is raised here concerns the whole slice, which is tried again if the error is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -36,7 +36,7 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.cluster import ClusterParams
+from verso_core.jobs.cluster import ClusterParams, ProjectParams
 from verso_core.jobs.collections import (
     CollectionChangeParams,
     CollectionInfo,
@@ -54,11 +54,15 @@ from verso_core.jobs.documents import (
 )
 from verso_core.jobs.fitting import FitItem, FitParams
 from verso_core.jobs.heads import (
+    Answered,
     AnswerItem,
     AnswerParams,
     Classified,
     ClassifyItem,
     ClassifyParams,
+    FeedbackItem,
+    FeedbackParams,
+    HeadFigures,
     HeadInfo,
     HeadList,
     HeadReport,
@@ -71,7 +75,12 @@ from verso_core.jobs.lines import IngestLinesParams, LinesItem, LinesParams
 from verso_core.jobs.log_views import LabelsParams, StatementsParams, VolumeParams
 from verso_core.jobs.migrate import MigrateItem, MigrateParams, MigrationResult
 from verso_core.jobs.models import text_field
-from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
+from verso_core.jobs.reconstruct import (
+    ReconstructItem,
+    ReconstructParams,
+    RecordsItem,
+    RecordsParams,
+)
 from verso_core.jobs.registry import ModelsParams
 from verso_core.jobs.scrub import Scrubbed, ScrubParams
 from verso_core.jobs.train import RowsItem, RowsParams
@@ -79,12 +88,12 @@ from verso_core.record import Entry, point_ids
 from verso_worker.records.cache import Cache
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.answer import Answer
-from verso_worker.rules.classify import Classify
-from verso_worker.rules.cluster import Cluster
+from verso_worker.rules.classify import Classify, Learned
 from verso_worker.rules.collections import Collections
 from verso_worker.rules.export_rows import ExportRows
 from verso_worker.rules.fit import Fit
 from verso_worker.rules.generations import Generations
+from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.ingest import Coded, Ingest
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.ingest import LogIngest
@@ -101,25 +110,32 @@ from verso_worker.rules.orphans import OrphanCollector
 from verso_worker.rules.ports import (
     Delete,
     Documents,
+    FeedbackRows,
     Fitter,
     Heads,
     Lexicon,
     Logs,
     Models,
+    OnPart,
     OnProgress,
     SliceOutcome,
+    StableRun,
     Tables,
     Vectors,
     Verdict,
+    no_part,
     no_progress,
 )
+from verso_worker.rules.projection import Projection
 from verso_worker.rules.reader import Reader
-from verso_worker.rules.reconstruct import Reconstruct
+from verso_worker.rules.reconstruct import DescribeRecords, Reconstruct
 from verso_worker.rules.score import Score
 from verso_worker.rules.scrub import Scrub
 from verso_worker.rules.search import Search
 
 DEFAULT_COLLECTION = "default"
+_MOST_PAIRED = 64 * 1024
+"""Largest cost of a slice that is run a second time, to compare a canary: half a second or so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +144,13 @@ class Call:
 
     seq: the job's sequence number: of two writes of a document the later one wins.
     on_progress: receives the progress of work that takes minutes, and may end it.
+    on_part: receives parts of a result whose caller waits for them.
     timings: what the slice spent in each phase.
     """
 
     seq: int
     on_progress: OnProgress
+    on_part: OnPart = no_part
     timings: Timings = field(default_factory=Timings)
 
 
@@ -152,6 +170,7 @@ class Pipeline:
         lexicon: finds words, for collections that are searched by them as well.
         registry: shows and changes which models are served.
         heads: the served heads.
+        feedback: labels that people have checked.
         tables: tables fitted to collections.
         fitter: fits them.
         buckets: number of buckets of a new collection.
@@ -170,6 +189,7 @@ class Pipeline:
         lexicon: Lexicon,
         registry: ModelOperations,
         heads: Heads,
+        feedback: FeedbackRows,
         tables: Tables,
         fitter: Fitter,
         buckets: int = 4096,
@@ -185,13 +205,15 @@ class Pipeline:
         cached = replace(self._reader, cache=cache)
         self._collections = Collections(models, vectors, documents, buckets)
         self._cluster = Cluster(vectors, cached)
+        self._projection = Projection(vectors, cached)
         self._heads = heads
         self._score = Score(heads)
         self._matching = Matching(vectors, documents, self._reader)
         self._search = Search(models, vectors, cached, lexicon, self._score)
-        self._classify = Classify(vectors, cached, heads)
+        self._classify = Classify(vectors, cached, heads, lexicon, Learned(feedback))
         self._answer = Answer(cached, self._search, heads)
         self._reconstruct = Reconstruct(models, vectors, cached)
+        self._records = DescribeRecords(models, vectors, cached)
         self._ingest = Ingest(
             models,
             vectors,
@@ -258,10 +280,13 @@ class Pipeline:
             Kind.COLLECTION_CHANGE: self._run_change,
             Kind.RECONSTRUCT: self._run_reconstruct,
             Kind.CLASSIFY: self._run_classify,
+            Kind.FEEDBACK: self._run_feedback,
             Kind.ANSWER: self._run_answer,
             Kind.SCORE: self._run_score,
             Kind.HEADS: self._run_heads,
+            Kind.RECORDS: self._run_records,
             Kind.CLUSTER: self._run_cluster,
+            Kind.PROJECT: self._run_project,
             Kind.ROWS: self._run_rows,
             Kind.COLLECTION_CREATE: self._run_create,
             Kind.COLLECTION_DELETE: self._run_drop,
@@ -273,7 +298,12 @@ class Pipeline:
         }
 
     def run(
-        self, work: Slice[Any, Any], *, seq: int, on_progress: OnProgress = no_progress
+        self,
+        work: Slice[Any, Any],
+        *,
+        seq: int,
+        on_progress: OnProgress = no_progress,
+        on_part: OnPart = no_part,
     ) -> SliceOutcome:
         """Run a slice by the rule of its kind; see :class:`Call` for the arguments.
 
@@ -283,7 +313,7 @@ class Pipeline:
         rule = self._rules.get(work.kind)
         if rule is None:
             raise RequestInvalid(f"expected a kind that workers do, got {work.kind}")
-        call = Call(seq, on_progress)
+        call = Call(seq, on_progress, on_part)
         outcome = rule(work, call)
         outcome.result.timings_ms.update(call.timings.spent)
         return outcome
@@ -328,26 +358,30 @@ class Pipeline:
         Raises:
             VersoError: the call failed; the slices may still be run one by one.
         """
-        texts = [item.text for work in works for item in work.accepted.values()]
         timings = Timings()
-        found: list[Embedded] = []
-        if texts:
-            with timings.phase("infer"):
-                encoded = self._models.current().recorder.engine.encode(texts)
-            vectors = encoded.vectors.astype("<f4", copy=False)
-            found = [
-                Embedded(tokens=tokens, truncated=truncated, vector=vector.tobytes())
-                for vector, tokens, truncated in zip(
-                    vectors, encoded.tokens, encoded.truncated, strict=True
-                )
-            ]
-        rest = iter(found)
+        rests: dict[str | None, Iterator[Embedded]] = {}
+        with timings.phase("infer"):
+            for name in {work.params.artifact for work in works}:
+                own = [work for work in works if work.params.artifact == name]
+                texts = [item.text for work in own for item in work.accepted.values()]
+                rests[name] = iter(self._embedded(name, texts) if texts else ())
         return [
             Result(
-                work.answered({index: next(rest) for index in work.accepted}),
+                work.answered({i: next(rests[work.params.artifact]) for i in work.accepted}),
                 dict(timings.spent),
             )
             for work in works
+        ]
+
+    def _embedded(self, artifact: str | None, texts: Sequence[bytes]) -> list[Embedded]:
+        """Return the vectors of texts by an artifact; None is the current one."""
+        encoded = self._models.named(artifact).recorder.engine.encode(texts)
+        vectors = encoded.vectors.astype("<f4", copy=False)
+        return [
+            Embedded(tokens=tokens, truncated=truncated, vector=vector.tobytes())
+            for vector, tokens, truncated in zip(
+                vectors, encoded.tokens, encoded.truncated, strict=True
+            )
         ]
 
     def create_collection(self, params: CollectionParams) -> CollectionInfo:
@@ -438,50 +472,84 @@ class Pipeline:
         search = self._logs.search if _is_log(collection) else self._search.run
         named = [work.params.rerank] if work.params.rerank is not None else []
         return self._by_heads(
-            named, lambda job: search(work, collection, job=job, timings=call.timings), call
+            named,
+            work,
+            lambda job, call: search(work, collection, job=job, timings=call.timings),
+            call,
         )
 
     def _run_classify(self, work: Slice[ClassifyParams, ClassifyItem], call: Call) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
 
-        def classified(job: str | None) -> Result[Classified]:
+        def classified(job: str | None, call: Call) -> Result[Classified]:
             if collection is not None and _is_log(collection):
                 return self._logs.classify(work, collection, job=job, timings=call.timings)
             return self._classify.run(work, collection, job=job, timings=call.timings)
 
-        return self._by_heads(work.params.heads, classified, call)
+        return self._by_heads(work.params.heads, work, classified, call)
+
+    def _run_feedback(self, work: Slice[FeedbackParams, FeedbackItem], call: Call) -> SliceOutcome:
+        collection = self._collection_if_any(work.params.collection)
+
+        def classified(
+            asked: Slice[ClassifyParams, ClassifyItem], job: str | None
+        ) -> Result[Classified]:
+            if collection is not None and _is_log(collection):
+                return self._logs.classify(asked, collection, job=job, timings=call.timings)
+            return self._classify.run(asked, collection, job=job, timings=call.timings)
+
+        return SliceOutcome(self._classify.judge(work, collection, classify=classified))
 
     def _run_answer(self, work: Slice[AnswerParams, AnswerItem], call: Call) -> SliceOutcome:
         collection = self._collection_if_any(work.params.collection)
-        find = None
-        if collection is not None and _is_log(collection):
-            asked = SearchParams(
-                collection=collection.name,
-                limit=work.params.limit,
-                mode=collection.search,
-                filter=work.params.filter,
+
+        def answered(job: str | None, call: Call) -> Result[Answered]:
+            find = None
+            if collection is not None and _is_log(collection):
+                asked = SearchParams(
+                    collection=collection.name,
+                    limit=work.params.limit,
+                    mode=collection.search,
+                    filter=work.params.filter,
+                )
+                find = partial(self._logs.find, collection, asked=asked, timings=call.timings)
+            return self._answer.run(
+                work,
+                collection,
+                job=job,
+                timings=call.timings,
+                find=find,
+                on_part=call.on_part if work.params.stream else None,
             )
-            find = partial(self._logs.find, collection, asked=asked, timings=call.timings)
-        return self._by_heads(
-            [work.params.head],
-            lambda job: self._answer.run(
-                work, collection, job=job, timings=call.timings, find=find
-            ),
-            call,
-        )
+
+        return self._by_heads([work.params.head], work, answered, call)
 
     def _run_score(self, work: Slice[ScoreParams, ScoreItem], call: Call) -> SliceOutcome:
         return self._by_heads(
             [work.params.head],
-            lambda job: self._score.run(work, job=job, timings=call.timings),
+            work,
+            lambda job, call: self._score.run(work, job=job, timings=call.timings),
             call,
         )
 
     def _by_heads(
-        self, names: Sequence[str], do: Callable[[str | None], Result[Any]], call: Call
+        self,
+        names: Sequence[str],
+        work: Slice[Any, Any],
+        do: Callable[[str | None, Call], Result[Any]],
+        call: Call,
     ) -> SliceOutcome:
-        """Run a slice that only reads and may need heads; the job chooses each head's channel."""
-        return SliceOutcome(self._heads.run_job(names, do, job=str(call.seq)))
+        """Run a slice that only reads and may need heads; the job chooses each head's channel.
+
+        To compare a canary a slice may be run again, unless that takes longer than a person waits.
+        """
+        beside = None
+        if sum(work.params.cost(item) for item in work.accepted.values()) <= _MOST_PAIRED:
+            beside = StableRun(work, partial(do, None, Call(call.seq, no_progress)))
+        found = self._heads.run_job(
+            names, lambda job: do(job, call), job=str(call.seq), beside=beside
+        )
+        return SliceOutcome(found)
 
     def _run_heads(self, work: Slice[HeadsParams, NoItem], _: Call) -> SliceOutcome:
         """Describe all heads, or return the report of one."""
@@ -489,9 +557,10 @@ class Pipeline:
         if name is None:
             states = tuple(HeadInfo.model_validate(state) for state in self._heads.states())
             return SliceOutcome(Result([HeadList(heads=states)]))
-        version, card = self._heads.report(name, work.params.channel)
-        report = HeadReport.model_validate({"head": name, "version": version, **text_field(card)})
-        return SliceOutcome(Result([report]))
+        head, card = self._heads.report(name, work.params.channel)
+        figures = HeadFigures.of(head, card.decode())
+        about = {"head": name, "version": head.version, "figures": figures}
+        return SliceOutcome(Result([HeadReport.model_validate(about | text_field(card))]))
 
     def _run_reconstruct(
         self, work: Slice[ReconstructParams, ReconstructItem], call: Call
@@ -505,6 +574,15 @@ class Pipeline:
         collection = self._collection(work.params.collection)
         cluster = self._logs.cluster if _is_log(collection) else self._cluster.run
         return SliceOutcome(cluster(work, collection, on_progress=call.on_progress))
+
+    def _run_project(self, work: Slice[ProjectParams, NoItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        project = self._logs.project if _is_log(collection) else self._projection.run
+        return SliceOutcome(project(work, collection, on_progress=call.on_progress))
+
+    def _run_records(self, work: Slice[RecordsParams, RecordsItem], call: Call) -> SliceOutcome:
+        collection = self._collection(work.params.collection)
+        return SliceOutcome(self._records.run(work, collection, timings=call.timings))
 
     def _run_rows(self, work: Slice[RowsParams, RowsItem], _: Call) -> SliceOutcome:
         collection = self._collection(work.params.collection)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from verso_core.errors import HeadUnknown
-from verso_core.heads import Head, Task
-from verso_core.jobs import AnyResult, Collection, Filter, IndexKind, Precision
+from verso_core.heads import Head, Judged, Task
+from verso_core.jobs import AnyResult, AnySlice, Collection, Filter, IndexKind, Precision
 from verso_core.jobs.fitting import Fitting, Generation, GenerationStage
 from verso_core.record import Holdings, LedgerMemory
 from verso_core.registry import Channel
 from verso_core.segments import LinesDelete, LinesWrite, LogState, LogValue, Memory, Segment
 from verso_worker.records.confidence import Statistics
-from verso_worker.records.outputs import Classified, Found, Trial, Wanted
+from verso_worker.records.outputs import Classified, Document, Found, Predicted, Trial, Wanted
 from verso_worker.records.points import Hit, Placed, Point, Sizes, Terms
 from verso_worker.records.recorder import Recorder
 from verso_worker.records.space import Stored, Vector
@@ -34,6 +34,15 @@ It raises Cancelled to end the work.
 """
 
 
+OnPart = Callable[[str, Mapping[str, Any]], None]
+"""Receives a part of a result before its end: a name, and a JSON object. It raises Cancelled to
+end the work."""
+
+
+def no_part(name: str, part: Mapping[str, Any]) -> None:
+    """Ignore a part of a result."""
+
+
 def no_progress(stage: str, done: int, of: int) -> None:
     """Ignore the progress of a stage."""
 
@@ -44,6 +53,10 @@ class Cutter(Protocol):
     def cut(self, text: bytes) -> list[bytes]:
         """Return the chunks, in order; joined they are the text."""
 
+    def tokens(self, text: bytes) -> int:
+        """Return how many tokens a text has for the encoder, without the special ones."""
+        ...
+
 
 class HeadEngine(Protocol):
     """Runs heads by name and version; HeadUnknown where one is not loaded."""
@@ -53,6 +66,11 @@ class HeadEngine(Protocol):
 
     def classify_vectors(self, name: str, version: str, *, vectors: Vector) -> Classified:
         """Classify vectors. Shape: (n, D)."""
+
+    def classify_documents(
+        self, name: str, version: str, *, documents: Sequence[Document]
+    ) -> Classified:
+        """Classify documents by the vectors of their chunks, and by their terms."""
 
     def classify_texts(self, name: str, version: str, *, texts: Sequence[bytes]) -> Classified:
         """Classify texts by their tokens."""
@@ -73,17 +91,23 @@ class HeadEngine(Protocol):
     def probe(self, texts: Sequence[bytes], vectors: Vector) -> list[tuple[int, int]]:
         """Count right first guesses of the decoder, and tokens, of each text."""
 
+    def predict(self, texts: Sequence[bytes], vectors: Vector) -> list[list[Predicted] | None]:
+        """Return each text's tokens with the decoder's first guesses; None where unreadable."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """One loaded artifact: how it cuts, codes and rounds.
 
     ``codec`` is the artifact's codec id, ``space`` its space id; ``heads`` runs heads of its space.
+    ``max_tokens`` are the encoder's, special tokens included; ``pooling`` makes one vector of its.
     """
 
     codec: str
     space: str
     dim: int
+    max_tokens: int
+    pooling: str
     int8_scale: float
     cutter: Cutter
     recorder: Recorder
@@ -123,18 +147,35 @@ class ServedHead:
         return {"head": self.head.name, "version": self.head.version, "channel": self.channel.value}
 
 
+@dataclass(frozen=True, slots=True)
+class StableRun(Generic[T]):
+    """How to run a slice with stable versions, to compare a canary with."""
+
+    work: AnySlice
+    run: Callable[[], T]
+
+
 class Heads(Protocol):
     """The heads this platform serves."""
 
     def get(self, name: str, *, task: Task, job: str | None) -> ServedHead:
         """Return the version of a head that a job uses; for None the stable one.
 
+        A job that is a :class:`Channel` chooses itself.
+
         Raises:
             HeadUnknown: there is no head of this name, or it does another task.
             HeadInvalid: its folder is invalid, and no earlier version was served.
         """
 
-    def run_job(self, names: Sequence[str], call: Callable[[str | None], T], *, job: str) -> T:
+    def run_job(
+        self,
+        names: Sequence[str],
+        call: Callable[[str | None], T],
+        *,
+        job: str,
+        beside: StableRun[T] | None = None,
+    ) -> T:
         """Run a job with the heads that its id chooses; if a canary fails it, without canaries.
 
         Args:
@@ -142,19 +183,20 @@ class Heads(Protocol):
             call: runs the job with the channels of the job id it is given; given None, with stable
                 versions only.
             job: the job's id.
+            beside: what a canary is compared with; None if the job is not to be run twice.
         """
 
-    def rival(self, canary: ServedHead) -> ServedHead | None:
-        """Return the stable version to compare a canary with; None if they cannot be compared."""
+    def canary(self, name: str, job: str) -> str | None:
+        """Return the canary's version if the job is of its share, else None."""
 
-    def compared(self, canary: ServedHead, *, agreed: int, differed: int) -> None:
-        """Report on how many subjects a canary and its rival agreed and differed."""
+    def judged(self, name: str, scores: Sequence[tuple[float, float]]) -> None:
+        """Note the Brier scores of a head's canary and its stable version on labelled texts."""
 
     def states(self) -> list[dict[str, Any]]:
         """Describe all heads, by name."""
 
-    def report(self, name: str, channel: Channel) -> tuple[str, bytes]:
-        """Return the version of a channel and its card: Markdown, UTF-8.
+    def report(self, name: str, channel: Channel) -> tuple[Head, bytes]:
+        """Return the version that a channel serves, and its card: Markdown, UTF-8.
 
         Raises:
             HeadUnknown: the channel serves no head of this name.
@@ -170,6 +212,13 @@ class Models(Protocol):
 
     def writing(self, collection: Collection) -> Model:
         """Return the artifact that writes into a collection: the newest one of its space."""
+
+    def named(self, name: str | None) -> Model:
+        """Return the artifact that serves under a name; None is the current one.
+
+        Raises:
+            ModelUnknown: none does.
+        """
 
     def get(self, codec: str) -> Model:
         """Return the artifact with this codec id, or with the fitted tables of this generation.
@@ -342,6 +391,17 @@ class Vectors(Protocol):
 
     def sizes(self, name: str) -> Sizes:
         """Return how many points a collection has, and the size of their vectors and terms."""
+
+
+class FeedbackRows(Protocol):
+    """Labels that people have checked, by version of a head."""
+
+    def add(self, head: str, version: str, rows: Mapping[bytes, Judged]) -> None:
+        """Store rows by the hash of what was labelled; of too many the oldest are removed."""
+
+    def rows(self, head: str, version: str) -> list[Judged]:
+        """Return the rows of a version, oldest first."""
+        ...
 
 
 class Lexicon(Protocol):

@@ -1,52 +1,32 @@
 """Join templates of log lines that are one statement with a word more or less.
 
 A statement may write `(2 KB)` or leave it out, so that its lines differ in length, and what groups
-lines of equal length finds several templates. Two templates are one statement if
-
-1. nearly the same words stand in them, in the same order: the longest common subsequence of what
-   is no parameter is at least ``ALIKE`` of both; and
-2. their vectors are near: a cosine of at least ``NEAR``. One word by which two statements differ
-   changes the vector of a short template much, and that of a long one little.
-
-Both were chosen on seven systems of loghub and measured on seven others (`bench_templates.py`).
-Only templates that pass the first are encoded, which are few.
+lines of equal length finds several templates. Two templates are one statement if nearly the same
+words stand in them, in the same order: the longest common subsequence of what is no parameter is at
+least ``ALIKE`` of both. The share was chosen on seven systems of loghub and measured on seven
+others (`bench_templates.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from verso_worker.records.space import Vector
 from verso_worker.rules.grouping.templates import PARAMETER
 
 ALIKE = 0.9
 """Least share of the words of two templates that they have in common, in their order."""
 
-NEAR = 0.97
-"""Least cosine of two templates."""
-
-Encode = Callable[[Sequence[str]], Vector]
-"""Returns the unit vectors of texts. Shape: (texts, dim)."""
-
 _Words = list[str]
 _Tag = tuple[str, int]
 
 
-def joined(templates: Sequence[str], encode: Encode) -> dict[str, str]:
-    """Return for each template the template of its statement, which may be itself.
-
-    Args:
-        templates: distinct templates.
-        encode: called with the templates that another one resembles, if there are any.
-    """
+def joined(templates: Sequence[str]) -> dict[str, str]:
+    """Return for each distinct template the template of its statement, which may be itself."""
     pairs = alike(templates)
     if not pairs:
         return {template: template for template in templates}
-    asked = sorted({number for pair in pairs for number in pair})
-    row = {number: index for index, number in enumerate(asked)}
-    vectors = encode([templates[number] for number in asked])
     parent = list(range(len(templates)))
 
     def root(number: int) -> int:
@@ -55,8 +35,7 @@ def joined(templates: Sequence[str], encode: Encode) -> dict[str, str]:
         return number
 
     for one, other in pairs:
-        if float(vectors[row[one]] @ vectors[row[other]]) >= NEAR:
-            parent[max(root(one), root(other))] = min(root(one), root(other))
+        parent[max(root(one), root(other))] = min(root(one), root(other))
     statements: dict[int, _Words] = {}
     for number, template in enumerate(templates):
         words = template.split()

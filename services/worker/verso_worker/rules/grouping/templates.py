@@ -27,7 +27,7 @@ from itertools import pairwise
 PARAMETER = "<*>"
 
 SIMILAR = 0.6
-"""Share of tokens that must agree for a line to join a template."""
+"""Share of tokens that must agree for a line to join a template, parameters of both left out."""
 
 WORDS = 3
 """Most plain words at one position that make statements of their own; more are a parameter."""
@@ -116,12 +116,12 @@ class Miner:
         """Find the group that a shape joins, or make one."""
         first = tokens[0] if tokens else ""
         leaf = self._leaves[len(tokens), PARAMETER if PARAMETER in first else first]
-        best, agreed = -1, -1
+        best, agreed = -1, -1.0
         for group in leaf:
-            same = sum(a == b for a, b in zip(self._groups[group], tokens, strict=True))
-            if same > agreed:
-                best, agreed = group, same
-        if best >= 0 and agreed >= self._similar * len(tokens):
+            share = _agreement(self._groups[group], tokens)
+            if share > agreed:
+                best, agreed = group, share
+        if best >= 0 and agreed >= self._similar:
             self._groups[best] = _merged(self._groups[best], tokens)
             return best
         leaf.append(len(self._groups))
@@ -159,6 +159,21 @@ def _shortened(line: str) -> str:
     if len(line) <= LONGEST_WORD:
         return line
     return " ".join(w if len(w) <= LONGEST_WORD else PARAMETER for w in line.split())
+
+
+def _agreement(template: Tokens, tokens: Tokens) -> float:
+    """Return the share of tokens that agree, of those that are no parameter in both.
+
+    Two parameters say nothing: lines of many values would agree whatever their words are.
+    """
+    told = same = 0
+    for a, b in zip(template, tokens, strict=True):
+        if a != b:
+            told += 1
+        elif a != PARAMETER:
+            told += 1
+            same += 1
+    return same / told if told else 1.0
 
 
 def _merged(template: Tokens, tokens: Tokens) -> Tokens:

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.logs.shapes import Shapes, message
+from verso_codecs.logs.headers import message
+from verso_codecs.logs.shapes import Shapes, masked
 from verso_codecs.logs.tables import Tables
 from verso_core import crc
 from verso_core.errors import ArtifactInvalid, LedgerUnavailable, PatchCorrupt, RecordCorrupt
@@ -64,6 +65,10 @@ class Statements:
         found = np.full(len(self.texts), np.iinfo(np.int64).max)
         np.minimum.at(found, self.of_shape, np.arange(len(self.of_shape)))
         return found
+
+    def numbered(self, shape: int) -> int:
+        """Return the template of the shape of a number; -1 if there is none."""
+        return int(self.of_shape[shape]) if shape < len(self.of_shape) else -1
 
     def shapes_of(self, statement: int) -> NDArray[np.int64]:
         """Return the numbers of a template's shapes, ascending."""
@@ -338,8 +343,8 @@ class LogCollection:
     def _mine(self) -> list[str]:
         """Return the template of each shape."""
         for number in range(len(self._mined), len(self.shapes)):
-            text = statement_text(message(self.shapes.row(number))).decode("utf-8", "replace")
-            self._mined.append(self._miner.add(text))
+            text = statement_text(message(masked(self.shapes.row(number))))
+            self._mined.append(self._miner.add(text.decode("utf-8", "replace")))
         templates = self._miner.templates()
         return [templates[mined] for mined in self._mined]
 

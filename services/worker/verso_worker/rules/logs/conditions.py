@@ -6,7 +6,6 @@ has no such label.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,8 +31,9 @@ from verso_core.jobs.filters import (
     tests_in,
 )
 from verso_core.jobs.lines import line_id, line_place
+from verso_core.jobs.log_records import attribute_fields
 from verso_core.segments import MISSING, Segment
-from verso_core.texts import Scalar, values_of
+from verso_core.texts import Scalar
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -276,9 +276,4 @@ class _Lines:
 
 def attributes_of(end: bytes) -> Fields:
     """Return the values of a record's attributes; ``end``: what stands behind its body."""
-    if len(end) < 2:
-        return {}
-    return {
-        METADATA + name: [one for one in values if isinstance(one, str | int | float)]
-        for name, values in values_of(json.loads(end[1:])).items()
-    }
+    return attribute_fields(end[1:])

@@ -1,5 +1,7 @@
 """Group the lines of a log collection: by their statements, which are known, or these by vectors.
 
+:class:`LogProjection` draws the statements as a map.
+
 1. Count the lines of each statement, from the inventories of the segments.
 2. A group is a statement; or, by vectors, the statements whose vectors are near.
 3. Of the largest groups read the newest lines, and the first one for its time.
@@ -14,11 +16,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import KindUnsupported, RequestInvalid
 from verso_core.jobs import Collection
-from verso_core.jobs.cluster import Clustered, ClusterParams, Group, Member, Method
+from verso_core.jobs.cluster import (
+    Clustered,
+    ClusterParams,
+    Colour,
+    Group,
+    Member,
+    Method,
+    Projected,
+    ProjectParams,
+)
 from verso_core.jobs.lines import line_id
 from verso_core.jobs.models import text_field
+from verso_worker.rules import projection
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE
 from verso_worker.rules.logs.blocks import Blocks
@@ -63,6 +75,46 @@ class LogCluster:
             alone=int(counts.sum() - sizes.sum()),
             unread=0,
             groups=tuple(_described(group, statements, counts, found, asked) for group in largest),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogProjection:
+    """Draws the statements of log collections as a map."""
+
+    store: LogStore
+    blocks: Blocks
+
+    def run(self, collection: Collection, asked: ProjectParams) -> Projected:
+        """Draw the most frequent statements.
+
+        Raises:
+            KindUnsupported: they were to be coloured by a label.
+        """
+        if asked.colour is Colour.LABEL:
+            raise KindUnsupported("expected colour group or none: a statement has many labels")
+        log = self.store.open(collection.name, dim=collection.dim)
+        statements = log.statements()
+        counts = by_statement(log, statements, self.blocks)
+        there = np.flatnonzero((counts > 0) & statements.vectors.any(axis=1))
+        shown = there[np.argsort(-counts[there], kind="stable")][: asked.limit]
+        vectors = statements.vectors[shown]
+        drawn = projection.project(vectors)
+        colour, labels = np.full(len(shown), projection.NONE, np.int64), []
+        if asked.colour is Colour.GROUP and len(shown):
+            colour, middle = projection.groups(vectors, count=asked.groups)
+            labels = [projection.shortened(statements.texts[shown[n]]) for n in middle]
+        named = statements.names()
+        return Projected(
+            records=int((counts > 0).sum()),
+            explained=drawn.explained,
+            ids=tuple(str(named[one]) for one in shown.tolist()),
+            x=drawn.x,
+            y=drawn.y,
+            colour=tuple(colour.tolist()),
+            colours=projection.counted(colour, labels),
+            lines=tuple(counts[shown].tolist()),
+            templates=tuple(projection.shortened(statements.texts[one]) for one in shown.tolist()),
         )
 
 

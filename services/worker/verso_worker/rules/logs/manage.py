@@ -287,15 +287,15 @@ def _small_runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
         fits = (
             run
             and run[-1].end == one.first
-            and not run[-1].flags
-            and one.flags in (0, OPEN)
+            and not run[-1].flags & (OPEN | RECORDS)
+            and not one.flags & RECORDS
             and sum(part.lines for part in run) + one.lines <= SEGMENT_LINES
         )
         if not fits:
             if len(run) > 1:
                 yield run
             run = []
-        if fits or (one.lines < _SMALL_LINES and one.flags == 0):
+        if fits or (one.lines < _SMALL_LINES and not one.flags & (OPEN | RECORDS)):
             run.append(one)
     if len(run) > 1:
         yield run

@@ -31,10 +31,11 @@ VALUE_SEGMENTS = 256
 """Most segments that are decoded for the values of one question, the newest first."""
 VALUE_LINES = 16
 """Lines with the values of a question, at least, after which no further segment is decoded."""
-LINE_SEGMENTS = 2
+LINE_SEGMENTS = 1
 """Most segments in which a whole line is looked for: its statement is known without them."""
 _DECODED_TOGETHER = 32
-_VALUE_BLOCKS = 4  # decoded at a time for values: often the first have enough lines
+_VALUE_BLOCKS = 4  # decoded first for values: often they have enough lines
+_GROWTH = 3  # each time the ledger is asked for the whole segment
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -128,7 +129,7 @@ class Occurrences:
         """Return the statements of the newest lines that hold every value, the newest first.
 
         Segments are decoded until there are enough such lines. ``only``: the one statement whose
-        lines are looked at, of the newest segments.
+        lines are looked at, of the newest segment that may have some, until enough can be shown.
         """
         if not tokens:
             return []
@@ -143,7 +144,7 @@ class Occurrences:
             chosen = self._newest_first(np.flatnonzero(inside))[:VALUE_SEGMENTS].tolist()
             rows = [self._every_block(row) for row in chosen]
         found: dict[int, Found] = {}
-        enough = max(VALUE_LINES, self._keep)
+        enough = self._keep if only is not None else max(VALUE_LINES, self._keep)
         for row, segment, numbers in rows:
             newest_first = [(segment, n) for n in reversed(numbers)]
             for block in self._decoded(newest_first, together=_VALUE_BLOCKS, kept=False):
@@ -246,11 +247,13 @@ class Occurrences:
     def _decoded(
         self, places: Sequence[Place], *, together: int = _DECODED_TOGETHER, kept: bool = True
     ) -> Iterator[Block]:
-        """Yield blocks, a few at a time."""
-        for start in range(0, len(places), together):
-            part = places[start : start + together]
+        """Yield blocks, first a few at a time, then more."""
+        start = 0
+        while part := places[start : start + together]:
             found = self._blocks.read(self._log, part, keep=kept)
             yield from (found[place] for place in part if place in found)
+            start += together
+            together = min(_GROWTH * together, _DECODED_TOGETHER)
 
     def _passing_lines(self, row: int, block: Block) -> Mask:
         """Return which lines of a block pass and are not deleted. Shape: (lines,)."""

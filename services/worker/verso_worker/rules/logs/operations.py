@@ -25,7 +25,7 @@ from verso_core.jobs import (
     SearchParams,
     Slice,
 )
-from verso_core.jobs.cluster import Clustered, ClusterParams, Method
+from verso_core.jobs.cluster import Clustered, ClusterParams, Method, Projected, ProjectParams
 from verso_core.jobs.collections import SCRUB_COUNTS, Statistics
 from verso_core.jobs.documents import (
     Counted,
@@ -58,12 +58,12 @@ from verso_core.jobs.train import Rows, RowsItem, RowsParams
 from verso_worker.records import fusion
 from verso_worker.records.outputs import Timings
 from verso_worker.rules.classify import Classify
-from verso_worker.rules.cluster import Cluster
 from verso_worker.rules.export_rows import ExportRows
+from verso_worker.rules.grouping.cluster import Cluster
 from verso_worker.rules.logs.blocks import Blocks
 from verso_worker.rules.logs.collection import LogStore
 from verso_worker.rules.logs.counting import LineCounts
-from verso_worker.rules.logs.grouping import LogCluster
+from verso_worker.rules.logs.grouping import LogCluster, LogProjection
 from verso_worker.rules.logs.labelled import LineRows
 from verso_worker.rules.logs.listing import LineList
 from verso_worker.rules.logs.manage import LogManagement
@@ -137,6 +137,7 @@ class LogOperations:
         self._counts = LineCounts(store, lines)
         self._search = LogSearch(models, store, lexicon, lines, blocks)
         self._cluster = LogCluster(store, blocks)
+        self._projection = LogProjection(store, blocks)
         self._rows = LineRows(models, store)
         self._query = LineQuery(store, lines, blocks, self._search)
         self._list = LineList(store, lines, self._query, beside.matching)
@@ -313,6 +314,20 @@ class LogOperations:
                 groups=tuple(groups[: asked.limit]),
             )
         return Result([found])
+
+    def project(
+        self,
+        work: Slice[ProjectParams, NoItem],
+        collection: Collection,
+        *,
+        on_progress: OnProgress,  # noqa: ARG002 - of all projections
+    ) -> Result[Projected]:
+        """Draw statements as a map; records beside them are not drawn.
+
+        Raises:
+            KindUnsupported: they were to be coloured by a label.
+        """
+        return Result([self._projection.run(collection, work.params)])
 
     def page(self, work: Slice[ListParams, NoItem], collection: Collection) -> Result[DocumentPage]:
         """List lines and records.

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verso_codecs.logs import filters, parsing, shapes
+from verso_codecs.logs import filters, parsing
+from verso_codecs.logs.headers import message
+from verso_codecs.logs.shapes import masked
 from verso_core.errors import VersoError
 from verso_core.jobs import (
     Collection,
@@ -236,10 +238,10 @@ class LogSearch:
         parsed = parsing.parse(parsing.split(line), log.shapes)
         shape = int(parsed.shapes[0])
         row = log.shapes.row(shape) if shape >= 0 else parsed.new_rows[0]
-        text = shapes.message(row)
+        text = message(masked(row))
         known = 0 <= shape < len(statements.of_shape)
         return (
-            question if text == shapes.masked(row) else text,
+            question if text == masked(row) else text,
             int(statements.of_shape[shape]) if known else None,
         )
 

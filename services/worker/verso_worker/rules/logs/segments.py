@@ -20,6 +20,7 @@ from verso_core.jobs.lines import line_id
 from verso_core.segments import MISSING, Segment, SegmentWrite
 from verso_worker.records import line_arrays
 from verso_worker.records.segments import (
+    ASCENDING,
     BLOCK_LINES,
     EMPTY,
     OPEN,
@@ -91,15 +92,17 @@ def coded(
     for start, stop in _parts(begin, end):
         whole = line_arrays.take(parsed.lines, np.arange(start, stop))
         own = list(islice(blocks, -(-(stop - start) // BLOCK_LINES)))
+        when = read_times(whole, place.times)
+        span = _span(when)
+        flags = ASCENDING if _ascends(whole, when, place.times) else 0
         front = Front(
-            flags=OPEN if is_open and stop == end else 0,
+            flags=flags | (OPEN if is_open and stop == end else 0),
             lines=stop - start,
             times=place.times,
             inventory=Inventory.of(parsed.shapes[start:stop]),
             filter=filters.build(parsed, first=start, count=stop - start),
             sizes=tuple(map(len, own)),
         )
-        span = _span(read_times(whole, place.times))
         segment = Segment(place.stream, place.first + start, stop - start, *span, flags=front.flags)
         found.append(SegmentWrite(segment, front.pack(own), len(whole.data)))
     return found
@@ -290,6 +293,29 @@ def _front_of(data: bytes) -> tuple[Front, list[bytes], bytes]:
 def _unreadable(stream: int, first: int, count: int, cause: Exception) -> RecordCorrupt:
     last = line_id(stream, first + count - 1)
     return RecordCorrupt(f"the lines {line_id(stream, first)} to {last} cannot be read: {cause}")
+
+
+def _ascends(lines: Lines, when: Times, source: TimeSource) -> bool:
+    """Whether no line is earlier than the line before, also where blocks are read one by one.
+
+    A block that begins with lines without a time reads other times for them than its segment does.
+
+    Args:
+        lines: of a segment.
+        when: their times.
+        source: where these come from.
+    """
+    if (np.diff(when) < 0).any():
+        return False
+    blocks = [
+        read_times(
+            line_arrays.take(lines, np.arange(at, min(at + BLOCK_LINES, len(when)))),
+            source,
+            latest_ns=int(when[-1]),
+        )
+        for at in range(0, len(when), BLOCK_LINES)
+    ]
+    return not (np.diff(np.concatenate(blocks)) < 0).any()
 
 
 def _span(when: Times) -> tuple[int, int]:

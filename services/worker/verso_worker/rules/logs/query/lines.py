@@ -26,7 +26,7 @@ from verso_core.jobs.lines import (
     write_cursor,
 )
 from verso_worker.rules.logs.blocks import Blocks
-from verso_worker.rules.logs.collection import LogCollection, LogStore, Statements
+from verso_worker.rules.logs.collection import LogCollection, LogStore
 from verso_worker.rules.logs.query.choice import Choice
 from verso_worker.rules.logs.query.context import Around, Wanted
 from verso_worker.rules.logs.query.page import Page
@@ -73,7 +73,7 @@ class LineQuery:
         choice = None
         if asked.statement is not None:
             statements = log.statements()
-            choice = Choice(statements.of_shape == _statement(statements, asked.statement))
+            choice = Choice(statements.of_shape == statements.numbered(int(asked.statement)))
         page = Page(self.lines, log, collection, asked, places, choice=choice)
         page.fill()
         data = b"".join(page.rendered(around=around))
@@ -148,13 +148,7 @@ class LineQuery:
 
         chosen = np.argsort(-scores, kind="stable")
         if only is not None:
-            tokens, chosen = [], chosen[chosen == _statement(statements, only)]
+            tokens, chosen = [], chosen[chosen == statements.numbered(int(only))]
         for one in chosen.tolist():
             more = f',"score":{float(scores[one]):.6g},"statement":"{names[one]}"'
             yield int(names[one]), partial(lines_of, one), more
-
-
-def _statement(statements: Statements, name: str) -> int:
-    """Return the statement that has a shape of this number; -1 if none has."""
-    shape = int(name)
-    return int(statements.of_shape[shape]) if shape < len(statements.of_shape) else -1

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from verso_codecs.logs import lines as line_codec
 from verso_core.jobs import Collection
 from verso_core.segments import Segment
 from verso_worker.records.segments import BLOCK_LINES, RECORDS
@@ -67,8 +68,16 @@ class Pieces:
         condition: Condition,
         *,
         parted: Parted = lambda _start, _end: False,
+        contains: bytes = b"",
     ) -> Iterator[Piece]:
         """Yield the lines that pass, stream by stream.
+
+        Args:
+            log: the collection.
+            collection: its settings.
+            condition: which lines.
+            parted: of which lines the times are told apart.
+            contains: only lines with these bytes in them; every line is read then.
 
         Raises:
             RecordCorrupt: a segment of which some lines pass does not read back.
@@ -83,14 +92,20 @@ class Pieces:
             for n in np.flatnonzero(~passing.none).tolist():
                 one = segments[n]
                 intact = (stream, one.first) not in bitmaps and not one.flags & RECORDS
+                intact = intact and not contains
                 if intact and passing.all[n] and not parted(one.earliest, one.latest):
                     yield Piece.whole(stream, one.lines, one.earliest)
                 elif intact and by_time[n]:
                     yield from self._of_blocks(log, one, condition, parted)
                 else:
                     batch = self.lines.batch(log, collection, one, condition)
-                    if batch is not None and batch.passing.any():
-                        yield Piece.each(stream, batch.when[batch.passing])
+                    if batch is None:
+                        continue
+                    chosen = batch.passing
+                    if contains:
+                        chosen = chosen & line_codec.find(batch.lines, contains)
+                    if chosen.any():
+                        yield Piece.each(stream, batch.when[chosen])
 
     def _of_blocks(
         self, log: LogCollection, segment: Segment, condition: Condition, parted: Parted

@@ -51,6 +51,12 @@ class Summary:
         """Return the bytes that it takes in memory."""
         return self.shapes.nbytes + self.counts.nbytes + self.first.nbytes + self.last.nbytes
 
+    def of_shapes(self, chosen: NDArray[np.bool_]) -> Summary:
+        """Return the summary of the lines of some shapes. Shape: (shapes,)."""
+        return Summary(
+            self.shapes[chosen], self.counts[chosen], self.first[chosen], self.last[chosen]
+        )
+
     @property
     def lines(self) -> int:
         """Count the lines of the block."""

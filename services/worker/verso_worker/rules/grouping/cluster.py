@@ -26,6 +26,7 @@ from verso_core.record import point_ids
 from verso_worker.records.space import Space, Stored, Vector
 from verso_worker.rules.grouping import by_pairs
 from verso_worker.rules.grouping.by_pairs import ALONE, Labels, central
+from verso_worker.rules.grouping.messages import messages
 from verso_worker.rules.grouping.statements import joined
 from verso_worker.rules.grouping.templates import Miner
 from verso_worker.rules.ports import OnProgress, Vectors
@@ -177,16 +178,14 @@ class Cluster:
         read: list[tuple[_Member, int]] = []
         for page in _pages(chunks):
             texts = self.reader.chunks(collection, page)
-            for member, text in zip(self._members(collection, page), texts, strict=True):
-                if isinstance(text, bytes):
-                    read.append((member, miner.add(text.decode("utf-8", "replace"))))
+            members = self._members(collection, page)
+            pairs = zip(members, texts, strict=True)
+            there = [(member, text) for member, text in pairs if isinstance(text, bytes)]
+            told = messages([text for _, text in there])
+            read += [(member, miner.add(one)) for (member, _), one in zip(there, told, strict=True)]
         found = miner.templates()
 
-        def encode(texts: Sequence[str]) -> Vector:
-            engine = self.reader.models.writing(collection).recorder.engine
-            return engine.encode([text.encode() for text in texts]).vectors
-
-        statement = joined(list(dict.fromkeys(found)), encode)
+        statement = joined(list(dict.fromkeys(found)))
         templates = [statement[template] for template in found]
         own: dict[str, list[_Member]] = defaultdict(list)
         for member, shape in read:
