@@ -1,0 +1,13 @@
+/** *Models*: what the channels serve, the report of a head, a training. */
+
+import { place } from "../../router.js";
+import { HeadView } from "./head.js";
+import { ModelsOverview } from "./overview.js";
+import { TrainingView } from "./training.js";
+
+export default function ModelsPage() {
+  const [, what, name] = place.value.page.split("/");
+  if (what === "train") return <TrainingView />;
+  if (what === "heads" && name !== undefined) return <HeadView key={name} name={decodeURIComponent(name)} />;
+  return <ModelsOverview />;
+}

@@ -1,0 +1,12 @@
+import { jsx as _jsx } from "preact/jsx-runtime";
+/** The entry: draw the shell, ask who the caller is. */
+import { render } from "preact";
+import { identify } from "./session.js";
+import { Shell } from "./shell.js";
+import "./theme.js";
+const root = document.getElementById("app");
+if (root === null)
+    throw new Error("expected an element with the id app");
+root.replaceChildren(); // index.html's outline of the shell
+render(_jsx(Shell, {}), root);
+void identify();

@@ -1,0 +1,234 @@
+/** Lines of a log collection: read page by page as a stream, and followed as they are accepted. */
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { address, problemFrom, reconnected, send } from "../../api.js";
+import { follow } from "../../events.js";
+import { fromBase64 } from "../../text.js";
+const FIRST_PAGE = 200;
+const PAGE = 5000;
+const LIVE_LINES = 5000;
+const LIVE_BEFORE = 100;
+/** Return a line's text; bytes that are no UTF-8 stand as replacement characters. */
+export function textOf(line) {
+    if (line.text_base64 === undefined)
+        return line.text ?? "";
+    return new TextDecoder("utf-8").decode(fromBase64(line.text_base64));
+}
+/** Read a page; `onLines` gets its lines as they come. Returns where the next page begins. */
+async function readPage(request, signal, onLines) {
+    const response = await send(request, { signal });
+    const end = { cursor: null, waiting: null };
+    const take = (texts) => {
+        const lines = [];
+        for (const text of texts) {
+            if (text === "")
+                continue;
+            const row = JSON.parse(text);
+            if (row.error !== undefined)
+                throw new StreamError(row.error);
+            if (row.id !== undefined)
+                lines.push(row);
+            end.cursor = row.next_cursor ?? end.cursor;
+            end.waiting = row.waiting ?? end.waiting;
+        }
+        if (lines.length > 0)
+            onLines(lines);
+    };
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+        const part = await reader?.read();
+        if (part === undefined || part.done)
+            break;
+        const texts = (rest + part.value).split("\n");
+        rest = texts.pop() ?? "";
+        take(texts);
+    }
+    take([rest]);
+    return end;
+}
+/** A fault in the middle of a stream, whose status has been sent already. */
+class StreamError extends Error {
+    fault;
+    constructor(fault) {
+        super(`${fault.detail} (${fault.code})`);
+        this.fault = fault;
+    }
+}
+/**
+ * Lines in order, one page after the other.
+ *
+ * @param body of `POST /v1/logs/query`, without limit and cursor; null reads nothing.
+ */
+export function useLines(body) {
+    const key = body === null ? null : JSON.stringify(body);
+    const [round, setRound] = useState(0);
+    const [, draw] = useState(0);
+    const state = useRef(emptyState());
+    const back = reconnected.value;
+    useEffect(() => {
+        const own = emptyState();
+        state.current = own;
+        draw((before) => before + 1);
+        if (key !== null)
+            void read(own, key, draw);
+        return () => own.control.abort();
+    }, [key, round, back]);
+    const more = useCallback(() => {
+        const own = state.current;
+        if (key !== null && !own.loading && own.cursor !== null && own.problem === undefined)
+            void read(own, key, draw);
+    }, [key]);
+    const { lines, loading, problem, waiting, cursor } = state.current;
+    const reload = useCallback(() => setRound((before) => before + 1), []);
+    return { lines, complete: cursor === null && !loading && key !== null, loading, problem, waiting, more, reload };
+}
+function emptyState() {
+    return { lines: [], cursor: null, loading: false, problem: undefined, waiting: null, control: new AbortController() };
+}
+async function read(own, key, draw) {
+    const show = () => draw((before) => before + 1);
+    own.loading = true;
+    show();
+    const begins = own.lines.length === 0;
+    const body = { ...JSON.parse(key), limit: begins ? FIRST_PAGE : PAGE, ...(own.cursor === null ? {} : { cursor: own.cursor }) };
+    try {
+        const end = await readPage({ method: "POST", path: "/v1/logs/query", body }, own.control.signal, (lines) => {
+            for (const line of lines)
+                own.lines.push(line);
+            show();
+        });
+        own.cursor = end.cursor;
+        own.waiting = end.waiting;
+    }
+    catch (error) {
+        if (own.control.signal.aborted)
+            return;
+        own.problem = problemFrom(error);
+    }
+    own.loading = false;
+    show();
+}
+/**
+ * Lines as they are accepted, behind the newest stored ones; the oldest first.
+ *
+ * @param request of `GET /v1/logs/tail`; null follows nothing.
+ * @param stored body of a query of the newest stored lines.
+ * @param paused keep what is shown; what comes is shown afterwards.
+ */
+export function useTail(request, stored, paused) {
+    const key = request === null ? null : address(request);
+    const [shown, setShown] = useState(emptyTail());
+    const held = useRef(paused);
+    held.current = paused;
+    const flush = useRef(() => undefined);
+    useEffect(() => {
+        setShown(emptyTail());
+        if (key === null || request === null)
+            return undefined;
+        const control = new AbortController();
+        const follower = new Follower(key, control, () => held.current, setShown);
+        flush.current = () => follower.show();
+        void follower.start({ ...stored, order: "newest", limit: LIVE_BEFORE });
+        return () => {
+            control.abort();
+            follower.close();
+        };
+    }, [key]);
+    useEffect(() => {
+        if (!paused)
+            flush.current();
+    }, [paused]);
+    return shown;
+}
+function emptyTail() {
+    return { lines: [], dropped: 0, missed: 0, state: "connecting", problem: undefined };
+}
+/** One connection to the live tail; what comes within a frame is shown together. */
+class Follower {
+    url;
+    control;
+    paused;
+    update;
+    lines = [];
+    known = new Set();
+    dropped = 0;
+    missed = 0;
+    state = "connecting";
+    problem;
+    end = () => { };
+    frame = 0;
+    constructor(url, control, paused, update) {
+        this.url = url;
+        this.control = control;
+        this.paused = paused;
+        this.update = update;
+    }
+    async start(stored) {
+        this.listen();
+        try {
+            const before = [];
+            await readPage({ method: "POST", path: "/v1/logs/query", body: stored }, this.control.signal, (lines) => before.push(...lines));
+            const fresh = before.reverse().filter((line) => !this.known.has(line.id));
+            for (const line of fresh)
+                this.known.add(line.id);
+            this.lines = [...fresh, ...this.lines];
+            this.show();
+        }
+        catch {
+            // the tail itself says what is wrong
+        }
+    }
+    close() {
+        this.end();
+        cancelAnimationFrame(this.frame);
+    }
+    listen() {
+        const soon = () => {
+            cancelAnimationFrame(this.frame);
+            this.frame = requestAnimationFrame(() => this.show());
+        };
+        this.end = follow(this.url, {
+            events: {
+                position: () => {
+                    this.state = "open";
+                    soon();
+                },
+                line: (data) => {
+                    this.state = "open";
+                    this.add(JSON.parse(data));
+                    soon();
+                },
+                gap: (data) => {
+                    const gap = JSON.parse(data);
+                    this.missed = this.missed === null || gap.lines === null ? null : this.missed + gap.lines;
+                    soon();
+                },
+            },
+            onLost: (problem) => {
+                this.state = "lost";
+                this.problem = problem;
+                soon();
+            },
+        });
+    }
+    add(line) {
+        if (this.known.has(line.id))
+            return;
+        this.known.add(line.id);
+        this.lines.push(line);
+        if (this.lines.length > LIVE_LINES + 500 && !this.paused()) {
+            for (const old of this.lines.splice(0, this.lines.length - LIVE_LINES)) {
+                this.known.delete(old.id);
+                this.dropped += 1;
+            }
+        }
+    }
+    show() {
+        if (this.control.signal.aborted)
+            return;
+        if (this.paused() && this.problem === undefined)
+            return;
+        const { dropped, missed, state, problem } = this;
+        this.update({ lines: [...this.lines], dropped, missed, state, problem });
+    }
+}

@@ -1,0 +1,2 @@
+/** What the API says of maps and of the platform's state. */
+export {};

@@ -1,0 +1,2 @@
+/** Answers of the API that several pages read; see `/openapi.json`. */
+export {};
