@@ -24,22 +24,25 @@ _INGEST = (
 )
 _READ = (
     *("search", "answer", "classify", "score", "rerank", "embed", "cluster", "reconstruct"),
+    *("cohere_embed", "cohere_rerank"),
+    *("tei", "tei_embed", "tei_predict", "tei_rerank", "tei_similarity", "tei_info"),
     *("openai_embeddings", "openai_models", "openai_model", "document", "documents"),
     *("collection", "collections", "migration", "heads", "head", "head_report", "registry"),
     *("documents_query", "documents_count", "facets", "metrics", "logs_query"),
     *("logs_volume", "logs_labels", "logs_statements", "logs_tail"),
+    *("project", "records", "status", "mcp"),
 )
 _ADMIN = (
     *("collection_delete", "migrate", "migration_remove", "scrub", "scrub_request", "train"),
     *("registry_promote", "registry_rollback", "collection_change", "documents_delete"),
-    "collection_fit",
+    *("collection_fit", "feedback"),
 )
 # Of jobs and webhooks a caller sees its tenant's own only; and a job needs the scope of its kind.
 _ANY = (
-    *("jobs", "job", "job_events", "job_cancel", "job_replay"),
+    *("jobs", "jobs_events", "job", "job_failures", "job_events", "job_cancel", "job_replay"),
     *("dead_letters", "dead_letters_replay"),
     *("webhooks", "webhook_create", "webhook_delete", "webhook_rotate", "webhook_replay"),
-    *("session_create", "session_delete"),
+    *("session_create", "session_delete", "session"),
 )
 
 SCOPES: dict[str, Scope | None] = {
@@ -50,7 +53,12 @@ SCOPES: dict[str, Scope | None] = {
 }
 """The scope that a route needs, by the route's name; None: any valid key."""
 
-OPEN = frozenset({"root", "healthz", "readyz", "error_help"})
+OPEN = frozenset(
+    {
+        *("root", "healthz", "readyz", "error_help", "tei_health"),
+        *("console", "console_page", "console_file"),
+    }
+)
 """Routes that need no key."""
 
 _KINDS: dict[Kind, Scope] = {
@@ -61,7 +69,7 @@ _KINDS: dict[Kind, Scope] = {
     **dict.fromkeys(
         (
             *(Kind.COLLECTION_CHANGE, Kind.COLLECTION_DELETE, Kind.DELETE_MATCHING, Kind.MIGRATE),
-            *(Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS, Kind.FIT),
+            *(Kind.TRAIN, Kind.MODELS, Kind.SCRUB, Kind.ROWS, Kind.FIT, Kind.FEEDBACK),
         ),
         Scope.ADMIN,
     ),
@@ -95,19 +103,20 @@ async def _identified(request: Request) -> Caller:
     return context.gate.holder(digest)
 
 
-async def refused(request: Request, scope: Scope, *, collection: str | None = None) -> None:
+async def refused(request: Request, scope: Scope | None, *, collection: str | None = None) -> None:
     """Return once the key or session of an admitted request is refused, or lacks a scope.
 
     Args:
         request: the request.
-        scope: what it needs.
+        scope: what it needs; None: any will do.
         collection: name of a collection that the caller must see.
     """
     try:
         while True:
             await asyncio.sleep(auth.LOOK_S)
             caller = await _identified(request)
-            caller.check(scope)
+            if scope is not None:
+                caller.check(scope)
             if collection is not None:
                 found = await context_of(request).collections.get(collection)
                 if not caller.sees(collection, owner=found.owner):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,9 +20,12 @@ from verso_core.errors import MethodNotAllowed, NotFound, RequestInvalid, VersoE
 from verso_core.result_files import ResultFiles
 from verso_gateway import auth, openapi, problems
 from verso_gateway.access import OPEN, SCOPES, admit
+from verso_gateway.agents import Agents
 from verso_gateway.bodies.inflate import Inflate
 from verso_gateway.bodies.limits import BodyLimit
-from verso_gateway.context import CollectionsCache, Context, DiskRoom
+from verso_gateway.context import CollectionsCache, Context, DiskRoom, WorkersCache
+from verso_gateway.extract.child import Bounds
+from verso_gateway.extract.pool import Extractors
 from verso_gateway.feed.acceptance import Acceptance
 from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.feed.service import Feed
@@ -36,6 +38,7 @@ from verso_gateway.routes import (
     answer,
     classify,
     collections,
+    console,
     documents,
     embed,
     health,
@@ -44,17 +47,18 @@ from verso_gateway.routes import (
     log_views,
     logs,
     matching,
+    mcp,
     migrate,
-    openai,
     reconstruct,
     score,
-    scrub,
     search,
     session,
     webhooks,
 )
 from verso_gateway.routes.feed import bulk, handshake, loki, otlp, tail
 from verso_gateway.routes.models import heads, registry, train
+from verso_gateway.routes.operating import scrub, status
+from verso_gateway.routes.protocols import cohere, jina, openai, tei
 from verso_gateway.settings import Settings
 from verso_gateway.tail.stream import Tails
 from verso_gateway.wakeup import WakeupSender
@@ -65,6 +69,9 @@ _GUARDED = (
     ingest,
     embed,
     openai,
+    cohere,
+    jina,
+    tei,
     search,
     classify,
     answer,
@@ -79,6 +86,7 @@ _GUARDED = (
     jobs,
     migrate,
     scrub,
+    status,
     registry,
     train,
     webhooks,
@@ -88,7 +96,9 @@ _GUARDED = (
     handshake,  # behind bulk, as it takes every path below /es
     loki,
     tail,
+    mcp,
 )
+_OPEN = (health, console)
 # What the answers say in headers that a page of another origin may read.
 _EXPOSED = (
     *("Verso-Job-Id", "Location", "Retry-After", "Retry-After-Ms", "X-Request-Id"),
@@ -120,11 +130,13 @@ def create_app(settings: Settings) -> FastAPI:
     _check_scopes()
     app.state.metrics = metrics
     for module in _GUARDED:
-        app.include_router(module.router, dependencies=[Depends(admit)])
-    app.include_router(health.router)
+        before = [Depends(mcp.check_names)] if module is mcp else []
+        app.include_router(module.router, dependencies=[*before, Depends(admit)])
+    for module in _OPEN:
+        app.include_router(module.router)
     metrics.create_tasks(
         name
-        for module in (*_GUARDED, health)
+        for module in (*_GUARDED, *_OPEN)
         for route in module.router.routes
         if (name := getattr(route, "name", None))
     )
@@ -134,6 +146,7 @@ def create_app(settings: Settings) -> FastAPI:
         BodyLimit,
         body_bytes=settings.body_limit_bytes,
         upload_bytes=settings.upload_limit_bytes,
+        file_bytes=settings.file_limit_bytes,
         feed_bytes=settings.feed_limit_bytes,
         held_bytes=settings.held_limit_bytes,
         stall_timeout_s=settings.stall_timeout_s,
@@ -161,10 +174,10 @@ def _check_scopes() -> None:
     Raises:
         KeyError: one does not.
     """
-    for module in (*_GUARDED, health):
+    for module in (*_GUARDED, *_OPEN):
         for route in module.router.routes:
             name = getattr(route, "name", "")
-            if name not in SCOPES and not (module is health and name in OPEN):
+            if name not in SCOPES and not (module in _OPEN and name in OPEN):
                 raise KeyError(f"expected the route {name!r} in access.SCOPES")
 
 
@@ -172,7 +185,7 @@ def _operations() -> dict[str, str]:
     """Return the name of the route of each operation."""
     return {
         route.operation_id: route.name
-        for module in (*_GUARDED, health)
+        for module in (*_GUARDED, *_OPEN)
         for route in module.router.routes
         if isinstance(route, APIRoute) and route.operation_id is not None
     }
@@ -185,6 +198,11 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
         ledger = AsyncLedger.from_url(settings.redis_url)
         wakeups = WakeupSender(settings.broker_url, metrics=metrics)
         files = ResultFiles(settings.results)
+        extractors = Extractors(
+            processes=settings.file_processes,
+            bounds=Bounds(settings.file_timeout_s, settings.file_memory_bytes),
+            metrics=metrics.files,
+        )
         limits = Limits(
             max_slices=settings.queue_limit_slices,
             max_bytes=settings.queue_limit_bytes,
@@ -200,25 +218,33 @@ def _lifespan(settings: Settings, metrics: Metrics, *, gate: auth.Gate) -> Any:
             read_keep_s=settings.read_keep_s,
             closing=closing,
         )
+        workers = WorkersCache(ledger)
         app.state.context = Context(
             settings=settings,
             ledger=ledger,
             files=files,
             collections=CollectionsCache(ledger),
-            room=DiskRoom(ledger),
+            workers=workers,
+            room=DiskRoom(workers),
+            extractors=extractors,
             job_service=job_service,
             feed=_feed(settings, ledger, job_service, metrics=metrics),
             tails=Tails(ledger.arrivals, metrics=metrics, limit=settings.tail_limit),
             metrics=metrics,
             gate=gate,
+            agents=Agents(app, timeout_s=settings.wait_max_s),
             closing=closing,
         )
         released = asyncio.create_task(_release(ledger, closing))
+        packed = asyncio.create_task(asyncio.to_thread(console.load))  # before the first visitor
         try:
             yield
         finally:
             closing.set()
             await released
+            await packed
+            await app.state.context.agents.close()
+            await extractors.close()
             # a Redis client may turn a cancellation into an error of its own and so survive it
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ledger.close(), _CLOSE_S)
@@ -239,7 +265,13 @@ def _feed(
         identity_s=settings.feed_identity_s,
     )
     maker = CollectionMaker(job_service)
-    return Feed(settings.routing, settings.feed_fields, acceptance, maker)
+    return Feed(
+        settings.routing,
+        settings.feed_fields,
+        acceptance,
+        maker,
+        by_content=settings.feed_deduplicate,
+    )
 
 
 async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:
@@ -248,12 +280,22 @@ async def _release(ledger: AsyncLedger, closing: asyncio.Event) -> None:
     ledger.release()
 
 
+def _drop_frames(error: BaseException | None) -> None:
+    """Drop the frames that an error came through, and those of its causes.
+
+    They hold the body, in a cycle with the error that only the collector ends. The frames are not
+    cleared: that of a coroutine which answers several requests would end with the first answer.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 async def _answer(request: Request, error: Exception) -> Response:
     """Return the answer to an error of a route or of the framework."""
     match error:
         case VersoError():
-            # The frames hold the body, in a cycle with the error that only the collector ends.
-            traceback.clear_frames(error.__traceback__)
+            _drop_frames(error)
             return problems.answer(request.scope, error)
         case RequestValidationError():
             fault = error.errors()[0]
@@ -278,7 +320,7 @@ def _methods(request: Request) -> list[str]:
     return sorted(
         {
             method
-            for module in (*_GUARDED, health)
+            for module in (*_GUARDED, *_OPEN)
             for route in module.router.routes
             if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
             for method in route.methods or ()

@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ LOOK_S = 1.0
 COOKIE = "verso_session"
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("verso.audit")
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """RFC 9110, section 9.2.1."""
 
@@ -227,16 +227,39 @@ def check_same_origin(connection: HTTPConnection) -> None:
     raise Forbidden("expected a request from a page of this origin, with the cookie of a session")
 
 
+def check_names(
+    connection: HTTPConnection, names: Container[str | None], *, origins: Container[str]
+) -> None:
+    """Check the names in Host (DNS rebinding) and Origin (pages of other sites).
+
+    Args:
+        connection: the request.
+        names: of hosts that are allowed in both, lower case.
+        origins: whole origins that are allowed besides; ``*`` for all.
+
+    Raises:
+        Forbidden: one of them is not.
+    """
+    if hostname("//" + connection.headers.get("host", "")) not in names:
+        raise Forbidden("expected a name in Host that VERSO_MCP_HOSTS lists, or a loopback name")
+    origin = connection.headers.get("origin")
+    if origin is None or origin in origins or "*" in origins:
+        return
+    if hostname(origin) not in names:
+        raise Forbidden("expected a page of this host, or of VERSO_CORS_ORIGINS, in Origin")
+
+
 def _check_not_a_web_page(connection: HTTPConnection) -> None:
     """Refuse foreign names in Host (DNS rebinding) and Origin (cross-site requests)."""
-    if _hostname("//" + connection.headers.get("host", "")) not in _LOOPBACK_NAMES:
+    if hostname("//" + connection.headers.get("host", "")) not in LOOPBACK_NAMES:
         raise Unauthorized("expected a loopback name in Host; use API keys to serve other names")
     origin = connection.headers.get("origin")
-    if origin is not None and _hostname(origin) not in _LOOPBACK_NAMES:
+    if origin is not None and hostname(origin) not in LOOPBACK_NAMES:
         raise Unauthorized("requests of web pages from other sites need an API key")
 
 
-def _hostname(url: str) -> str | None:
+def hostname(url: str) -> str | None:
+    """Return the host of a URL, lower case; None of one that has none."""
     try:
         return urlsplit(url).hostname
     except ValueError:

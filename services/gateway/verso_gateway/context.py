@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Request
 
 from verso_core.errors import CollectionUnknown, DiskFull, NotReady
 from verso_core.jobs import Collection
 from verso_core.result_files import ResultFiles
+from verso_gateway.agents import Agents
 from verso_gateway.auth import Gate
+from verso_gateway.extract.pool import Extractors
 from verso_gateway.feed.service import Feed
 from verso_gateway.job_service import JobService
 from verso_gateway.metrics import Metrics
@@ -61,16 +64,30 @@ class CollectionsCache:
         return [self._collections[name] for name in sorted(self._collections)]
 
 
+class WorkersCache:
+    """What each living worker serves, read from the ledger at most once a second."""
+
+    def __init__(self, ledger: AsyncLedger) -> None:
+        self._ledger = ledger
+        self._states: list[dict[str, Any]] = []
+        self._read_at = -_FRESH_S
+
+    async def states(self) -> list[dict[str, Any]]:
+        """Return what the workers said; none while no worker lives."""
+        if time.monotonic() - self._read_at >= _FRESH_S:
+            self._states = list((await self._ledger.serving()).values())
+            self._read_at = time.monotonic()
+        return self._states
+
+
 class DiskRoom:
-    """Whether workers have room for what is taken in, read from the ledger at most once a second.
+    """Whether workers have room for what is taken in.
 
     Without it a request would be accepted and its job tried again until there is room.
     """
 
-    def __init__(self, ledger: AsyncLedger) -> None:
-        self._ledger = ledger
-        self._full = False
-        self._read_at = -_FRESH_S
+    def __init__(self, workers: WorkersCache) -> None:
+        self._workers = workers
 
     async def check(self) -> None:
         """Check that a worker has room.
@@ -78,11 +95,8 @@ class DiskRoom:
         Raises:
             DiskFull: no worker that lives has.
         """
-        if time.monotonic() - self._read_at >= _FRESH_S:
-            states = (await self._ledger.serving()).values()
-            self._full = bool(states) and all(state.get("disk_full") for state in states)
-            self._read_at = time.monotonic()
-        if self._full:
+        states = await self._workers.states()
+        if states and all(state.get("disk_full") for state in states):
             raise DiskFull("expected free disk above VERSO_FREE_FLOOR_MIB at a worker, none has it")
 
 
@@ -94,12 +108,15 @@ class Context:
     ledger: AsyncLedger
     files: ResultFiles
     collections: CollectionsCache
+    workers: WorkersCache
     room: DiskRoom
+    extractors: Extractors
     job_service: JobService
     feed: Feed
     tails: Tails
     metrics: Metrics
     gate: Gate
+    agents: Agents
     closing: asyncio.Event
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from verso_core import tracing
 from verso_core.errors import (
@@ -32,6 +33,13 @@ class Ended:
 
     record: JobRecord
     results: list[AnyResult]
+
+
+class Part(NamedTuple):
+    """A part of a job's result, as its worker reported it."""
+
+    name: str
+    data: dict[str, Any]
 
 
 class JobService:
@@ -58,12 +66,15 @@ class JobService:
         self._read_keep_s = read_keep_s
         self._closing = closing
 
-    async def submit(self, job: NewJob, *, keep_s: int | None = None) -> Accepted:
+    async def submit(
+        self, job: NewJob, *, keep_s: int | None = None, followed: bool = False
+    ) -> Accepted:
         """Write a job to the ledger, within the limits, and send a wake-up if needed.
 
         Args:
             job: the job.
             keep_s: how long it is kept after its end, seconds; as all others by default.
+            followed: whether its events are read; those of a read are not recorded otherwise.
 
         Raises:
             IdempotencyConflict: its idempotency key belongs to another request.
@@ -72,7 +83,10 @@ class JobService:
                 idempotency key finds what was.
         """
         # a webhook's receiver asks for the job later
-        brief_s = self._read_keep_s if job.kind.is_read and job.webhook is None else 0
+        brief = job.kind.is_read and job.webhook is None
+        if brief and followed:
+            keep_s, brief = self._read_keep_s, False
+        brief_s = self._read_keep_s if brief else 0
         job = replace(
             job,
             limits=self._limits,
@@ -144,6 +158,19 @@ class JobService:
                 await self._ledger.cancel(record.job_id)
             raise NotReady(f"no worker answered within {time.monotonic() - started:.1f} s")
         return ended(outcome)
+
+    async def parts(self, job_id: str) -> AsyncGenerator[Part | Ended]:
+        """Yield the parts of a job's result that its worker reports, and at last the job.
+
+        Raises:
+            VersoError: the job ended in an error.
+        """
+        async for event in self._ledger.follow(job_id):
+            reported = event.data.get("progress", {})
+            if "part" in reported:
+                yield Part(reported["part"], reported["data"])
+        outcome = JobOutcome(await self._ledger.job(job_id), await self._ledger.results(job_id))
+        yield ended(await self._with_files(outcome))
 
     async def wait(self, job_id: str, timeout_s: float) -> JobRecord:
         """Wait until a job ends, the time is over, or the gateway stops."""

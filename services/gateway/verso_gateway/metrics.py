@@ -1,4 +1,4 @@
-"""The gateway's metrics: requests, wake-ups, waits, open event streams and what agents send.
+"""The gateway's metrics: requests, wake-ups, waits, event streams, files and agents.
 
 ``task`` is a route's name. Labels never hold ids, tenants or text. Every label set exists from the
 start, so that a rate includes the first error.
@@ -19,14 +19,123 @@ from prometheus_client import (
 
 from verso_core.errors import CLASSES
 from verso_core.jobs import Kind, Queue
-from verso_gateway.protocols import Protocol
+from verso_gateway.protocols import FEEDS, Protocol
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNROUTED = "unrouted"
+READ = "read"
 _CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 _JOINED = (1, 2, 5, 10, 20, 50, 100, 200)
 # from the fastest GET to the longest wait that a caller may ask for
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class FeedMetrics:
+    """The metrics of what agents send: requests, records and bytes, and how they are taken in.
+
+    Args:
+        registry: where they are kept.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "verso_feed_requests_total",
+            "Requests of agents, by how they ended.",
+            ["protocol", "status"],
+            registry=registry,
+        )
+        self._records = Counter(
+            "verso_feed_records_total",
+            "Log records that agents sent, by what became of them.",
+            ["protocol", "status"],
+            registry=registry,
+        )
+        self._bytes = Counter(
+            "verso_feed_bytes_total",
+            "Bytes of the bodies that agents sent, inflated.",
+            ["protocol"],
+            registry=registry,
+        )
+        self._dropped = Counter(
+            "verso_feed_dropped_total",
+            "Datagrams of syslog for which there was no room.",
+            registry=registry,
+        )
+        self._requests_joined = Histogram(
+            "verso_feed_joined_requests",
+            "Requests of agents that one job took in.",
+            buckets=_JOINED,
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "verso_feed_acceptance_seconds",
+            "Time to take joined requests in, from the end of gathering them.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.waiting = Gauge(
+            "verso_feed_waiting_requests",
+            "Requests of agents that are gathered, or held for room.",
+            registry=registry,
+        )
+        for protocol in FEEDS:
+            self._bytes.labels(protocol)
+            for status in ("accepted", "refused", "rejected", "failed"):
+                self._requests.labels(protocol, status)
+            for status in ("accepted", "repeated", "rejected"):
+                self._records.labels(protocol, status)
+
+    def request(self, protocol: Protocol, status: str) -> None:
+        """Count one request of an agent: ``accepted``, ``refused``, ``rejected`` or ``failed``."""
+        self._requests.labels(protocol, status).inc()
+
+    def received(self, protocol: Protocol, size_bytes: int) -> None:
+        """Count the bytes of a body."""
+        self._bytes.labels(protocol).inc(size_bytes)
+
+    def records(self, protocol: Protocol, *, accepted: int, repeated: int, rejected: int) -> None:
+        """Count the records of a request that was accepted."""
+        self._records.labels(protocol, "accepted").inc(accepted)
+        self._records.labels(protocol, "repeated").inc(repeated)
+        self._records.labels(protocol, "rejected").inc(rejected)
+
+    def dropped(self) -> None:
+        """Count a datagram that was dropped."""
+        self._dropped.inc()
+
+    def joined(self, requests: int, *, seconds: float) -> None:
+        """Note that requests were taken in together."""
+        self._requests_joined.observe(requests)
+        self._seconds.observe(seconds)
+
+
+class FileMetrics:
+    """The metrics of files whose text is read.
+
+    Args:
+        registry: where they are kept.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._files = Counter(
+            "verso_files_total",
+            "Files whose text was to be read, by how that ended: read, or the code of an error.",
+            ["status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "verso_file_seconds",
+            "Time to read the text of a file, without the wait for a process.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        for status in (READ, "not_installed", *(one for one in CLASSES if one[:5] == "file_")):
+            self._files.labels(status)
+
+    def read(self, status: str, *, seconds: float) -> None:
+        """Count one file: ``READ``, or the code of the error."""
+        self._files.labels(status).inc()
+        self._seconds.observe(seconds)
 
 
 class Metrics:
@@ -74,46 +183,8 @@ class Metrics:
         self.streams = Gauge(
             "verso_event_streams", "Event streams open now.", registry=self.registry
         )
-        self._feed_requests = Counter(
-            "verso_feed_requests_total",
-            "Requests of agents, by how they ended.",
-            ["protocol", "status"],
-            registry=self.registry,
-        )
-        self._feed_records = Counter(
-            "verso_feed_records_total",
-            "Log records that agents sent, by what became of them.",
-            ["protocol", "status"],
-            registry=self.registry,
-        )
-        self._feed_bytes = Counter(
-            "verso_feed_bytes_total",
-            "Bytes of the bodies that agents sent, inflated.",
-            ["protocol"],
-            registry=self.registry,
-        )
-        self._feed_dropped = Counter(
-            "verso_feed_dropped_total",
-            "Datagrams of syslog for which there was no room.",
-            registry=self.registry,
-        )
-        self._feed_requests_joined = Histogram(
-            "verso_feed_joined_requests",
-            "Requests of agents that one job took in.",
-            buckets=_JOINED,
-            registry=self.registry,
-        )
-        self._feed_seconds = Histogram(
-            "verso_feed_acceptance_seconds",
-            "Time to take joined requests in, from the end of gathering them.",
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.feed_waiting = Gauge(
-            "verso_feed_waiting_requests",
-            "Requests of agents that are gathered, or held for room.",
-            registry=self.registry,
-        )
+        self.feed = FeedMetrics(self.registry)
+        self.files = FileMetrics(self.registry)
         self.tails = Gauge(
             "verso_tail_streams", "Live tails of log lines open now.", registry=self.registry
         )
@@ -138,12 +209,6 @@ class Metrics:
             self._problems.labels(code)
         for status in ("sent", "lost"):
             self._tailed.labels(status)
-        for protocol in Protocol:
-            self._feed_bytes.labels(protocol)
-            for status in ("accepted", "refused", "rejected", "failed"):
-                self._feed_requests.labels(protocol, status)
-            for status in ("accepted", "repeated", "rejected"):
-                self._feed_records.labels(protocol, status)
 
     def create_tasks(self, names: Iterable[str]) -> None:
         """Create the label sets of routes by their names."""
@@ -172,31 +237,6 @@ class Metrics:
     def wakeup(self, queue: Queue, *, sent: bool) -> None:
         """Count one wake-up."""
         self._wakeups.labels(queue, "sent" if sent else "failed").inc()
-
-    def feed_request(self, protocol: Protocol, status: str) -> None:
-        """Count one request of an agent: ``accepted``, ``refused``, ``rejected`` or ``failed``."""
-        self._feed_requests.labels(protocol, status).inc()
-
-    def feed_bytes(self, protocol: Protocol, size_bytes: int) -> None:
-        """Count the bytes of a body."""
-        self._feed_bytes.labels(protocol).inc(size_bytes)
-
-    def feed_records(
-        self, protocol: Protocol, *, accepted: int, repeated: int, rejected: int
-    ) -> None:
-        """Count the records of a request that was accepted."""
-        self._feed_records.labels(protocol, "accepted").inc(accepted)
-        self._feed_records.labels(protocol, "repeated").inc(repeated)
-        self._feed_records.labels(protocol, "rejected").inc(rejected)
-
-    def feed_dropped(self) -> None:
-        """Count a datagram that was dropped."""
-        self._feed_dropped.inc()
-
-    def feed_joined(self, requests: int, *, seconds: float) -> None:
-        """Note that requests were taken in together."""
-        self._feed_requests_joined.observe(requests)
-        self._feed_seconds.observe(seconds)
 
     def tailed(self, *, sent: int = 0, lost: int = 0) -> None:
         """Count lines of a live tail."""

@@ -9,7 +9,7 @@ checks against the models. Bodies are read by hand, so FastAPI does not know the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -20,12 +20,12 @@ from pydantic.json_schema import models_json_schema
 
 from verso_core.api_keys import Scope
 from verso_core.jobs.job import JobView
-from verso_core.jobs.tail import TailGap, TailLine
 from verso_gateway import problems
 from verso_gateway.access import SCOPES
 from verso_gateway.auth import COOKIE
 from verso_gateway.bodies.reading import JSON
 from verso_gateway.headers import DEADLINE_PATTERN, KEY_PATTERN, WEBHOOK_PATTERN
+from verso_gateway.protocols import Protocol, cohere, openai, protocol_of, tei
 
 PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{model}"
@@ -35,12 +35,23 @@ _SCHEMES = {
     "basic": {"type": "http", "scheme": "basic", "description": "the key is the password"},
     "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
 }
-_OPENAI = frozenset({"createEmbedding", "listModels", "retrieveModel"})
-"""Operations of OpenAI's protocol, which has its own shape of errors."""
+_ERRORS: dict[Protocol | None, tuple[Callable[[str, int], int], Mapping[str, Any]]] = {
+    Protocol.OPENAI: (openai.status_of, openai.ERROR_SCHEMA),
+    Protocol.COHERE: (cohere.status_of, cohere.ERROR_SCHEMA),
+    Protocol.TEI: (tei.status_of, tei.ERROR_SCHEMA),
+}
+"""The status of an error by its code and own status, and the schema, of protocols that have their
+own."""
+_NATIVE: tuple[Callable[[str, int], int], Mapping[str, Any]] = (
+    lambda _code, status: status,
+    {"$ref": _REF.format(model="Problem")},
+)
 _AWAITED = frozenset(
     {
         *("createEmbedding", "getDocument", "getHeadReport", "getRegistry", "listDocuments"),
-        *("promote", "queryLogs", "rollback"),
+        *("getRecords", "promote", "queryLogs", "rollback", "rerank"),
+        *("cohereEmbed", "cohereRerank"),
+        *("teiAny", "teiEmbed", "teiPredict", "teiRerank", "teiSimilarity"),
     }
 )
 """Operations whose job is always awaited: they never answer 202."""
@@ -55,10 +66,16 @@ _WITH_BODY = (413, 415, 429)
 _JOB = (404, 409, 410, 429, 504)
 _MORE: dict[str, tuple[int, ...]] = {
     "getMigration": (409,),
+    "ingest": (501,),
     "getJob": (410,),
+    "listJobFailures": (410,),
     "tailLogs": (404, 429),
 }
-_OPEN: dict[str, tuple[int, ...]] = {"readyz": (500, 503), "explainError": (404, 422)}
+_OPEN: dict[str, tuple[int, ...]] = {
+    "readyz": (500, 503),
+    "teiHealth": (500, 503),
+    "explainError": (404, 422),
+}
 """Problems of operations that need no key."""
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -172,19 +189,34 @@ def job_responses(
     return {**responses(model, status=status), 202: later}
 
 
-def tail_events() -> dict[int | str, dict[str, Any]]:
-    """Return the description of the events of a live tail (OpenAPI 3.2, section 4.14.4)."""
-    kinds = []
-    for name, model in (("line", TailLine), ("gap", TailGap)):
-        _DESCRIBED[model.__name__] = model
-        data = _TEXT | {
-            "contentMediaType": JSON,
-            "contentSchema": {"$ref": _REF.format(model=model.__name__)},
-        }
-        kinds.append({"properties": {"event": {"const": name}, "data": data}})
-    kinds.append({"properties": {"event": {"const": "position"}, "data": {"const": "{}"}}})
-    event = {"type": "object", "properties": {"id": _TEXT}, "required": ["event", "data", "id"]}
-    return {200: {"content": {"text/event-stream": {"itemSchema": event | {"oneOf": kinds}}}}}
+def events(
+    kinds: Mapping[str, type[BaseModel] | None], *, ids: bool = False
+) -> dict[int | str, dict[str, Any]]:
+    """Return the description of server-sent events (OpenAPI 3.2, section 4.14.4).
+
+    Args:
+        kinds: the model of the data of each kind of event, by its name; None: no data.
+        ids: whether each event has an id.
+    """
+    described = []
+    for name, model in kinds.items():
+        data: dict[str, Any] = {"const": "{}"}
+        if model is not None:
+            _DESCRIBED[model.__name__] = model
+            schema = {"$ref": _REF.format(model=model.__name__)}
+            data = _TEXT | {"contentMediaType": JSON, "contentSchema": schema}
+        described.append({"properties": {"event": {"const": name}, "data": data}})
+    required = ["event", "data", *(["id"] if ids else [])]
+    event = {"type": "object", "properties": {"id": _TEXT}, "required": required}
+    return {200: {"content": {"text/event-stream": {"itemSchema": event | {"oneOf": described}}}}}
+
+
+def or_events(
+    found: dict[int | str, dict[str, Any]], kinds: Mapping[str, type[BaseModel] | None]
+) -> dict[int | str, dict[str, Any]]:
+    """Return the description of an answer that may come as server-sent events, too."""
+    content = found[200].get("content", {}) | events(kinds)[200]["content"]
+    return {**found, 200: found[200] | {"content": content}}
 
 
 def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:
@@ -209,7 +241,7 @@ def document(app: FastAPI, routes: Mapping[str, str]) -> dict[str, Any]:
         components["securitySchemes"] = _SCHEMES
         examples = json.loads(files("verso_gateway").joinpath("examples.json").read_bytes())
         for path, method, operation in operations(schema):
-            _complete(operation, route=routes[operation["operationId"]], known="{" not in path)
+            _complete(operation, route=routes[operation["operationId"]], path=path)
             if method == "post" and _is_job(operation) and "requestBody" in operation:
                 _add_idempotency(operation)
             _add_examples(operation, examples.get(operation["operationId"], {}))
@@ -229,7 +261,7 @@ def _is_job(operation: Mapping[str, Any]) -> bool:
     return "Location" in accepted.get("headers", {}) or operation["operationId"] in _AWAITED
 
 
-def _complete(operation: dict[str, Any], *, route: str, known: bool) -> None:
+def _complete(operation: dict[str, Any], *, route: str, path: str) -> None:
     """Add the headers, the problems and the security of an operation."""
     name, found = operation["operationId"], operation["responses"]
     found.pop("422", None)  # FastAPI's own shape
@@ -250,11 +282,15 @@ def _complete(operation: dict[str, Any], *, route: str, known: bool) -> None:
         statuses |= {*_ANY_REQUEST, *_MORE.get(name, ())}
         statuses |= {*_JOB} if job else set()
         statuses |= {*_WITH_BODY} if "requestBody" in operation else set()
-        statuses |= set() if known else {404}
-    for status in sorted(statuses):
-        found[str(status)] = _problem(status, openai=name in _OPENAI)
-    if name in _OPENAI and "422" in found:  # the protocol knows no 422
-        found["400"] = found.pop("422")
+        statuses |= {404} if "{" in path else set()
+    protocol = protocol_of(path)
+    status_of, schema = _ERRORS.get(protocol, _NATIVE)
+    codes: dict[int, list[str]] = {}
+    for code, own in sorted(problems.STATUSES.items()):
+        if own in statuses:
+            codes.setdefault(status_of(code, own), []).append(code)
+    for status, known in sorted(codes.items()):
+        found[str(status)] = _problem(status, known, schema, native=protocol not in _ERRORS)
 
 
 def _named(scope: Scope | None) -> str:
@@ -266,14 +302,14 @@ def _add_idempotency(operation: dict[str, Any]) -> None:
         operation["parameters"].append(_IDEMPOTENCY)
 
 
-def _problem(status: int, *, openai: bool) -> dict[str, Any]:
-    codes = sorted(code for code, own in problems.STATUSES.items() if own == status)
+def _problem(
+    status: int, codes: Sequence[str], schema: Mapping[str, Any], *, native: bool
+) -> dict[str, Any]:
     extra = _CHALLENGE if status == 401 else _RETRY_HEADERS if status in (429, 503) else {}
-    schema = problems.OPENAI_SCHEMA if openai else {"$ref": _REF.format(model="Problem")}
     return {
         "description": ", ".join(codes),
         "headers": extra | _REQUEST_ID,
-        "content": {JSON if openai else PROBLEM: {"schema": schema}},
+        "content": {PROBLEM if native else JSON: {"schema": schema}},
     }
 
 

@@ -1,9 +1,8 @@
 """Errors as HTTP: the table from code to status, and the shapes of answers.
 
 Every route answers errors as problem+json (RFC 9457) with ``code``, ``retryable`` and
-``request_id``; routes that speak OpenAI's protocol answer in OpenAI's shape, and those that agents
-send logs to in the shape of their protocol (:mod:`verso_gateway.protocols`). ``type`` is a path of
-this server that explains the code.
+``request_id``; routes that speak a protocol of others answer in its shape
+(:mod:`verso_gateway.protocols`). ``type`` is a path of this server that explains the code.
 """
 
 from __future__ import annotations
@@ -26,7 +25,19 @@ from verso_core.errors import (
     SourceMoved,
     error_body,
 )
-from verso_gateway.protocols import LONGEST_WAIT_S, Protocol, bulk, loki, otlp, protocol_of
+from verso_gateway.protocols import (
+    FEEDS,
+    LONGEST_WAIT_S,
+    Protocol,
+    bulk,
+    cohere,
+    loki,
+    mcp,
+    openai,
+    otlp,
+    protocol_of,
+    tei,
+)
 
 STATUSES: dict[str, int] = {
     "request_invalid": 422,
@@ -37,6 +48,7 @@ STATUSES: dict[str, int] = {
     "vector_invalid": 422,
     "kind_unsupported": 422,
     "metadata_invalid": 422,
+    "batch_empty": 422,
     "body_too_large": 413,
     "idempotency_conflict": 422,
     "space_mismatch": 422,
@@ -44,6 +56,11 @@ STATUSES: dict[str, int] = {
     "training_data_invalid": 422,
     "documents_refused": 422,
     "encoding_unsupported": 415,
+    "file_unreadable": 422,
+    "file_unsupported": 415,
+    "file_encrypted": 422,
+    "file_without_text": 422,
+    "file_too_large": 422,
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
@@ -54,6 +71,7 @@ STATUSES: dict[str, int] = {
     "webhook_unknown": 404,
     "head_unknown": 404,
     "key_unknown": 404,
+    "model_unknown": 404,
     "collection_exists": 409,
     "migration_refused": 409,
     "document_changed": 409,
@@ -65,6 +83,7 @@ STATUSES: dict[str, int] = {
     "backup_invalid": 500,
     "frame_invalid": 500,
     "internal": 500,
+    "not_installed": 501,
     "job_ended": 500,
     "attempts_exhausted": 500,
     "cancelled": 409,
@@ -92,15 +111,12 @@ _SHAPES = {
     Protocol.OTLP: otlp.shaped,
     Protocol.BULK: bulk.shaped,
     Protocol.LOKI: loki.shaped,
+    Protocol.OPENAI: openai.shaped,
+    Protocol.COHERE: cohere.shaped,
+    Protocol.TEI: tei.shaped,
+    Protocol.MCP: mcp.shaped,
 }
 _RETRY_AFTER_S = 1.0
-_OPENAI_PATHS = ("/v1/embeddings", "/v1/models")
-_OPENAI_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
 
 
 def explanation(code: str) -> str | None:
@@ -122,34 +138,28 @@ def answer(scope: Scope, error: BaseException) -> Response:
         error: a VersoError, or a foreign exception, of which only the class name is shown.
     """
     body = error_body(error)
-    openai = scope["path"].startswith(_OPENAI_PATHS)
     status = STATUSES[body["code"]]
     scope.setdefault("state", {})["code"] = body["code"]  # for the metrics
     protocol = protocol_of(scope["path"])
     if protocol is not None:
         shaped = _SHAPES[protocol](scope, body, status)
+        longest_s = LONGEST_WAIT_S if protocol in FEEDS else math.inf
         return Response(
             shaped.content,
             status_code=shaped.status,
             media_type=shaped.media_type,
             headers={
-                **_headers(error, body, status=status, longest_s=LONGEST_WAIT_S),
+                **_headers(error, body, status=status, longest_s=longest_s),
                 **shaped.headers,
             },
         )
     pointer = scope.get("state", {}).get("pointer")
-    if openai and status == 422:
-        status = 400  # the protocol knows no 422
-    content = (
-        _openai_shape(body, status, pointer=pointer)
-        if openai
-        else _problem_shape(scope, error, status=status, pointer=pointer)
-    )
+    content = _problem_shape(scope, error, status=status, pointer=pointer)
     return Response(
         # ASCII: a pointer may name a key that holds a lone surrogate
         json.dumps(content).encode("ascii"),
         status_code=status,
-        media_type="application/json" if openai else "application/problem+json",
+        media_type="application/problem+json",
         headers=_headers(error, body, status=status),
     )
 
@@ -177,16 +187,6 @@ def _problem_shape(
     if isinstance(error, SourceMoved):
         content["position"] = error.position
     return content
-
-
-def _openai_shape(body: ErrorBody, status: int, *, pointer: str | None) -> dict[str, Any]:
-    kind = _OPENAI_TYPES.get(status)
-    if kind is None:
-        kind = "server_error" if status >= 500 else "invalid_request_error"
-    param = pointer.split("/")[1] if pointer else None
-    return {
-        "error": {"message": body["detail"], "type": kind, "param": param, "code": body["code"]}
-    }
 
 
 def _headers(
@@ -250,22 +250,3 @@ def codes_in_openapi() -> Mapping[str, Any]:
             },
         },
     }
-
-
-OPENAI_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": "string"},
-            },
-        }
-    },
-}
-"""The shape of errors in OpenAI's protocol."""

@@ -160,7 +160,9 @@ async def finish(request: Request, job: NewJob, *, wait_default_s: float | None 
     default_s = settings.wait_default_s if wait_default_s is None else wait_default_s
     wait_s = max(preference.wait(default_s, max_s=settings.wait_max_s), 1.0)
     if job.idempotency is None:  # with a key a repeated request finds the job, however late
-        job = replace(job, deadline_s=min(wait_s, job.deadline_s or math.inf))
+        # Later than the wait, so that a caller who names no deadline is told that the platform is
+        # not ready, which may be tried again, and never that a deadline has passed.
+        job = replace(job, deadline_s=min(wait_s + 1.0, job.deadline_s or math.inf))
     return await context.job_service.run(job, timeout_s=wait_s)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -15,7 +17,11 @@ from verso_gateway.feed.records import TEXT_FIELDS, FieldMap
 from verso_gateway.feed.routing import Routing
 
 _MIB = 1024 * 1024
+MODEL = "verso"
+"""The name that stands for the model that the platform serves, whichever that is."""
+_HEAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ORIGIN = re.compile(r"https?://[^/?#@\s,]+")
+_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+")
 
 
 def is_loopback(host: str) -> bool:
@@ -24,6 +30,32 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Aliases:
+    """Names that callers use for models: ``name``, or ``name=head`` for reranking by a head.
+
+    Attributes:
+        targets: what each name stands for.
+    """
+
+    targets: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> Aliases:
+        """Read names with commas between them.
+
+        Raises:
+            ValueError: a name is empty, or the same as that of the model itself.
+        """
+        targets: dict[str, str] = {}
+        for part in _names(text):
+            name, is_pair, target = (one.strip() for one in part.partition("="))
+            if not name or name == MODEL or (is_pair and not _HEAD.fullmatch(target)):
+                raise ValueError(f"expected name or name=head, with commas, got {part!a}")
+            targets[name] = target or MODEL
+        return cls(targets)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -54,6 +86,18 @@ class Settings(BrokerSettings, BaseSettings):
     upload_limit_documents: int = Field(
         default=200_000, ge=1, description="most documents of one ingest request"
     )
+    file_limit_bytes: int = Field(
+        default=64 * _MIB, ge=1024, description="largest file that is ingested, bytes"
+    )
+    file_timeout_s: float = Field(
+        default=30.0, gt=0, description="a file is refused if reading its text takes longer"
+    )
+    file_memory_bytes: int = Field(
+        default=1024 * _MIB,
+        ge=128 * _MIB,
+        description="most memory of the process that reads a file, bytes",
+    )
+    file_processes: int = Field(default=2, ge=1, description="files that are read at once")
     held_limit_bytes: int = Field(
         default=512 * _MIB,
         ge=1024,
@@ -97,6 +141,10 @@ class Settings(BrokerSettings, BaseSettings):
         default="",
         description="origins whose pages may call this gateway with a key, or *",
     )
+    mcp_hosts: str = Field(
+        default="",
+        description="names by which agents reach /mcp, with commas, besides loopback ones",
+    )
     session_s: int = Field(
         default=12 * 3600, ge=60, description="a browser's session ends after so long, seconds"
     )
@@ -120,7 +168,8 @@ class Settings(BrokerSettings, BaseSettings):
     )
     feed_routes: str = Field(
         default="*=logs",
-        description="rules pattern=collection, with commas, for what agents send; the first counts",
+        description="rules pattern=collection or pattern=collection:record, with commas, for what "
+        "agents send; the first counts",
     )
     feed_labels: str = Field(
         default="", description="attributes that become labels of streams, with commas"
@@ -150,6 +199,17 @@ class Settings(BrokerSettings, BaseSettings):
     feed_identity_s: int = Field(
         default=3600, ge=60, description="how long identities of records are remembered at least"
     )
+    feed_deduplicate: bool = Field(
+        default=False,
+        description="whether records without an identity are recognised by what they say",
+    )
+    model_aliases: str = Field(
+        default="",
+        description="further names of the model, with commas; name=head: of a head that reranks",
+    )
+    tei_head: str = Field(
+        default="intents", description="head that /tei/predict classifies texts with"
+    )
     tail_limit: int = Field(
         default=100, ge=1, description="live tails of log lines open at once; more are turned away"
     )
@@ -174,6 +234,11 @@ class Settings(BrokerSettings, BaseSettings):
         return tuple(origin.strip() for origin in self.cors_origins.split(",") if origin.strip())
 
     @property
+    def mcp_names(self) -> frozenset[str | None]:
+        """Return the names that agents may call this gateway by, besides loopback ones."""
+        return frozenset(name.lower() for name in _names(self.mcp_hosts))
+
+    @property
     def tenant_part(self) -> float:
         """Return the part of a queue that one tenant may fill; without keys there is one tenant."""
         return 1.0 if self.api_keys_file is None else self.tenant_share
@@ -191,7 +256,19 @@ class Settings(BrokerSettings, BaseSettings):
     @property
     def feed_fields(self) -> FieldMap:
         """Return which fields of structured records are text, time and labels."""
-        return FieldMap(text=_names(self.feed_text_fields)).with_labels(_names(self.feed_labels))
+        fields = FieldMap(text=_names(self.feed_text_fields), keeps_whole=self.routing.keeps_whole)
+        return fields.with_labels(_names(self.feed_labels))
+
+    @property
+    def aliases(self) -> Aliases:
+        """Return the further names of models."""
+        return Aliases.parse(self.model_aliases)
+
+    @field_validator("model_aliases")
+    @classmethod
+    def _aliases(cls, value: str) -> str:
+        Aliases.parse(value)
+        return value
 
     @field_validator("feed_routes")
     @classmethod
@@ -211,6 +288,14 @@ class Settings(BrokerSettings, BaseSettings):
         for origin in filter(None, map(str.strip, value.split(","))):
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ValueError("expected origins such as https://console.example, or *")
+        return value
+
+    @field_validator("mcp_hosts")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        for name in _names(value):
+            if not _HOST.fullmatch(name):
+                raise ValueError("expected names such as verso.example, without scheme or port")
         return value
 
     @model_validator(mode="after")

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 
-from verso_core.jobs import AnyResult, Collection, ItemError, Kind, Result
+from verso_core.errors import RequestInvalid
+from verso_core.jobs import AnyResult, Collection, Failed, ItemError, Kind, Result
 from verso_core.jobs.documents import DocumentInfo
-from verso_core.jobs.job import DeadLetterView, Job
+from verso_core.jobs.job import DeadLetterView, Job, JobFailure, JobFailures
 from verso_core.jobs.migrate import Migration, MigrationState
 from verso_core.jobs.models import moment
 from verso_core.jobs.scrub import Damaged, RecentWalk, ScrubState
 from verso_core.result_files import ResultFiles, is_reference
+from verso_gateway.bodies import reading
 from verso_gateway.job_service import Ended
-from verso_ledger import DeadLetter, DocumentRow, JobRecord, Scrub
+from verso_ledger import AsyncLedger, DeadLetter, DocumentRow, JobRecord, Scrub, SliceFailures
+
+_SLICES_LOOKED_AT = 256
+"""Slices that one page of failures looks at."""
+_FAILURES_CURSOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{0,12})")
 
 
 def job(record: JobRecord) -> Job:
@@ -142,6 +151,116 @@ def _recent(state: Scrub, collections: Mapping[str, Collection]) -> RecentWalk |
         buckets=walked.total,
         documents=state.recent.documents,
     )
+
+
+class FailuresPage:
+    """A page of the items of a job that failed, in order.
+
+    The results of slices without failed items are not read. Of a job that runs, slices that are
+    not done yet are passed over.
+
+    Args:
+        ledger: where the job is.
+        files: the files of large results.
+        record: the job.
+        limit: failures after which the page ends.
+    """
+
+    def __init__(
+        self, ledger: AsyncLedger, files: ResultFiles, record: JobRecord, *, limit: int
+    ) -> None:
+        self._ledger = ledger
+        self._files = files
+        self._record = record
+        self._limit = limit
+
+    async def read(self, place: FailuresPlace) -> JobFailures:
+        """Return the page that begins at a place.
+
+        Raises:
+            ResultLost: a file is gone or damaged.
+            ResultsUnavailable: the folder cannot be read.
+        """
+        record = self._record
+        count = min(_SLICES_LOOKED_AT, max(0, record.slices - place.slice))
+        if not record.n_err:
+            return JobFailures(failures=())
+        known = await self._ledger.failures(record.job_id, first=place.slice, count=count)
+        found: list[JobFailure] = []
+        for one in known:
+            rows, items = await self._of_slice(place, one)
+            left = self._limit - len(found)
+            found += rows[place.index :][:left]
+            if len(rows) - place.index > left:
+                following = FailuresPlace(place.slice, place.index + left, place.item)
+                return JobFailures(failures=tuple(found), next_cursor=following.cursor)
+            item = None if place.item is None or items is None else place.item + items
+            place = FailuresPlace(place.slice + 1, 0, item)
+        more = place.slice < record.slices
+        return JobFailures(failures=tuple(found), next_cursor=place.cursor if more else None)
+
+    async def _of_slice(
+        self, place: FailuresPlace, known: SliceFailures
+    ) -> tuple[list[JobFailure], int | None]:
+        """Return the failures of a slice, and how many items it has."""
+        if known.error is not None:
+            error = ItemError(**known.error)
+            return [JobFailure(item=place.item, items=known.items or 1, error=error)], known.items
+        if not known.in_result:
+            return [], known.items
+        job_id, number = self._record.job_id, place.slice
+        [data] = await self._ledger.results(job_id, first=number, count=1)
+        if data is None:
+            return [], known.items
+        if is_reference(data):
+            data = await asyncio.to_thread(self._files.read, job_id, number, data)
+        result = await reading.off_loop(len(data), partial(Result.unpack, self._record.kind, data))
+        rows = [
+            _failure(item, None if place.item is None else place.item + n)
+            for n, item in enumerate(result.items)
+            if isinstance(item, Failed)
+        ]
+        return rows, len(result.items)
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresPlace:
+    """Where a page of failures begins.
+
+    Attributes:
+        slice: number of the slice.
+        index: how many of its failures are on pages before.
+        item: place of the slice's first item in the request; None if it is not known.
+    """
+
+    slice: int = 0
+    index: int = 0
+    item: int | None = 0
+
+    @property
+    def cursor(self) -> str:
+        """Write the place as a cursor."""
+        return f"{self.slice}.{self.index}.{'' if self.item is None else self.item}"
+
+    @classmethod
+    def read(cls, cursor: str | None) -> FailuresPlace:
+        """Read a cursor; without one the list begins.
+
+        Raises:
+            RequestInvalid: it is none of such a list.
+        """
+        if cursor is None:
+            return cls()
+        found = _FAILURES_CURSOR.fullmatch(cursor)
+        if found is None:
+            raise RequestInvalid("expected a cursor of this list")
+        return cls(int(found[1]), int(found[2]), int(found[3]) if found[3] else None)
+
+
+def _failure(failed: Failed, item: int | None) -> JobFailure:
+    about = {name: getattr(failed, name) for name in ("id", "chunk")}
+    named = {name: value for name, value in about.items() if value is not None}
+    return JobFailure(item=item, error=failed.error, **named)
 
 
 class Page:

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from verso_standalone import backup as copies
 from verso_standalone import demo as demonstration
 from verso_standalone.folder import DataFolder
 from verso_standalone.models import artifact_of
+from verso_standalone.report import Report
 from verso_standalone.stack import Stack, StackConfig, find_artifact, usable_cores
 
 Artifact = Annotated[
@@ -88,6 +90,7 @@ def up(
         )
         with console.status("starting"):
             stack.start(stopped=stopped)
+        console.print(f"console: {stack.url}/console", highlight=False, style="bold")
         console.print(_table(stack))
         console.print(f"ready at {stack.url}   Ctrl-C stops", highlight=False)
         stopped.wait()
@@ -104,12 +107,14 @@ def demo(
         Path | None, typer.Option(help="Data folder; default: a new one, removed at the end.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder.")] = False,
+    stay: Annotated[
+        bool,
+        typer.Option("--stay", help="Serve the sample corpus and the console until Ctrl-C."),
+    ] = False,
+    port: Annotated[int, typer.Option(help="TCP port; 0 takes a free one.", min=0)] = 0,
     texts: Annotated[
-        int | None,
-        typer.Option(
-            min=50, help="Most texts of the corpus; default: all of them.", show_default=False
-        ),
-    ] = None,
+        int, typer.Option(min=50, help="Most texts of the corpus, which has 2,446.")
+    ] = demonstration.TEXTS,
     artifact: Artifact = None,
     threads: Threads = None,
 ) -> None:
@@ -127,13 +132,33 @@ def demo(
             console=console,
             stopped=stopped,
             limit=texts,
+            port=port,
+            finish=partial(_finish, console, stopped, json_path=json_path, stay=stay),
         )
-        if json_path is not None:
-            json_path.write_text(report.json() + "\n", encoding="utf-8")
         if keep or data is not None:
             console.print(f"kept in {folder}: verso up --data {folder}", highlight=False)
+        if not stay:
+            console.print("to search it in a browser: verso demo --stay", highlight=False)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _finish(
+    console: Console,
+    stopped: threading.Event,
+    report: Report,
+    url: str,
+    *,
+    json_path: Path | None,
+    stay: bool,
+) -> None:
+    """Write the report down; serve until the end if that was asked for."""
+    report.show(console)
+    if json_path is not None:
+        json_path.write_text(report.json() + "\n", encoding="utf-8")
+    if stay:
+        console.print(f"console: {url}/console   Ctrl-C stops", highlight=False, style="bold")
+        stopped.wait()
 
 
 def backup(

@@ -13,7 +13,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,6 +35,8 @@ from verso_standalone.sample import Question
 from verso_standalone.stack import Stack, StackConfig
 
 COLLECTION = "demo"
+TEXTS = 2000
+"""Texts of the corpus that are ingested unless more are asked for: a minute on two cores."""
 _PRECISION = Precision.INT8  # half the bytes of float16, and searches find the same (ADR 6)
 _READ_BATCH = 64
 _READERS = 3
@@ -59,7 +61,9 @@ def run(
     threads: int,
     console: Console,
     stopped: threading.Event,
-    limit: int | None = None,
+    finish: Callable[[Report, str], None],
+    limit: int = TEXTS,
+    port: int = 0,
 ) -> Report:
     """Run the demo in a data folder and return its report.
 
@@ -69,13 +73,15 @@ def run(
         threads: threads of the engine.
         console: where progress and report are printed.
         stopped: set by another thread to end the demo early.
-        limit: most texts of the corpus to ingest; None ingests all of them.
+        finish: called with the report and the address of the platform, which then stops.
+        limit: most texts of the corpus to ingest.
+        port: TCP port of the gateway; 0 takes a free one.
 
     Raises:
         VersoError: the platform did not start or stopped working on the way.
     """
     stack = Stack(
-        StackConfig(data=folder, artifact=artifact, port=0, threads=threads, settings=_SETTINGS)
+        StackConfig(data=folder, artifact=artifact, port=port, threads=threads, settings=_SETTINGS)
     )
     started = time.monotonic()
     try:
@@ -85,10 +91,10 @@ def run(
         with Client(stack.url, retries=Retries(patience_s=_PATIENCE_S)) as client:
             trial = Trial(client, artifact, console=console, stopped=stopped)
             report = trial.run(sample.documents(limit), sample.questions(), started=started)
+        finish(report, stack.url)
     finally:
         with console.status("stopping the platform"):
             stack.stop()
-    report.show(console)
     return report
 
 

@@ -1,31 +1,36 @@
-"""The command `verso train decoder`: fit an artifact's codec to one's own texts."""
+"""`verso train decoder` fits a codec to texts, `verso train encoder` brings an encoder."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from verso_client import DocumentInfo, DocumentPage, StoredText
+from verso_client import DocumentInfo, DocumentPage, File, StoredText
 from verso_client.cli.sources import Format, Reading, read
 from verso_client.cli.terminal import client as connected
 from verso_client.cli.terminal import failures_reported
 from verso_codecs.mixture import HISTORY_BYTES
-from verso_core import manifest
-from verso_core.errors import CollectionUnknown, RequestInvalid
+from verso_core import DISTRIBUTION, manifest
+from verso_core.errors import CollectionUnknown, NotInstalled, RequestInvalid
 from verso_core.jobs import CollectionKind
 from verso_core.jobs.collections import CollectionInfo
 from verso_core.jobs.lines import LineOrder, LinesRequest
+from verso_standalone import sample
 from verso_standalone.stack import find_artifact, usable_cores
 from verso_training.artifact import collection
 from verso_training.artifact.collection import WORTH, Report
 from verso_training.config import Budget
+
+if TYPE_CHECKING:
+    from verso_training.artifact.own_encoder import Made
 
 
 def train_decoder(
@@ -75,6 +80,61 @@ def train_decoder(
             console.print(f"  verso {command}", highlight=False, soft_wrap=True)
 
 
+def train_encoder(
+    encoder: Annotated[
+        Path, typer.Argument(help="Folder with model.safetensors or model.onnx, and a tokenizer.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the new artifact.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--texts", help="Texts to train on; default: the demo's corpus."),
+    ] = None,
+    artifact: Annotated[
+        Path | None,
+        typer.Option(help="Artifact to start from; default: the stable one below ./models."),
+    ] = None,
+    format: Annotated[  # noqa: A002 - the option's name
+        Format, typer.Option(help="How files are read; auto goes by their names.")
+    ] = Format.AUTO,
+    minutes: Annotated[
+        float, typer.Option(min=0.01, help="How long the decoder is trained; needs torch.")
+    ] = 10.0,
+    prompt: Annotated[
+        str, typer.Option(help="Put before every text, as 'query: ' of E5's models.")
+    ] = "",
+) -> None:
+    """Make an artifact of your own sentence encoder, with a decoder trained for minutes.
+
+    `verso models add` lets it serve beside the stable one. If training is stopped, the same command
+    continues.
+    """
+    console = Console()
+    with failures_reported():
+        texts = list(_texts(files, format)) if files else _samples()
+        budget = Budget(minutes, threads=usable_cores(most=None))
+        made = _made(encoder, texts, artifact or find_artifact(), out, budget, prompt)
+    console.print(
+        f"written: {out} ({made.dim} dimensions; {made.steps:,} steps on {made.chunks:,} chunks)",
+        highlight=False,
+    )
+    console.print(f"next: verso models add {out}", highlight=False)
+
+
+def _samples() -> list[bytes]:
+    texts = (document.text for document in sample.documents())
+    return [text.encode() if isinstance(text, str) else text for text in texts]
+
+
+def _made(
+    encoder: Path, texts: list[bytes], base: Path, out: Path, budget: Budget, prompt: str
+) -> Made:
+    if importlib.util.find_spec("torch") is None:
+        raise NotInstalled(f"training needs torch: install {DISTRIBUTION}[training]")
+    from verso_training.artifact import own_encoder  # loads torch
+
+    return own_encoder.make(base, encoder, texts, folder=out, budget=budget, prompt=prompt)
+
+
 def _show(console: Console, report: Report) -> None:
     table = Table("codec", "bytes a chunk", title=f"{report.held_out:,} chunks held out")
     table.add_row("uncoded", f"{report.raw:.1f}")
@@ -95,6 +155,8 @@ def _texts(files: list[Path], how: Format) -> Iterator[bytes]:
         try:
             with path.open("rb") as stream:
                 for document in read(stream, str(path), Reading(how=how, times=None)):
+                    if isinstance(document, File):
+                        raise RequestInvalid(f"expected texts, got {path}: --format files is one")
                     if document is not None:
                         text = document.text
                         yield text.encode() if isinstance(text, str) else text

@@ -84,34 +84,65 @@ def add_model(
         float, typer.Option(min=0, max=1, help="Share of the jobs that try it first.")
     ] = SHARE,
 ) -> None:
-    """Copy an artifact to a platform as its canary; `verso models promote` makes it stable."""
+    """Copy an artifact to a platform.
+
+    One of the space that serves becomes the canary, which `verso models promote` makes stable. One
+    of another space serves beside the stable one, for the collections that name it.
+    """
     with failures_reported():
-        codec = add(artifact, DataFolder(data.resolve()).models, share=share)
+        models = DataFolder(data.resolve()).models
+        own = has_space_of(artifact, models)
+        codec = add(artifact, models, share=share if own else None)
     console = Console()
-    console.print(f"{artifact.name} (codec {codec}) is the canary", highlight=False)
-    console.print("next: verso models list, then verso models promote", highlight=False)
+    name = artifact.name
+    console.print(
+        f"{name} (codec {codec}) {'is the canary' if own else 'serves beside the stable one'}",
+        highlight=False,
+    )
+    following = "models promote" if own else f"collections create NAME --artifact {name}"
+    console.print(f"next: verso models list, then verso {following}", highlight=False)
 
 
-def add(artifact: Path, models: Path, *, share: float) -> str:
-    """Copy an artifact into a models folder and make it the canary.
+def drop_model(
+    name: Annotated[str, typer.Argument(help="Name of an artifact that serves beside the stable.")],
+    data: Annotated[Path, typer.Option(help="Data folder of the platform.")] = Path("verso-data"),
+) -> None:
+    """Let an artifact serve no longer beside the stable one; its records are still read."""
+    with failures_reported():
+        registry.set_additional(DataFolder(data.resolve()).models, name, serves=False)
+
+
+def has_space_of(artifact: Path, models: Path) -> bool:
+    """Whether an artifact is of the space of the stable one of a models folder.
+
+    Raises:
+        ArtifactInvalid: one of the two folders holds no valid artifact or registry.
+    """
+    if not (models / registry.REGISTRY_NAME).is_file():
+        raise ArtifactInvalid(f"expected the models of a platform in {models}; start it once")
+    stable = manifest.read(registry.resolve(models)).space
+    return manifest.read(artifact).space.id == stable.id
+
+
+def add(artifact: Path, models: Path, *, share: float | None) -> str:
+    """Copy an artifact into a models folder; make it the canary, or let it serve beside.
+
+    Args:
+        artifact: its folder.
+        models: the platform's own folder.
+        share: of the canary's jobs; None lets it serve beside the stable one.
 
     Returns:
         The id of the artifact's codec.
 
     Raises:
         ArtifactInvalid: one of the two folders holds no valid artifact or registry.
-        RequestInvalid: the artifact is of another space than the stable one, or its name is taken.
+        RequestInvalid: the canary is of another space than the stable one, or the name is taken.
         DiskFull: the registry could not be written.
     """
     new = manifest.load(artifact).manifest
-    if not (models / registry.REGISTRY_NAME).is_file():
-        raise ArtifactInvalid(f"expected the models of a platform in {models}; start it once")
-    if new.space.id != manifest.load(registry.resolve(models)).manifest.space.id:
-        raise RequestInvalid(
-            f"expected an artifact of the space that serves, got {new.space.id}; "
-            "start the platform with it and migrate"
-        )
-
+    if share is not None and not has_space_of(artifact, models):
+        raise RequestInvalid(f"expected a canary of the space that serves, got {new.space.id}")
     folder = models / artifact.name
     if not folder.exists():
         draft = models / f".{artifact.name}.draft"
@@ -120,5 +151,8 @@ def add(artifact: Path, models: Path, *, share: float) -> str:
         draft.rename(folder)
     elif manifest.load(folder).manifest.codec.id != new.codec.id:
         raise RequestInvalid(f"expected a name of its own, but {folder} is another artifact")
-    registry.assign(models, Channel.CANARY, artifact.name, share=share)
+    if share is None:
+        registry.set_additional(models, artifact.name, serves=True)
+    else:
+        registry.assign(models, Channel.CANARY, artifact.name, share=share)
     return new.codec.id

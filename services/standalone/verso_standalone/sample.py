@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +34,12 @@ def documents(limit: int | None = None) -> list[Document]:
             equal distances.
     """
     found = list(_corpus())
-    if limit is None:
+    if limit is None or limit >= len(found):
         return found
     kept = {name for question in questions() for name in question.right}
     others = [str(document.id) for document in found if document.id not in kept]
-    kept.update(others[:: math.ceil(len(others) / (limit - len(kept)))])
+    count = limit - len(kept)
+    kept.update(others[number * len(others) // count] for number in range(count))
     return [document for document in found if document.id in kept]
 
 

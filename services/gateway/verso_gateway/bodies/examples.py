@@ -12,14 +12,16 @@ from typing import Any
 from starlette.requests import Request
 
 from verso_core import questions
+from verso_core.errors import TrainingDataInvalid
 from verso_core.heads import Task
 from verso_core.jobs import train
-from verso_core.jobs.train import Labelled, Scored, TrainRequest
+from verso_core.jobs.train import Grouped, Labelled, Scored, TrainRequest
 from verso_gateway.bodies import labelled, reading
 from verso_gateway.bodies.labelled import Columns
 from verso_gateway.bodies.limits import NDJSON
 
 _PAIR = ("text_1", "text_2", "score")
+_GROUP = ("question", "right", "wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ def _from_source(source: dict[str, Any]) -> tuple[Examples | None, dict[str, Any
     if source.get("pairs") is not None:
         found = _scored(labelled.of_json(source["pairs"], labelled.pair, name="pairs", keys=_PAIR))
         left["pairs"] = []
+    if source.get("groups") is not None:
+        given = source["groups"]
+        found = _grouped(labelled.of_json(given, labelled.group, name="groups", keys=_GROUP))
+        left["groups"] = []
     if source.get("squad") is not None:
         found = _asked(source["squad"])
         left["squad"] = {}
@@ -79,18 +85,36 @@ def _from_source(source: dict[str, Any]) -> tuple[Examples | None, dict[str, Any
 
 
 def _rows(body: bytes, *, columns: Columns, task: Task, lines: bool) -> Examples:
+    if task is Task.SCORE and not lines:
+        return _scored(labelled.from_csv(body, labelled.pair, names=_PAIR))
     if task is Task.SCORE:
-        return _scored(
-            labelled.from_lines(body, labelled.pair)
-            if lines
-            else labelled.from_csv(body, labelled.pair, names=_PAIR)
-        )
+        return _pairs_or_groups(body)
     names = (columns.text, columns.label)
     return _labelled(
         labelled.from_lines(body, columns.row)
         if lines
         else labelled.from_csv(body, columns.row, names=names)
     )
+
+
+def _pairs_or_groups(body: bytes) -> Examples:
+    """Read JSON lines for a head that scores: all of them groups if one has a question."""
+
+    def made(value: dict[str, Any], where: str) -> Scored | Grouped:
+        make = labelled.group if "question" in value else labelled.pair
+        return make(value, where)
+
+    found = labelled.from_lines(body, made)
+    groups = [one for one in found if isinstance(one, Grouped)]
+    pairs = [one for one in found if isinstance(one, Scored)]
+    if groups and pairs:
+        raise TrainingDataInvalid(f"expected pairs or groups, got {len(pairs)} and {len(groups)}")
+    return _grouped(groups) if groups else _scored(pairs)
+
+
+def _grouped(groups: list[Grouped]) -> Examples:
+    train.check_groups(groups)
+    return Examples(len(groups), train.pack_groups(groups))
 
 
 def _labelled(rows: list[Labelled]) -> Examples:

@@ -1,4 +1,4 @@
-"""Labelled rows and scored pairs as they come in: JSON, JSON lines or CSV, each judged where it is.
+"""Labelled rows, scored pairs and groups: JSON, JSON lines or CSV, each judged where it is.
 
 Training on rows of which some were left out would be training on other data than was sent, so one
 row that cannot be read refuses the request, with its position.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from verso_core.errors import RequestInvalid, TrainingDataInvalid
-from verso_core.jobs.train import SPLITS, Labelled, Scored
+from verso_core.jobs.train import MAX_PASSAGES, SPLITS, Grouped, Labelled, Scored
 from verso_gateway.bodies import reading
 
 CSV = "text/csv"
@@ -62,6 +62,27 @@ def pair(value: dict[str, Any], where: str) -> Scored:
     if not 0 <= number <= 1:
         raise TrainingDataInvalid(f"{where}: expected a 'score' in [0, 1], got {score!a}")
     return Scored(first, second, number, _split(value, where=where))
+
+
+def group(value: dict[str, Any], where: str) -> Grouped:
+    """Make a group of ``question``, ``right`` and ``wrong`` passages.
+
+    Raises:
+        TrainingDataInvalid: the object is none.
+    """
+    question = _string(value, "question", where=where)
+    right, wrong = (_strings(value, name, where=where) for name in ("right", "wrong"))
+    return Grouped(question, right, wrong, _split(value, where=where))
+
+
+def _strings(value: dict[str, Any], name: str, *, where: str) -> tuple[str, ...]:
+    found = value.get(name)
+    if not isinstance(found, list) or not 1 <= len(found) <= MAX_PASSAGES:
+        got = f"{len(found)}" if isinstance(found, list) else type(found).__name__
+        raise TrainingDataInvalid(
+            f"{where}: expected an array of 1 to {MAX_PASSAGES} strings as {name!r}, got {got}"
+        )
+    return tuple(_string({name: one}, name, where=where) for one in found)
 
 
 def from_lines(data: bytes, make: Make[_Row]) -> list[_Row]:

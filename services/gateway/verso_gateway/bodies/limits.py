@@ -1,9 +1,8 @@
 """Limits of request bodies, checked before anything is parsed.
 
 1. A body whose Content-Length exceeds the limit is refused unread. Routes that take many texts or
-   vectors, and those of agents, have the limits of the settings, all others ``SMALL_BYTES``: what
-   they take is short, and
-   a longer body would be parsed only to be refused.
+   vectors, files, and those of agents have the limits of the settings, all others ``SMALL_BYTES``:
+   what they take is short, and a longer body would be parsed only to be refused.
 2. A chunked body is counted as it arrives, and refused when it exceeds the limit.
 3. All bodies in memory together have at most ``held_limit_bytes``; beyond that the answer is 429.
 4. A body that stops arriving is refused.
@@ -21,21 +20,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from verso_core.errors import BodyTooLarge, QueueFull, RequestInvalid, VersoError
 from verso_gateway import problems
-from verso_gateway.protocols import protocol_of
+from verso_gateway.extract.formats import MEDIA_TYPES
+from verso_gateway.protocols import COHERE_PATH, FEEDS, TEI_PATH, protocol_of
 
 NDJSON = "application/x-ndjson"
 PLAIN = "text/plain"
 UPLOADS = frozenset({NDJSON, PLAIN, "text/csv"})
 """Media types whose bodies may be as long as an upload, where uploads are taken."""
 TAKES_UPLOADS = frozenset({"/v1/ingest", "/v1/train"})
+TAKES_FILES = "/v1/ingest"
 TAKES_MANY = TAKES_UPLOADS | {
     "/v1/classify",
     "/v1/embed",
     "/v1/embeddings",
+    "/v1/feedback",
     "/v1/reconstruct",
     "/v1/rerank",
     "/v1/score",
-    "/v2/rerank",
+    *(f"{prefix}/v2/{name}" for prefix in ("", COHERE_PATH) for name in ("embed", "rerank")),
+    *(f"{COHERE_PATH}/v1/{name}" for name in ("embed", "rerank")),
+    TEI_PATH,
+    *(f"{TEI_PATH}/{name}" for name in ("embed", "predict", "rerank", "similarity")),
 }
 """Paths of the routes that take many texts or vectors."""
 SMALL_BYTES = 1024 * 1024
@@ -53,6 +58,7 @@ class BodyLimit:
         *,
         body_bytes: int,
         upload_bytes: int,
+        file_bytes: int,
         feed_bytes: int,
         held_bytes: int,
         stall_timeout_s: float,
@@ -60,6 +66,7 @@ class BodyLimit:
         self._app = app
         self._body_bytes = body_bytes
         self._upload_bytes = upload_bytes
+        self._file_bytes = file_bytes
         self._feed_bytes = feed_bytes
         self._held_bytes = held_bytes
         self._stall_timeout_s = stall_timeout_s
@@ -100,11 +107,13 @@ class BodyLimit:
             self._held -= body.held
 
     def _limit_bytes(self, path: str, headers: Headers) -> int:
-        if protocol_of(path) is not None:
+        if protocol_of(path) in FEEDS:
             return self._feed_bytes
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if path in TAKES_UPLOADS and kind in UPLOADS:
             return self._upload_bytes
+        if path == TAKES_FILES and kind in MEDIA_TYPES:
+            return self._file_bytes
         return self._body_bytes if path in TAKES_MANY else min(SMALL_BYTES, self._body_bytes)
 
     def _check_announced(self, headers: Headers, limit_bytes: int) -> None:

@@ -79,12 +79,12 @@ def parse_bounded(data: bytes, most_values: int, *, what: str = "the body") -> A
     Raises:
         RequestInvalid: it has, or the bytes are not strict JSON.
     """
-    if _has_values(data, most_values):
+    if has_values(data, most_values):
         raise RequestInvalid(f"expected <= {most_values} values in {what}")
     return parse(data)
 
 
-def _has_values(data: bytes, count: int) -> bool:
+def has_values(data: bytes, count: int) -> bool:
     """Whether JSON has so many values, to the next multiple of ``_COUNTED_AT_ONCE``."""
     if data.count(b",") < count:  # most bodies: texts have commas too, but fewer
         return False

@@ -33,6 +33,9 @@ Identity = tuple[str, bytes]
 _JOINED_BYTES = 4 * LINES_BYTES
 """About the most bytes of lines in one job, unless a single request has more."""
 _AGAIN_S = 0.1
+_LATE_S = 10.0
+"""How long after the last deadline of some requests a step of the ledger may end: it waits for a
+connection and for an answer, and does so again if this process stood still."""
 _ASKED = 4096
 """Identities that one step of the ledger looks at: a few milliseconds in which it does no more."""
 
@@ -88,6 +91,7 @@ class Acceptance:
         gather_s: how long the first request waits for others, seconds.
         keep_s: how long a job is kept after its end, seconds.
         identity_s: how long an identity is remembered at least, seconds.
+        late_s: how long after their last deadline requests are failed, whatever is under way.
     """
 
     def __init__(
@@ -99,7 +103,9 @@ class Acceptance:
         gather_s: float,
         keep_s: int,
         identity_s: int,
+        late_s: float = _LATE_S,
     ) -> None:
+        self._late_s = late_s
         self._ledger = ledger
         self._job_service = job_service
         self._metrics = metrics
@@ -133,25 +139,44 @@ class Acceptance:
             held.enough.set()
         if held.task is None:
             held.task = asyncio.create_task(self._drain(tenant, held))
-        with self._metrics.feed_waiting.track_inprogress():
-            return await one.answer
+        with self._metrics.feed.waiting.track_inprogress():
+            try:
+                async with asyncio.timeout_at(one.deadline_s):
+                    return await asyncio.shield(one.answer)
+            except TimeoutError:
+                if one in held.waiting:  # behind requests that may be held longer
+                    held.waiting.remove(one)
+                    raise QueueFull("other requests wait for room", retry_after_s=1.0) from None
+                return await one.answer
 
     async def _drain(self, tenant: str, held: _Tenant) -> None:
-        """Take requests in until none waits."""
+        """Take requests in until none waits. Whatever ends this, no request waits for it."""
         clock = asyncio.get_running_loop().time
-        while held.waiting:
-            left_s = held.waiting[0].arrived_s + self._gather_s - clock()
-            if left_s > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
-                        await held.enough.wait()
-            taken = held.take()
-            try:
+        try:
+            while held.waiting:
+                left_s = held.waiting[0].arrived_s + self._gather_s - clock()
+                if left_s > 0:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(left_s):
+                            await held.enough.wait()
+                await self._take_some(tenant, held.take())
+        finally:
+            self._tenants.pop(tenant, None)
+            for one in held.waiting:
+                one.fail(LedgerUnavailable("this gateway takes in no more"))
+
+    async def _take_some(self, tenant: str, taken: list[_Waiting]) -> None:
+        """Take requests in with one job, and fail them if that does not end in time."""
+        until_s = max(one.deadline_s for one in taken) + self._late_s
+        try:
+            async with asyncio.timeout_at(until_s):
                 await self._take_in(tenant, taken)
-            except Exception as error:  # noqa: BLE001 - the callers get it, and the next go on
-                for one in taken:
-                    one.fail(error)
-        self._tenants.pop(tenant, None)
+        except TimeoutError:
+            for one in taken:
+                one.fail(LedgerUnavailable("the ledger did not answer in time"))
+        except Exception as error:  # noqa: BLE001 - the callers get it, and the next go on
+            for one in taken:
+                one.fail(error)
 
     async def _take_in(self, tenant: str, taken: list[_Waiting]) -> None:
         """Take requests in with one job; those that cannot be are failed."""
@@ -178,7 +203,7 @@ class Acceptance:
             else:
                 for one, repeated in zip(taken, joined.repeated, strict=True):
                     one.succeed(repeated)
-                self._metrics.feed_joined(len(taken), seconds=time.perf_counter() - started)
+                self._metrics.feed.joined(len(taken), seconds=time.perf_counter() - started)
                 return
 
     async def _alone(self, tenant: str, one: _Waiting) -> None:

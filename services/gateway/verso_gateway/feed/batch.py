@@ -69,7 +69,11 @@ class Batch:
 
 
 def batch_of(
-    records: Iterable[tuple[int, LogRecord]], collections: Mapping[str, str], *, arrived_ns: int
+    records: Iterable[tuple[int, LogRecord]],
+    collections: Mapping[str, str],
+    *,
+    arrived_ns: int,
+    by_content: bool = False,
 ) -> Batch:
     """Return records as lines.
 
@@ -77,6 +81,7 @@ def batch_of(
         records: with their positions in the request.
         collections: name of the collection by the source of a record; others are left out.
         arrived_ns: time of records that have none, Unix nanoseconds.
+        by_content: whether records without an identity have one made of all that they say.
     """
     batch = Batch()
     known: dict[tuple[object, ...], StreamLines] = {}  # a key is made once for equal labels
@@ -85,10 +90,8 @@ def batch_of(
         collection = collections.get(record.source)
         if collection is None:
             continue
-        if record.identity is None:
-            hashed = b""
-        else:
-            hashed = hashlib.blake2b(record.identity.encode(), digest_size=_HASH_BYTES).digest()
+        hashed = _identity(record, by_content=by_content)
+        if hashed:
             if (collection, hashed) in seen:
                 batch.repeated.add(position)
                 continue
@@ -107,6 +110,19 @@ def batch_of(
         stream.hashes.append(hashed)
     batch.identified = bool(seen)
     return batch
+
+
+def _identity(record: LogRecord, *, by_content: bool) -> bytes:
+    """Return the hash by which a repeat of a record is recognised; empty if none is."""
+    if record.identity is not None:
+        return hashlib.blake2b(record.identity.encode(), digest_size=_HASH_BYTES).digest()
+    if not by_content:
+        return b""
+    said = hashlib.blake2b(digest_size=_HASH_BYTES, person=b"content")
+    labels = labels_key(dict(record.labels)).encode()
+    for part in (labels, str(record.time_ns).encode(), record.attributes, record.text):
+        said.update(b"%d " % len(part) + part)
+    return said.digest()
 
 
 def slices_of(collection: str, stream: StreamLines, place: Reserved) -> list[SliceSpec]:

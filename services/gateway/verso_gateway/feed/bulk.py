@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 
-from verso_core.errors import IdInvalid, KindUnsupported, RequestInvalid
+from verso_core.errors import BodyTooLarge, IdInvalid, KindUnsupported, RequestInvalid
 from verso_core.texts import MAX_ID_BYTES
 from verso_gateway.feed import mapping
-from verso_gateway.feed.records import Decoded, FieldMap
+from verso_gateway.feed.records import MOST_RECORDS, Decoded, FieldMap
 
 _WRITES = frozenset({"index", "create"})
 _ACTIONS = _WRITES | {"update", "delete"}
@@ -49,7 +49,10 @@ def decode(body: bytes, fields: FieldMap, *, index: str = "") -> list[Action]:
     Raises:
         RequestInvalid: a line that must be an action is none, so that what follows cannot be
             read either.
+        BodyTooLarge: there are more lines than of ``MOST_RECORDS``.
     """
+    if body.count(b"\n") > 2 * MOST_RECORDS:
+        raise BodyTooLarge(f"expected <= {MOST_RECORDS} actions in a request, got more")
     return list(_actions(body, fields, index))
 
 

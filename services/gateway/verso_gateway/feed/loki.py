@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import cramjam
-import orjson
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
@@ -26,6 +25,7 @@ from verso_gateway.feed.records import (
     checked,
     packed,
 )
+from verso_gateway.feed.values import parse_bounded
 
 _JOBS = ("service_name", "job", "app", "service")
 """Labels that say what routes a stream, the first that is there."""
@@ -41,11 +41,9 @@ def decode_json(body: bytes, fields: FieldMap) -> list[Decoded]:
 
     Raises:
         RequestInvalid: the body is no push.
+        BodyTooLarge: it has too many values.
     """
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as exc:
-        raise RequestInvalid(f"malformed JSON: {exc.msg} at character {exc.pos}") from exc
+    value = parse_bounded(body)
     streams = value.get("streams") if isinstance(value, dict) else None
     if not isinstance(streams, list):
         raise RequestInvalid("expected an object with an array of streams")
@@ -133,9 +131,9 @@ def read_labels(text: str) -> dict[str, str]:
     inner = text.strip()
     if not (inner.startswith("{") and inner.endswith("}")):
         raise RequestInvalid('expected labels as {name="value"}')
-    inner, at = inner[1:-1], 0
+    inner, at = inner[1:-1].strip(), 0
     labels: dict[str, str] = {}
-    while inner[at:].strip():
+    while at < len(inner):
         found = _PAIR.match(inner, at)
         if found is None:
             raise RequestInvalid('expected labels as {name="value", …}')

@@ -14,7 +14,6 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -26,17 +25,19 @@ from verso_gateway.feed.records import (
     FieldMap,
     LogRecord,
     add_label,
+    as_json,
     checked,
     flat,
     packed,
 )
+from verso_gateway.feed.values import parse_bounded
 
 UID = "log.record.uid"
 """Attribute that identifies a record (semantic conventions, "General logs attributes")."""
 _SERVICE = "service.name"
 _LEVELS = ("trace", "debug", "info", "warn", "error", "fatal")
 _SCOPE = ("name", "version")
-_MAX_DEPTH = 16
+_MAX_DEPTH = 32  # as protobuf allows, whose parser stops at 100 messages
 
 
 def decode_protobuf(body: bytes, fields: FieldMap) -> list[Decoded]:
@@ -64,11 +65,9 @@ def decode_json(body: bytes, fields: FieldMap) -> list[Decoded]:
 
     Raises:
         RequestInvalid: the body is no request.
+        BodyTooLarge: it has too many values.
     """
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as exc:
-        raise RequestInvalid(f"malformed JSON: {exc.msg} at character {exc.pos}") from exc
+    value = parse_bounded(body)
     if not isinstance(value, dict):
         raise RequestInvalid("expected an object with resourceLogs")
     return [record for part in _list(value, "resourceLogs") for record in _part(part, fields)]
@@ -101,6 +100,9 @@ class _Shared:
         rest = flat(resource)
         service = rest.get(_SERVICE)
         self._source = service if isinstance(service, str) else ""
+        self._whole = (
+            {"resource": resource, "scope": scope} if fields.keeps_whole(self._source) else None
+        )
         self._labels = fields.take_labels(rest)
         for name in [*rest]:
             if isinstance(rest[name], str) and add_label(self._labels, name, rest[name]):
@@ -123,7 +125,10 @@ class _Shared:
         labels = self._fields.take_labels(rest, known=self._labels)
         if "level" not in labels and (level := _level(record)):
             add_label(labels, "level", level)
-        if text is None:  # an event is its name and its attributes
+        if self._whole is not None:
+            sent = {name: value for name, value in record.items() if value}
+            text, rest = as_json({**self._whole, **sent}, default=_base64), {}
+        elif text is None:  # an event is its name and its attributes
             text, rest = packed(rest), {}
         time_ns, time_from = _time(record)
         return checked(
@@ -152,7 +157,7 @@ class _Shared:
                 text = next((n for n in self._fields.text if isinstance(rest.get(n), str)), None)
                 if text is not None:
                     return rest.pop(text).encode(), rest
-        return orjson.dumps(body, default=_base64), {}
+        return as_json(body, default=_base64), {}
 
 
 def _joined(first: Mapping[str, Any], second: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
@@ -269,7 +274,7 @@ def _integer(record: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _json_attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
+def _json_attributes(holder: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
     found = {}
     for pair in _list(holder, "attributes"):
         key = (
@@ -277,7 +282,7 @@ def _json_attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
         )  # what is empty may be left out
         if not isinstance(key, str):
             raise RequestInvalid("expected objects with key and value as attributes")
-        found[key] = _jsonable(_json_value(pair.get("value"), 0))
+        found[key] = _jsonable(_json_value(pair.get("value"), depth))
     return found
 
 
@@ -304,7 +309,7 @@ def _json_value(value: Any, depth: int) -> Any:
         case "arrayValue", dict():
             return [_jsonable(_json_value(one, depth + 1)) for one in _list(inner, "values")]
         case "kvlistValue", dict():
-            return _json_attributes({"attributes": _list(inner, "values")})
+            return _json_attributes({"attributes": _list(inner, "values")}, depth + 1)
     raise RequestInvalid(f"expected a value of its kind in {kind[:32]!a}")
 
 

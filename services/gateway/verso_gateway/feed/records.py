@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,8 @@ _STANDARD: Mapping[str, tuple[str, ...]] = {
     "source": ("log.file.path", "source", "filename", "file"),
 }
 """Labels that every record may have, and the attributes that say them, the first that is there."""
+MOST_RECORDS = 100_000
+"""Most records of one request: as objects they take many times the bytes of a small one."""
 _MAX_DEPTH = 8
 _BASE64 = "_base64"
 _LONGEST_VALUE = 256
@@ -63,7 +65,8 @@ class FieldMap:
     """Which fields of a structured record are its text, its time and its labels.
 
     ``offset_s`` is the zone of times without one, seconds east of UTC. ``encoded``: the text may be
-    base64, in a field of its name and ``_base64``.
+    base64, in a field of its name and ``_base64``. ``keeps_whole``: whether the text of a source's
+    records is all of them.
     """
 
     text: tuple[str, ...] = TEXT_FIELDS
@@ -71,6 +74,7 @@ class FieldMap:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(_STANDARD))
     offset_s: int = 0
     encoded: bool = False
+    keeps_whole: Callable[[str], bool] = lambda _source: False
 
     def with_labels(self, names: Iterable[str]) -> FieldMap:
         """Return the map with more labels, each the attribute of its name."""
@@ -89,7 +93,8 @@ class FieldMap:
             RequestInvalid: it should be base64 and is not.
         """
         rest = flat(fields)
-        text = next((name for name in self.text if isinstance(rest.get(name), str)), None)
+        names = () if self.keeps_whole(source) else self.text
+        text = next((name for name in names if isinstance(rest.get(name), str)), None)
         body = raw if text is None else rest.pop(text).encode()
         if text is None and self.encoded:
             text = next((n for n in self.text if isinstance(rest.get(n + _BASE64), str)), None)
@@ -101,7 +106,10 @@ class FieldMap:
                 del rest[name]
                 break
         labels = self.take_labels(rest)
-        attributes = b"" if text is None else packed(rest)
+        try:
+            attributes = b"" if text is None else packed(rest)
+        except RequestInvalid:  # nothing of a record is cut: it is kept whole
+            body, attributes = raw, b""
         return checked(
             LogRecord(body, labels, time_ns, attributes=attributes, source=source),
         )
@@ -186,8 +194,25 @@ def _unpacked(text: str) -> bytes:
 
 
 def packed(attributes: Mapping[str, Any]) -> bytes:
-    """Return attributes as JSON; empty without any."""
-    return orjson.dumps(attributes) if attributes else b""
+    """Return attributes as JSON; empty without any.
+
+    Raises:
+        RequestInvalid: they are nested deeper than JSON is written, or hold an integer of more
+            than 64 bits.
+    """
+    return as_json(attributes) if attributes else b""
+
+
+def as_json(value: Any, *, default: Callable[[Any], Any] | None = None) -> bytes:
+    """Return a value as JSON; ``default`` turns what JSON has no form of into what it has.
+
+    Raises:
+        RequestInvalid: as :func:`packed`.
+    """
+    try:
+        return orjson.dumps(value, default=default)
+    except orjson.JSONEncodeError as exc:
+        raise RequestInvalid(f"expected a value that JSON can hold: {exc}") from exc
 
 
 def _label(value: object) -> str | None:

@@ -19,9 +19,11 @@ class Feed:
         fields: which fields of structured records are text, time and labels.
         acceptance: takes records in.
         maker: makes collections that rules name.
+        by_content: whether records without an identity have one made of all that they say.
     """
 
     routing: Routing
     fields: FieldMap
     acceptance: Acceptance
     maker: CollectionMaker
+    by_content: bool = False

@@ -44,6 +44,8 @@ _PRIORITY = re.compile(rb"<(\d{1,3})>")
 _TAG = re.compile(rb"([!-Z^-~]{1,64}?)(?:\[([!-~]{1,64}?)\])?:(?: |$)")
 _LENGTH = re.compile(rb"([1-9]\d{0,9}) ")
 
+_Value = str | list[str] | None
+
 
 def parse(message: bytes, *, now: datetime, offset_s: int = 0) -> Decoded:
     """Return the record of one message.
@@ -80,11 +82,14 @@ def _parse_5424(message: bytes) -> LogRecord | None:
     return _record(text, priority, host, app, time_ns, more)
 
 
-def _structured_data(message: bytes, at: int) -> tuple[dict[str, str | None], int] | None:
-    """Return the parameters of STRUCTURED-DATA (section 6.3) as ``element.name``, and its end."""
+def _structured_data(message: bytes, at: int) -> tuple[dict[str, _Value], int] | None:
+    """Return the parameters of STRUCTURED-DATA (section 6.3) as ``element.name``, and its end.
+
+    A parameter that stands more than once has a list of values.
+    """
     if message[at : at + 1] == b"-":
         return ({}, at + 1) if message[at + 1 : at + 2] in (b"", b" ") else None
-    found: dict[str, str | None] = {}
+    found: dict[str, _Value] = {}
     while (element := _ELEMENT.match(message, at)) is not None:
         name = element[1].decode()
         parameters = _PARAMETER.findall(element[2])
@@ -93,9 +98,13 @@ def _structured_data(message: bytes, at: int) -> tuple[dict[str, str | None], in
         for key, value in parameters:
             text = _UNESCAPED.sub(r"\1", value.decode("utf-8", "backslashreplace"))
             place = f"{name}.{key.decode()}"
-            while place in found:  # a name may stand twice
-                place += "+"
-            found[place] = text
+            match found.get(place):
+                case None:
+                    found[place] = text
+                case str() as first:
+                    found[place] = [first, text]
+                case list() as values:
+                    values.append(text)
         at = element.end()
     return (found, at) if found and message[at : at + 1] in (b"", b" ") else None
 
@@ -138,7 +147,7 @@ def _record(
     host: str | None,
     app: str | None,
     time_ns: int | None,
-    more: dict[str, str | None],
+    more: dict[str, _Value],
 ) -> LogRecord:
     facility, level = divmod(priority, 8)
     labels = {"level": _LEVELS[level], "facility": _FACILITIES[facility]}
@@ -189,18 +198,19 @@ class Framer:
 
     def feed(self, chunk: bytes) -> Iterator[bytes | VersoError]:
         """Yield the messages that end in a chunk."""
-        self._data += chunk
-        while self._data:
+        data, at = self._data + chunk, 0
+        while at < len(data):
             if self._skipped:
-                dropped = min(self._skipped, len(self._data))
-                self._data, self._skipped = self._data[dropped:], self._skipped - dropped
+                dropped = min(self._skipped, len(data) - at)
+                at, self._skipped = at + dropped, self._skipped - dropped
                 continue
-            found, size = self._next()
-            if size == 0:
-                return
-            self._data = self._data[size:]
+            found, end = self._next(data, at)
+            if end == at:
+                break
+            at = end
             if found is not None:
                 yield found
+        self._data = data[at:]
 
     def end(self) -> Iterator[bytes]:
         """Yield the message that the end of the connection ends."""
@@ -208,10 +218,9 @@ class Framer:
         if data and not self._dropping and not _LENGTH.match(data):
             yield data
 
-    def _next(self) -> tuple[bytes | VersoError | None, int]:
-        """Return the next message, if it is whole, and how many bytes are done with."""
-        data = self._data
-        counted = None if self._dropping else _LENGTH.match(data)
+    def _next(self, data: bytes, at: int) -> tuple[bytes | VersoError | None, int]:
+        """Return the message at a place, if it is whole, and where the next one begins."""
+        counted = None if self._dropping else _LENGTH.match(data, at)
         if counted is not None:
             size, begin = int(counted[1]), counted.end()
             if size > MAX_MESSAGE_BYTES:
@@ -219,21 +228,18 @@ class Framer:
                 return _too_long(), begin
             end = begin + size
             if len(data) < end:
-                return None, 0
+                return None, at
             return data[begin:end].removesuffix(b"\n"), end
-        if not self._dropping and data[:10].isdigit() and len(data) < 10:
-            return None, 0  # the length is not whole
-        end = data.find(b"\n")
+        end = data.find(b"\n", at)
         if end >= 0:
             dropped, self._dropping = self._dropping, False
-            message = data[:end]
-            if len(message) > MAX_MESSAGE_BYTES and not dropped:
+            if end - at > MAX_MESSAGE_BYTES and not dropped:
                 return _too_long(), end + 1
-            return (None if dropped or not message else message), end + 1
-        if len(data) > MAX_MESSAGE_BYTES:
+            return (None if dropped or end == at else data[at:end]), end + 1
+        if len(data) - at > MAX_MESSAGE_BYTES:
             dropped, self._dropping = self._dropping, True
             return (None if dropped else _too_long()), len(data)
-        return None, 0
+        return None, at
 
 
 def _too_long() -> TextTooLarge:

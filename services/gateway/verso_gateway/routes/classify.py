@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.jobs import Kind
-from verso_core.jobs.heads import ClassifyItem, ClassifyRequest
+from verso_core.jobs import Item, Kind, Rejected
+from verso_core.jobs.heads import ClassifyItem, ClassifyRequest, FeedbackItem, FeedbackRequest
 from verso_core.jobs.job import Batch
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of
@@ -46,5 +49,42 @@ async def classify(request: Request) -> Response:
         items = text_items(checked.texts or [], lambda text: ClassifyItem(text=text), faults=faults)
     slices, queue = cut_texts(Kind.CLASSIFY, checked.params(), items, few=_INTERACTIVE_ITEMS)
     job = responses.job_of(request, Kind.CLASSIFY, slices, queue=queue)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=views.batch)
+
+
+@router.post(
+    "/v1/feedback",
+    name="feedback",
+    operation_id="addFeedback",
+    responses=openapi.job_responses(Batch),
+    openapi_extra=openapi.body(FeedbackRequest),
+)
+async def feedback(request: Request) -> Response:
+    """Take the right labels of texts, or of stored documents and records, for a head.
+
+    The head classifies them, and whether it was right corrects the confidence and the thresholds of
+    ``accept_error`` of this version, for each source of labels from 30 on. A text counts once, with
+    the label that was given last. Label a random sample: of withheld texts alone it would learn to
+    withhold.
+    """
+    value = await reading.read_object(request)
+    texts, faults = split_texts(value.get("texts"))
+    checked = reading.validate(
+        request, {**value, "texts": texts} if "texts" in value else value, model=FeedbackRequest
+    )
+    items: list[Item | Rejected] = []
+    if checked.ids is not None:
+        await collection_of(request, checked.collection)
+        for name, label in zip(checked.ids, checked.labels, strict=True):
+            items.append(stored_item(name, partial(FeedbackItem, label=label)))
+    else:
+        items = text_items(checked.texts or [], lambda text: FeedbackItem(text=text), faults=faults)
+        items = [
+            replace(item, label=label) if isinstance(item, FeedbackItem) else item
+            for item, label in zip(items, checked.labels, strict=True)
+        ]
+    slices, queue = cut_texts(Kind.FEEDBACK, checked.params(), items, few=_INTERACTIVE_ITEMS)
+    job = responses.job_of(request, Kind.FEEDBACK, slices, queue=queue)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)

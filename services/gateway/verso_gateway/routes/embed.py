@@ -50,7 +50,7 @@ async def embed(request: Request) -> Response:
     texts, faults = split_texts(value.get("texts"))
     checked = reading.validate(request, {**value, "texts": texts}, model=EmbedRequest)
     items = text_items(checked.texts, EmbedItem, faults=faults)
-    slices, queue = cut_texts(Kind.EMBED, EmbedParams(), items)
+    slices, queue = cut_texts(Kind.EMBED, EmbedParams(artifact=checked.artifact), items)
     job = responses.job_of(request, Kind.EMBED, slices, queue=queue)
     job = await responses.repeatable(request, job)
     body = partial(views.batch, vectors_base64=checked.encoding == "base64")

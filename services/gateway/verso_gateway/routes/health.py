@@ -9,18 +9,26 @@ Where keys are in use ``/metrics`` needs one with the scope ``read``; with a por
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from verso_core.errors import NotFound, NotReady
+from verso_core.errors import NotFound, NotReady, Unavailable
+from verso_core.jobs.models import OpenModel
 from verso_gateway import metrics, openapi, problems, responses
 from verso_gateway.access import admit
-from verso_gateway.context import context_of
+from verso_gateway.context import Context, context_of
+from verso_gateway.protocols import TEI_PATH
+from verso_gateway.routes import console
+from verso_ledger import Health
 
 router = APIRouter(tags=["health"])
+
+_SEE_CONSOLE: dict[int | str, dict[str, Any]] = {
+    303: {"description": "for `Accept: text/html`: to the console"}
+}
 
 
 class AliveView(BaseModel):
@@ -29,7 +37,7 @@ class AliveView(BaseModel):
     status: Literal["ok"]
 
 
-class ReadyView(BaseModel):
+class ReadyView(OpenModel):
     """Work gets done; ages in seconds."""
 
     ready: Literal[True]
@@ -41,37 +49,23 @@ class RootView(BaseModel):
     """Where to go from here: paths of this server."""
 
     name: Literal["verso"] = "verso"
+    console: str = console.ADDRESS
     api: str = "/openapi.json"
     ready: str = "/readyz"
     metrics: str = "/metrics"
-
-
-_ROOT_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Verso</title>
-<h1>Verso is running</h1>
-<p>This is the address of its API; there is no page to search here.
-<ul>
-<li><a href="/readyz">Is it ready?</a>
-<li><a href="/openapi.json">The API, as an OpenAPI document</a>
-<li><a href="/metrics">Metrics</a>
-</ul>
-<p>On the command line: <code>verso ingest FILE</code>, <code>verso search "some words"</code>,
-<code>verso doctor</code>.
-"""
 
 
 @router.get(
     "/",
     name="root",
     operation_id="root",
-    responses=openapi.responses(RootView, also=["text/html"]),
+    responses=openapi.responses(RootView) | _SEE_CONSOLE,
 )
 async def root(request: Request) -> Response:
-    """Say what this server is: a page for browsers, JSON for others."""
+    """Say what this server is; a browser is led to the console."""
     headers = {"Vary": "Accept"}
     if "text/html" in request.headers.get("accept", ""):
-        headers["Content-Security-Policy"] = "default-src 'none'"
-        return HTMLResponse(_ROOT_PAGE, headers=headers)
+        return RedirectResponse(console.ADDRESS, status_code=303, headers=headers)
     return responses.json_response(RootView().model_dump(), headers=headers)
 
 
@@ -86,18 +80,42 @@ async def healthz() -> Response:
     return responses.json_response({"status": "ok"})
 
 
+@router.get(
+    f"{TEI_PATH}/health",
+    name="tei_health",
+    operation_id="teiHealth",
+    responses={200: {"description": "Work gets done here"}},
+    response_class=Response,
+)
+async def tei_health(request: Request) -> Response:
+    """Say whether work gets done here, as Text Embeddings Inference does: by the status alone."""
+    context = context_of(request)
+    try:
+        readiness(context, await context.ledger.health())
+    except NotReady as error:
+        raise Unavailable(error.detail) from None  # not ready is an overload to this protocol
+    return Response()
+
+
 @router.get("/readyz", name="readyz", operation_id="readyz", responses=openapi.responses(ReadyView))
 async def readyz(request: Request) -> Response:
     """Say whether work gets done here."""
     context = context_of(request)
+    return responses.json_response(readiness(context, await context.ledger.health()))
+
+
+def readiness(context: Context, health: Health) -> ReadyView:
+    """Return the signs that work gets done.
+
+    Raises:
+        NotReady: there is none of late, or the gateway is stopping.
+    """
     if context.closing.is_set():
         raise NotReady("the gateway is stopping")
-    health, settings = await context.ledger.health(), context.settings
+    settings = context.settings
     embed_s = _recent("embed", health.last_embed_age_s, limit_s=settings.ready_embed_age_s)
     beat_s = _recent("heartbeat", health.worker_beat_age_s, limit_s=settings.ready_beat_age_s)
-    return responses.json_response(
-        {"ready": True, "last_embed_age_s": round(embed_s, 3), "worker_beat_age_s": beat_s}
-    )
+    return ReadyView(ready=True, last_embed_age_s=round(embed_s, 3), worker_beat_age_s=beat_s)
 
 
 def _recent(what: str, age_s: float | None, *, limit_s: float) -> float:

@@ -1,4 +1,4 @@
-"""``POST /v1/ingest``: take documents in, as one JSON body or as a stream of lines."""
+"""``POST /v1/ingest``: take documents in, as a JSON body, a stream of lines, or a file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from verso_core.jobs.ingest import IngestAccepted, IngestBatch, IngestRequest
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of
 from verso_gateway.bodies import reading
+from verso_gateway.bodies.files import FileFields, documents_of, file_fields
 from verso_gateway.bodies.limits import NDJSON, PLAIN
 from verso_gateway.bodies.lines import LineUpload, labels_of, lines_in, slices_of, texts_of
 from verso_gateway.bodies.upload import Upload
 from verso_gateway.context import context_of
+from verso_gateway.extract.formats import MEDIA_TYPES
+from verso_gateway.extract.pool import File
 from verso_gateway.feed.source import SourcePart, source_part
 from verso_gateway.headers import Fingerprint, key_of
 from verso_gateway.job_service import Ended
@@ -35,13 +38,17 @@ router = APIRouter(tags=["documents"])
     responses=openapi.job_responses(IngestBatch, accepted=IngestAccepted),
     openapi_extra=openapi.body(
         IngestRequest,
-        also={NDJSON: "one document a line", PLAIN: "log lines, for a collection of kind logs"},
+        also={
+            NDJSON: "one document a line",
+            PLAIN: "log lines, for a collection of kind logs",
+            **dict.fromkeys(sorted(MEDIA_TYPES), "a file, whose text is a document"),
+        },
     ),
 )
 async def ingest(
     request: Request,
     collection: Annotated[
-        str | None, Query(description="for NDJSON and plain lines; default 'default'")
+        str | None, Query(description="for NDJSON, plain lines and files; default 'default'")
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -66,6 +73,8 @@ async def ingest(
         Query(description="of NDJSON for a log collection: fields that are labels, with commas"),
     ] = None,
     source: Annotated[SourcePart | None, Depends(source_part)] = None,
+    *,
+    file: Annotated[FileFields, Depends(file_fields)],
 ) -> Response:
     """Take documents in: each is stored as a vector and a patch and its text is dropped.
 
@@ -80,6 +89,10 @@ async def ingest(
     not UTF-8 may be in the field of the text's name and ``_base64``. Lines and records that are a
     part of a ``source`` are accepted if all before them was, and refused as ``source_moved``, with
     the place to go on from, if they were accepted before.
+
+    A body of the media type of a file, such as ``application/pdf``, is one file: its text becomes a
+    document, or that of each page with ``pages``. What it says of itself goes to metadata:
+    ``source``, ``title``, ``media_type``, ``pages``, ``page``. The file is not kept.
     """
     if reading.media_type(request) == PLAIN:
         return await _ingest_lines(
@@ -95,6 +108,8 @@ async def ingest(
             offset_s=zone_offset_s,
             source=source,
         )
+    if reading.media_type(request) in MEDIA_TYPES and source is None:
+        return await _ingest_file(request, collection or "default", file)
     if source is not None:
         raise RequestInvalid("expected plain lines or log records of a source, got documents")
     if reading.media_type(request) == NDJSON:
@@ -145,6 +160,20 @@ async def _ingest_documents(request: Request, collection: str | None) -> Respons
     await context_of(request).room.check()
     upload = _upload(request, name, beside_lines=found.kind is CollectionKind.LOGS)
     await upload.read_documents(documents)
+    return await _respond_documents(request, upload, fingerprint)
+
+
+async def _ingest_file(request: Request, name: str, fields: FileFields) -> Response:
+    """Take the text of a file in."""
+    fingerprint = Fingerprint(request)
+    found = await collection_of(request, name)
+    context = context_of(request)
+    await context.room.check()
+    data = await request.body()
+    await reading.off_loop(len(data), partial(fingerprint.update, data))
+    content = await context.extractors.read(File(data, reading.media_type(request), fields.name))
+    upload = _upload(request, name, beside_lines=found.kind is CollectionKind.LOGS)
+    await upload.read_documents(documents_of(content, fields))
     return await _respond_documents(request, upload, fingerprint)
 
 

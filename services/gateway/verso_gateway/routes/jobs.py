@@ -1,4 +1,4 @@
-"""``/v1/jobs``: list, show, follow and cancel; ``/v1/dead-letters``: list and replay.
+"""``/v1/jobs``: list, show, follow, cancel, what failed; ``/v1/dead-letters``: list and replay.
 
 A caller sees the jobs of its own tenant only; the id of any other job is unknown to it.
 """
@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from verso_core.api_keys import Scope
 from verso_core.errors import JobUnknown
 from verso_core.jobs import Kind, Queue, Result, Status
-from verso_core.jobs.job import DeadLetterList, JobList, JobView, Replayed
+from verso_core.jobs.job import DeadLetterList, Job, JobFailures, JobList, JobView, Replayed
 from verso_core.result_files import is_reference
 from verso_gateway import events, headers, openapi, responses, views
 from verso_gateway.access import caller_of, refused, scope_of
@@ -56,6 +56,38 @@ async def listed(
     )
     jobs = tuple(map(views.job, page.rows))
     return responses.json_response(JobList(jobs=jobs, next_cursor=page.cursor))
+
+
+@router.get(
+    "/v1/jobs/events",
+    name="jobs_events",
+    operation_id="followJobs",
+    response_class=EventSourceResponse,
+    responses=openapi.events({"job": Job, "reset": None}),
+)
+async def follow_all(
+    request: Request,
+    kind: Annotated[list[Kind] | None, Query(description="only of these kinds")] = None,
+    reads: Annotated[bool, Query(description="searches and other reads too")] = False,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow the caller's jobs: server-sent events of those that `GET /v1/jobs` lists.
+
+    `job` is a job that was accepted or has changed, as it is now: changes that follow each other
+    closely are one event. `reset` is first, and comes again where changes may have been missed:
+    list the jobs then. Events have no ids: who comes back begins with `reset`. The stream ends when
+    the gateway stops, the ledger does not answer, or the caller's key is revoked.
+    """
+    context = context_of(request)
+    with context.metrics.streams.track_inprogress():
+        coming = context.ledger.changes(
+            request.state.tenant,
+            kinds=kind or (),
+            reads=reads or any(one.is_read for one in kind or ()),
+        )
+        until = context.closing.wait(), refused(request, None)
+        async with aclosing(events.changes(coming, describe=views.job, until=until)) as stream:
+            async for event in stream:
+                yield event
 
 
 @router.get(
@@ -144,6 +176,31 @@ async def get(
     unpacked = [Result.unpack(record.kind, data) for data in held]
     results = views.rendered(unpacked, vectors_base64=base64)
     return responses.json_response({**head, "results": results}, headers=fields)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/failures",
+    name="job_failures",
+    operation_id="listJobFailures",
+    responses=openapi.responses(JobFailures),
+)
+async def failures(
+    request: Request,
+    job_id: str,
+    cursor: Annotated[str | None, Query(description="from the last page's next_cursor")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """List the items of a job that failed, each with its error and its place in the request.
+
+    Items that failed together, as part of the job that ended without a result, are one row with
+    their number in `items`. Of a job that runs, these are the failures so far. A page may be short,
+    even empty: the list has ended when `next_cursor` is null.
+    """
+    context = context_of(request)
+    await _own(request, job_id)
+    record = await context.ledger.job(job_id)
+    page = views.FailuresPage(context.ledger, context.files, record, limit=limit)
+    return responses.json_response(await page.read(views.FailuresPlace.read(cursor)))
 
 
 @dataclass(frozen=True, slots=True)

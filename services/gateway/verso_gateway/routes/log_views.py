@@ -11,6 +11,8 @@ from starlette.responses import Response
 from verso_core.jobs import Kind, NoItem
 from verso_core.jobs.log_views import (
     MAX_INTERVAL_S,
+    MAX_STATEMENT_INTERVALS,
+    STATEMENT_ID,
     LabelsAnswer,
     LabelsRequest,
     LinesWhere,
@@ -54,6 +56,10 @@ async def volume(
     start: From = None,
     to: To = None,
     filter: Where = None,  # noqa: A002 - the API's own word
+    contains: Annotated[
+        str | None,
+        Query(min_length=1, max_length=4096, description="only lines with this text in them"),
+    ] = None,
     interval_s: Annotated[
         float | None,
         Query(ge=0.001, le=MAX_INTERVAL_S, description="default: some 60 intervals in all"),
@@ -70,7 +76,7 @@ async def volume(
     """
     asked = _asked(
         request, VolumeRequest, collection, start, to, filter,
-        {"interval_s": interval_s, "by": by, "limit": limit},
+        {"contains": contains, "interval_s": interval_s, "by": by, "limit": limit},
     )  # fmt: skip
     return await _answered(request, Kind.VOLUME, asked, asked.params())
 
@@ -115,15 +121,29 @@ async def statements(
         str | None,
         Query(description="only statements none of whose lines that pass the filter is earlier"),
     ] = None,
+    statement: Annotated[
+        str | None, Query(pattern=STATEMENT_ID, description="only the statement of this id")
+    ] = None,
+    interval_s: Annotated[
+        float | None,
+        Query(
+            ge=0.001,
+            le=MAX_INTERVAL_S,
+            description="count the lines of each by intervals, of which there may be "
+            f"{MAX_STATEMENT_INTERVALS}",
+        ),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="statements shown")] = 100,
 ) -> Response:
     """List the statements of lines, the most frequent first, with their first and last times.
 
-    ``id`` names a statement in ``POST /v1/logs/query``, which reads its lines.
+    ``id`` names a statement in ``POST /v1/logs/query``, which reads its lines. Intervals are whole
+    multiples of their length since 1970, as those of ``/v1/logs/volume``.
     """
     asked = _asked(
         request, StatementsRequest, collection, start, to, filter,
-        {"new_since": _time(new_since), "limit": limit},
+        {"new_since": _time(new_since), "statement": statement, "interval_s": interval_s,
+         "limit": limit},
     )  # fmt: skip
     return await _answered(request, Kind.STATEMENTS, asked, asked.params())
 

@@ -1,16 +1,27 @@
-"""``POST /v1/reconstruct``: stored texts by id, exactly; or guesses from bare vectors."""
+"""``POST /v1/reconstruct``: stored texts by id, exactly; or guesses from bare vectors.
+
+``GET /v1/records/{id}``: how a document is stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from verso_core.errors import VersoError, error_body
 from verso_core.jobs import SLICE_COST, Item, Kind, Queue, ReconstructRequest, Rejected, cut
 from verso_core.jobs.job import Batch
-from verso_core.jobs.reconstruct import ReconstructItem, ReconstructParams
+from verso_core.jobs.reconstruct import (
+    MAX_RECORDS,
+    ReconstructItem,
+    ReconstructParams,
+    RecordsItem,
+    RecordsParams,
+    StoredRecords,
+)
 from verso_core.texts import split_record_id
 from verso_gateway import openapi, responses, views
 from verso_gateway.access import collection_of
@@ -47,6 +58,38 @@ async def reconstruct(request: Request) -> Response:
     job = responses.job_of(request, Kind.RECONSTRUCT, slices, queue=queue)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=views.batch)
+
+
+@router.get(
+    "/v1/records/{record:path}",
+    name="records",
+    operation_id="getRecords",
+    responses=openapi.responses(StoredRecords),
+)
+async def records(
+    request: Request,
+    record: str,
+    collection: Annotated[str, Query(description="name of the collection")] = "default",
+    vector: Annotated[bool, Query(description="with the stored vectors, as numbers")] = False,
+    draft: Annotated[
+        bool, Query(description="with the decoder's guess, and what the patch corrects")
+    ] = False,
+    limit: Annotated[int, Query(ge=1, le=MAX_RECORDS, description="records described")] = 16,
+) -> Response:
+    """Describe how a document is stored: codec, sizes, and vector of each record.
+
+    A record of it by ``id#n`` (``%23`` in a path). With ``draft``, what the decoder guesses from
+    the vector alone, and the parts of the text that it would have written otherwise, given the true
+    text before them: those the patch corrects. Offsets count characters (code points) and bytes of
+    the record. Lines of a log collection have no records of their own.
+    """
+    name, chunk = split_record_id(record)
+    await collection_of(request, collection)
+    params = RecordsParams(collection=collection, vector=vector, draft=draft, limit=limit)
+    job = responses.job_of_one(request, Kind.RECORDS, params, RecordsItem(name, chunk))
+    ended = await responses.finish(request, job)
+    headers = {"Server-Timing": views.server_timing(ended.results)}
+    return responses.json_response(responses.sole(ended), headers=headers)
 
 
 def stored_item(name: str, item: Callable[[str, int | None], Item]) -> Item | Rejected:

@@ -1,4 +1,4 @@
-"""``POST /v1/search`` and ``POST /v1/cluster``: find records, or group all of a collection."""
+"""``POST /v1/search``, ``/v1/cluster``, ``/v1/project``: find records; group or draw all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from verso_core.errors import RequestInvalid
+from verso_core.errors import KindUnsupported, RequestInvalid
 from verso_core.jobs import (
     Collection,
+    CollectionKind,
     Kind,
     NoItem,
     Queue,
@@ -17,7 +18,13 @@ from verso_core.jobs import (
     SearchMode,
     SearchRequest,
 )
-from verso_core.jobs.cluster import Clustered, ClusterRequest
+from verso_core.jobs.cluster import (
+    Clustered,
+    ClusterRequest,
+    Colour,
+    Projected,
+    ProjectRequest,
+)
 from verso_core.jobs.search import Found, Hits
 from verso_core.texts import split_record_id, text_bytes
 from verso_gateway import openapi, responses, views
@@ -75,6 +82,28 @@ async def cluster(request: Request) -> Response:
     await collection_of(request, checked.collection)
     params = checked.params()
     job = responses.job_of_one(request, Kind.CLUSTER, params, NoItem(), queue=Queue.BULK)
+    job = await responses.repeatable(request, job)
+    return await responses.respond(request, job, body=responses.sole, wait_default_s=0.0)
+
+
+@router.post(
+    "/v1/project",
+    name="project",
+    operation_id="project",
+    responses=openapi.job_responses(Projected),
+    openapi_extra=openapi.body(ProjectRequest),
+)
+async def project(request: Request) -> Response:
+    """Draw a sample of a collection's records as a map: their vectors in two dimensions, by PCA.
+
+    A job: without ``Prefer: wait=N`` the answer is 202, and its result is read from the job. Of a
+    log collection the points are statements, the most frequent ones.
+    """
+    checked = await reading.read(request, ProjectRequest)
+    collection = await collection_of(request, checked.collection)
+    if collection.kind is CollectionKind.LOGS and checked.colour is Colour.LABEL:
+        raise KindUnsupported("expected colour group or none: a statement has many labels")
+    job = responses.job_of_one(request, Kind.PROJECT, checked.params(), NoItem(), queue=Queue.BULK)
     job = await responses.repeatable(request, job)
     return await responses.respond(request, job, body=responses.sole, wait_default_s=0.0)
 

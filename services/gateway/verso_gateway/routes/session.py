@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from verso_core.api_keys import Scope
 from verso_core.errors import RequestInvalid, Unauthorized
-from verso_core.jobs.job import SessionView
+from verso_core.jobs.job import CallerView, SessionView
 from verso_gateway import auth, openapi, responses
 from verso_gateway.access import caller_of
 from verso_gateway.context import context_of
@@ -57,6 +57,20 @@ async def create(request: Request) -> Response:
         secure=_is_https(request),
     )
     return response
+
+
+@router.get(
+    "/v1/session",
+    name="session",
+    operation_id="getSession",
+    responses=openapi.responses(CallerView),
+)
+async def get(request: Request) -> Response:
+    """Say who the holder of the request's key or session is, and what it may do."""
+    caller = caller_of(request)
+    scopes = tuple(scope for scope in sorted(Scope) if caller.may(scope))
+    view = CallerView(name=caller.tenant, scopes=scopes, keys=caller.key is not None)
+    return responses.json_response(view, headers={"Cache-Control": "no-store"})
 
 
 @router.delete("/v1/session", name="session_delete", operation_id="deleteSession", status_code=204)

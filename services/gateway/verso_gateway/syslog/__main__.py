@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from verso_core import telemetry, tracing
 from verso_core.result_files import ResultFiles
-from verso_gateway.context import CollectionsCache, DiskRoom
+from verso_gateway.context import CollectionsCache, DiskRoom, WorkersCache
 from verso_gateway.feed.acceptance import Acceptance
 from verso_gateway.feed.making import CollectionMaker
 from verso_gateway.job_service import JobService
@@ -101,12 +101,13 @@ def _intake(
     return Intake(
         acceptance,
         collections=CollectionsCache(ledger),
-        room=DiskRoom(ledger),
+        room=DiskRoom(WorkersCache(ledger)),
         maker=CollectionMaker(job_service),
         routing=settings.routing,
         metrics=metrics,
         tenant=settings.syslog_tenant,
         offset_s=settings.syslog_offset_s,
+        by_content=settings.feed_deduplicate,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,7 +18,7 @@ from verso_gateway.feed import syslog
 from verso_gateway.feed.acceptance import Acceptance
 from verso_gateway.feed.batch import batch_of
 from verso_gateway.feed.making import CollectionMaker
-from verso_gateway.feed.records import LogRecord
+from verso_gateway.feed.records import Decoded, LogRecord
 from verso_gateway.feed.routing import Routing
 from verso_gateway.metrics import Metrics
 from verso_gateway.protocols import Protocol
@@ -40,6 +41,7 @@ class Intake:
         metrics: counts records.
         tenant: whose they are.
         offset_s: zone of times that say none, seconds east of UTC.
+        by_content: whether messages have an identity made of all that they say.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Intake:
         metrics: Metrics,
         tenant: str,
         offset_s: int,
+        by_content: bool = False,
     ) -> None:
         self._acceptance = acceptance
         self._collections = collections
@@ -63,12 +66,15 @@ class Intake:
         self._tenant = tenant
         self._owner = None if tenant == TENANT_DEFAULT else tenant
         self._offset_s = offset_s
+        self._by_content = by_content
 
     async def take(self, messages: Messages) -> None:
         """Take messages in; when this returns they are on disk, or they cannot be accepted."""
         now = datetime.now(UTC)
         parse = partial(syslog.parse, now=now, offset_s=self._offset_s)
-        decoded = [parse(one) if isinstance(one, bytes) else one for one in messages]
+        decoded = [
+            self._whole(one, parse(one)) if isinstance(one, bytes) else one for one in messages
+        ]
         records = [(n, one) for n, one in enumerate(decoded) if isinstance(one, LogRecord)]
         arrived_ns = time.time_ns()
         while True:
@@ -77,7 +83,9 @@ class Intake:
                 sources = {record.source for _, record in records}
                 found = {source: await self._collection(source) for source in sources}
                 collections = {source: name for source, name in found.items() if name is not None}
-                batch = batch_of(records, collections, arrived_ns=arrived_ns)
+                batch = batch_of(
+                    records, collections, arrived_ns=arrived_ns, by_content=self._by_content
+                )
                 count = sum(len(stream.lines) for stream in batch.streams.values())
                 if count:
                     await self._acceptance.accept(self._tenant, batch, hold_s=_HOLD_S)
@@ -91,6 +99,12 @@ class Intake:
             else:
                 self._count(accepted=count, rejected=len(decoded) - count)
                 return
+
+    def _whole(self, message: bytes, decoded: Decoded) -> Decoded:
+        """Return a record whose text is the whole message, if its rule says so."""
+        if isinstance(decoded, LogRecord) and self._routing.keeps_whole(decoded.source):
+            return replace(decoded, text=message, attributes=b"")
+        return decoded
 
     async def _collection(self, source: str) -> str | None:
         """Return the collection of a source, which is made if it is missing; None for no rule."""
@@ -110,6 +124,6 @@ class Intake:
         return name
 
     def _count(self, *, accepted: int, rejected: int) -> None:
-        self._metrics.feed_records(
+        self._metrics.feed.records(
             Protocol.SYSLOG, accepted=accepted, repeated=0, rejected=rejected
         )

@@ -52,7 +52,7 @@ class Streams:
         framer = Framer()
         try:
             while (chunk := await self._next(reader)) is not None:
-                self._metrics.feed_bytes(Protocol.SYSLOG, len(chunk))
+                self._metrics.feed.received(Protocol.SYSLOG, len(chunk))
                 messages = list(framer.feed(chunk) if chunk else framer.end())
                 if messages:
                     await self._take(messages)
@@ -89,9 +89,9 @@ class Datagrams(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002
         """Keep a datagram, if there is room."""
         if self._size + len(data) > self._most_bytes:
-            self._metrics.feed_dropped()
+            self._metrics.feed.dropped()
             return
-        self._metrics.feed_bytes(Protocol.SYSLOG, len(data))
+        self._metrics.feed.received(Protocol.SYSLOG, len(data))
         self._waiting.append(data.removesuffix(b"\n"))
         self._size += len(data)
         self._come.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -12,17 +13,20 @@ import zstandard
 
 from verso_core.errors import RecordCorrupt
 from verso_core.jobs import Filter, read_slice
-from verso_core.jobs.filters import ID, METADATA, Node, compiled, holds, tests_in
+from verso_core.jobs.filters import ID, METADATA, TIME, Node, compiled, holds, tests_in
 from verso_core.jobs.lines import IngestLinesParams, LinesItem, line_id
 from verso_core.jobs.log_records import (
     TIME_BYTES,
     LineRecord,
     TimeFrom,
+    attribute_fields,
     is_marked,
+    line_seconds,
     public,
     read_line,
 )
 from verso_core.jobs.tail import TailPlace
+from verso_core.texts import Scalar
 
 _ESCAPED = (b"\n", b"\0")
 
@@ -39,6 +43,7 @@ class OpenedSlice:
         labels: of the stream, as callers see them.
         records: whether the lines are log records.
         arrived: when they were accepted, RFC 3339.
+        arrived_s: the same, Unix seconds.
     """
 
     text: bytes
@@ -48,6 +53,7 @@ class OpenedSlice:
     labels: dict[str, str]
     records: bool
     arrived: str
+    arrived_s: float
 
     @classmethod
     def read(cls, payload: bytes) -> OpenedSlice:
@@ -71,6 +77,7 @@ class OpenedSlice:
             labels=public(params.labels),
             records=is_marked(params.labels),
             arrived=_moment(params.arrived),
+            arrived_s=params.arrived / 1e9,
         )
 
     def offset(self, index: int) -> int:
@@ -83,33 +90,54 @@ class OpenedSlice:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which lines a reader wants: those that pass a filter and hold some bytes."""
+    """Which lines a reader wants: those that pass a filter and hold some bytes.
+
+    Of a log record a field is an attribute if no label has the name. A plain line has the time of
+    its arrival: a worker finds its own later. ``fields``: those that the filter names.
+    """
 
     node: Node | bool = True
     contains: bytes = b""
-    by_id: bool = False
+    fields: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, where: Filter | None, contains: str | None) -> Wanted:
         """Return what a request wants."""
         node = compiled(where)
-        by_id = not isinstance(node, bool) and any(one.field == ID for one in tests_in(node))
-        return cls(node, (contains or "").encode(), by_id)
+        tests = () if isinstance(node, bool) else tests_in(node)
+        return cls(node, (contains or "").encode(), frozenset(one.field for one in tests))
 
     def may_hold(self, opened: OpenedSlice) -> bool:
         """Whether a slice may hold lines that are wanted."""
         if isinstance(self.node, bool):
             fits = self.node
         else:
-            fits = self.by_id or holds(self.node, _fields(opened))
+            fits = self._differs(opened) or holds(self.node, _fields(opened))
         plain = not (opened.records and any(one in self.contains for one in _ESCAPED))
         return fits and (not plain or self.contains in opened.text)
 
-    def fits_id(self, opened: OpenedSlice, name: str) -> bool:
-        """Whether the filter holds for a line of a slice."""
-        if isinstance(self.node, bool) or not self.by_id:
+    def fits(self, opened: OpenedSlice, name: str, line: bytes, record: LineRecord | None) -> bool:
+        """Whether the filter holds for a line of a slice that may hold wanted ones.
+
+        Args:
+            opened: the slice.
+            name: the line's id.
+            line: its bytes.
+            record: what they say; None of a plain line.
+        """
+        if isinstance(self.node, bool) or not self._differs(opened):
             return True
-        return holds(self.node, {**_fields(opened), ID: [name]})
+        fields: dict[str, list[Scalar]] = {**_fields(opened), ID: [name]}
+        if record is not None:
+            if TIME in self.fields:
+                fields[TIME] = [line_seconds(line)]
+            fields = {**attribute_fields(record.attributes), **fields}
+        return holds(self.node, fields)
+
+    def _differs(self, opened: OpenedSlice) -> bool:
+        """Whether the filter may hold for one line of a slice and not for another."""
+        shared = _fields(opened).keys() - {TIME}
+        return ID in self.fields or (opened.records and not self.fields <= shared)
 
 
 class Part(NamedTuple):
@@ -161,16 +189,14 @@ def part_of(
 
 def _row(opened: OpenedSlice, line: bytes, name: str, wanted: Wanted) -> dict[str, Any] | None:
     """Return the data of a line's event; None for a line that is not wanted."""
-    record = LineRecord(line)
+    read = None
     row: dict[str, Any] = {"id": name, "arrived": opened.arrived}
     if opened.records:
-        try:
-            record = read_line(line)
-        except RecordCorrupt:
-            pass  # it is shown as it is
-        else:
+        with suppress(RecordCorrupt):  # it is shown as it is
+            read = read_line(line)
             row["time"] = _shortened(line[: TIME_BYTES - 1].decode())
-    if wanted.contains not in record.text or not wanted.fits_id(opened, name):
+    record = read or LineRecord(line)
+    if wanted.contains not in record.text or not wanted.fits(opened, name, line, read):
         return None
     try:
         row["text"] = record.text.decode()
@@ -185,8 +211,12 @@ def _row(opened: OpenedSlice, line: bytes, name: str, wanted: Wanted) -> dict[st
     return row
 
 
-def _fields(opened: OpenedSlice) -> dict[str, list[str]]:
-    return {METADATA + name: [value] for name, value in opened.labels.items()}
+def _fields(opened: OpenedSlice) -> dict[str, list[Scalar]]:
+    """Return the values that all lines of a slice have."""
+    labels: dict[str, list[Scalar]] = {
+        METADATA + name: [value] for name, value in opened.labels.items()
+    }
+    return {**labels, TIME: [opened.arrived_s]}
 
 
 def _moment(time_ns: int) -> str:

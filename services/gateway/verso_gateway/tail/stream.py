@@ -24,7 +24,7 @@ from verso_gateway.events import cancel_soon
 from verso_gateway.metrics import Metrics
 from verso_gateway.tail.lines import OpenedSlice, Part, Wanted, part_of
 from verso_ledger.arrivals import Arrival, Arrivals
-from verso_ledger.job_events import JobWaiter
+from verso_ledger.events.job_events import JobWaiter
 
 PART_BYTES = 256 * 1024
 """Bytes of events that are sent at once, about."""

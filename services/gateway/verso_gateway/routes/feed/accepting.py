@@ -60,7 +60,7 @@ async def read(
         BodyTooLarge: it is larger than it may be.
     """
     body = await request.body()
-    context_of(request).metrics.feed_bytes(protocol, len(body))
+    context_of(request).metrics.feed.received(protocol, len(body))
     return await reading.off_loop(len(body), partial(decode, body))
 
 
@@ -95,13 +95,19 @@ async def accept(
     repeated: frozenset[int] = frozenset()
     if len(rejected) < len(decoded):
         size = sum(len(record.text) for _, record in records)
-        make = partial(batch_of, records, collections, arrived_ns=time.time_ns())
+        make = partial(
+            batch_of,
+            records,
+            collections,
+            arrived_ns=time.time_ns(),
+            by_content=feed_of(request).by_content,
+        )
         batch = await reading.off_loop(size, make)
         left_s = max(0.0, end_s - time.monotonic())
         acceptance = feed_of(request).acceptance
         repeated = await acceptance.accept(request.state.tenant, batch, hold_s=left_s)
     accepted = len(decoded) - len(rejected) - len(repeated)
-    context.metrics.feed_records(
+    context.metrics.feed.records(
         protocol, accepted=accepted, repeated=len(repeated), rejected=len(rejected)
     )
     return Taken(dict(sorted(rejected.items())), repeated)
@@ -121,7 +127,7 @@ def counted(request: Request, protocol: Protocol) -> Iterator[None]:
         status = "failed" if error.retryable else "rejected"
         raise
     finally:
-        context_of(request).metrics.feed_request(protocol, status)
+        context_of(request).metrics.feed.request(protocol, status)
 
 
 async def _collection(request: Request, source: str, *, until_s: float) -> str:

@@ -80,12 +80,13 @@ def _items(actions: list[Action], taken: accepting.Taken) -> tuple[bool, bytes]:
     items: list[dict[str, Any]] = []
     for position, action in enumerate(actions):
         item: dict[str, Any] = {"_index": action.index, "_id": action.identity or next(ids)}
+        is_known = action.identity is not None and position in taken.repeated
         if (error := taken.rejected.get(position)) is not None:
             item |= _refused(error)
-        elif position in taken.repeated and action.name == "create":
+        elif is_known and action.name == "create":
             item |= {"status": 409, "error": _REPEATED}
         else:
-            result = "updated" if position in taken.repeated else "created"
+            result = "updated" if is_known else "created"
             item |= {
                 "_version": 1,
                 "result": result,

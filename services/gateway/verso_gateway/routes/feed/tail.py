@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from verso_core.api_keys import Scope
 from verso_core.errors import CollectionUnknown, KindUnsupported, RequestInvalid
 from verso_core.jobs import CollectionKind
-from verso_core.jobs.tail import TailPlace, TailRequest, TailStart
+from verso_core.jobs.tail import TailGap, TailLine, TailPlace, TailRequest, TailStart
 from verso_gateway import auth, openapi
 from verso_gateway.access import collection_of, refused
 from verso_gateway.bodies import reading
@@ -34,7 +34,7 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     name="logs_tail",
     operation_id="tailLogs",
     response_class=StreamingResponse,
-    responses=openapi.tail_events(),
+    responses=openapi.events({"line": TailLine, "gap": TailGap, "position": None}, ids=True),
 )
 async def tail(
     request: Request,
@@ -43,7 +43,8 @@ async def tail(
         list[str] | None, Query(description="key=value that a line's stream has; all must hold")
     ] = None,
     filter: Annotated[  # noqa: A002 - the parameter's name
-        str | None, Query(description="JSON of a filter, of labels and id")
+        str | None,
+        Query(description="JSON of a filter; a plain line has the time of its arrival"),
     ] = None,
     contains: Annotated[
         str | None, Query(max_length=4096, description="only lines with this text in them")
@@ -103,7 +104,7 @@ def _asked(
     """Return the query as its model.
 
     Raises:
-        RequestInvalid: a label or the filter cannot be read, or asks for a time.
+        RequestInvalid: a label or the filter cannot be read.
     """
     parts: list[Any] = [{"field": name, "eq": value} for name, value in labels_of(label).items()]
     if where is not None:
@@ -114,9 +115,7 @@ def _asked(
     value: dict[str, Any] = {"collection": collection, "contains": contains, "start": start}
     if parts:
         value["filter"] = parts[0] if len(parts) == 1 else {"and": parts}
-    asked = reading.validate(request, value, model=TailRequest)
-    asked.check()
-    return asked
+    return reading.validate(request, value, model=TailRequest)
 
 
 async def _place(

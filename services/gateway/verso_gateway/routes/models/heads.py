@@ -55,8 +55,8 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
     be.
 
     For a head that classifies: every confidence signal side by side, risk against coverage, and
-    what each accepted error rate came to on rows that were not trained on.
-    ``Accept: text/markdown`` gives the page itself.
+    what each accepted error rate came to on rows that were not trained on. ``figures`` has the
+    same for programs that draw it. ``Accept: text/markdown`` gives the page itself.
     """
     params = HeadsParams(report=name, channel=channel)
     job = responses.job_of_one(request, Kind.HEADS, params, NoItem())
@@ -65,7 +65,9 @@ async def report(request: Request, name: str, channel: Channel = Channel.STABLE)
     headers = {"Vary": "Accept"}
     if MARKDOWN in request.headers.get("accept", ""):
         return Response(found.data, media_type=MARKDOWN, headers=headers)
-    view = HeadReportView(head=name, version=found.version, report=found.data.decode())
+    view = HeadReportView(
+        head=name, version=found.version, report=found.data.decode(), figures=found.figures
+    )
     return responses.json_response(view, headers=headers)
 
 

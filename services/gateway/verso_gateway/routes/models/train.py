@@ -1,4 +1,4 @@
-"""``POST /v1/train``: train a head on labelled texts or records, on questions, or on pairs."""
+"""``POST /v1/train``: train a head on labelled texts or records, questions, pairs, or groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["training"])
 
 ALIVE_S = 30.0
 """A trainer whose last heartbeat is older is gone, seconds."""
-_ROWS = "one row or pair a line"
+_ROWS = "one row, pair or group a line"
 _Setting = Annotated[str | None, Query(description="for rows as lines or CSV")]
 
 
@@ -48,8 +48,8 @@ async def train(
     """Train a head and publish it as a canary.
 
     Examples come in the JSON body, or the body is NDJSON or CSV (rows of a head that classifies,
-    pairs of one that scores) and what the JSON body would say of the head is in the query. The
-    answer is 202: follow the job for its progress.
+    pairs of one that scores; groups as NDJSON) and what the JSON body would say of the head is in
+    the query. The answer is 202: follow the job for its progress.
     """
     columns = Columns(text_column or "text", label_column or "label")
     found: Examples | None
@@ -85,7 +85,7 @@ def _from_query(
             raise RequestInvalid("expected a JSON object as settings")
         value |= parsed
     value |= {name: given for name, given in query.items() if given is not None}
-    # Lines and records are rows or pairs; a file of questions is JSON, and comes in a JSON body.
+    # Lines and records are rows, pairs or groups; a file of questions comes in a JSON body.
     name = "pairs" if value.get("task") == Task.SCORE else "rows"
     return reading.validate(request, {**value, "source": {name: []}}, model=TrainRequest)
 
