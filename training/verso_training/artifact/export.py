@@ -31,6 +31,7 @@ from verso_core.errors import ArtifactInvalid
 from verso_training.config import Storage
 from verso_training.decoder.model import Decoder, confidence
 from verso_training.encoder import SentenceEncoder
+from verso_training.onnx_encoder import OnnxEncoder
 
 OPSET = 20
 _SMALLEST = 2048
@@ -69,8 +70,14 @@ class _Step(nn.Module):
         return (logits, confidence(logits), *(tensor for pair in pairs for tensor in pair))
 
 
-def export_encoder(encoder: SentenceEncoder, path: Path, *, storage: Storage) -> None:
-    """Write encoder.onnx and check it against the module."""
+def export_encoder(encoder: SentenceEncoder | OnnxEncoder, path: Path, *, storage: Storage) -> None:
+    """Write encoder.onnx and check it against the module; a graph is stored as it is."""
+    if isinstance(encoder, OnnxEncoder):
+        model = onnx.ModelProto.FromString(encoder.graph.SerializeToString())
+        model = model if storage is Storage.FLOAT32 else store(model, storage)
+        strip(model)
+        onnx.save(model, path)
+        return
     ids = torch.randint(5, 100, (3, 7), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, 4:] = 0

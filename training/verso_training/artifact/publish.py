@@ -46,6 +46,7 @@ from verso_training.data.dataset import budgets_of
 from verso_training.data.sources import Chunk, Document, Split
 from verso_training.decoder.model import Decoder
 from verso_training.encoder import MAX_TOKENS, SentenceEncoder
+from verso_training.onnx_encoder import OnnxEncoder
 
 _DATA = """\
 | family | source | licence |
@@ -69,12 +70,16 @@ class Trained:
     recipe: Recipe
     decoder: Decoder
     decoder_tokenizer: Tokenizer
-    encoder: SentenceEncoder
+    encoder: SentenceEncoder | OnnxEncoder
     encoder_tokenizer: Tokenizer
     int8_scale: float
     command: str
     run: str
     """How the run went, in a sentence or two for the card."""
+    encoder_about: str = "all-MiniLM-L6-v2 (Apache-2.0), not trained further"
+    """Which encoder it is, for the card."""
+    data_about: str = _DATA
+    """What was trained on, for the card."""
     synthetic: bool = False
     """Whether the texts are synthetic, as for the artifact of the tests."""
 
@@ -93,17 +98,13 @@ def card(
     recipe = trained.recipe
     model = recipe.model
     parameters = sum(p.numel() for p in trained.decoder.parameters())
-    encoder = (
-        "random weights"
-        if trained.synthetic
-        else "all-MiniLM-L6-v2 (Apache-2.0), not trained further"
-    )
+    encoder = "random weights" if trained.synthetic else trained.encoder_about
     return f"""# {name}
 
 Artifact of Verso: a frozen sentence encoder and a decoder that restores a text from its stored
 vector and a small patch, byte for byte.
 
-- Encoder: {encoder}; mean pooling, L2 norm,
+- Encoder: {encoder}; {trained.encoder.pooling} pooling, L2 norm,
   weights stored as {recipe.publish.encoder_storage}.
 - Decoder: {parameters / 1e6:.2f} M parameters, {model.layers} layers, width {model.width},
   {model.heads} query and {model.kv_heads} key/value heads of {model.head_dim},
@@ -137,7 +138,7 @@ whose decision lies within {recipe.publish.epsilon} (logit) or
 
 ## Data
 
-{_SYNTHETIC if trained.synthetic else _DATA}
+{_SYNTHETIC if trained.synthetic else trained.data_about}
 
 Only training parts were trained on. Rank tables and n-gram mixing were fitted on held-out
 documents that the figures do not use.
@@ -297,7 +298,7 @@ def write_manifest(trained: Trained, folder: Path, *, name: str) -> Manifest:
         id="",
         dim=recipe.model.vector_dim,
         max_encoder_tokens=MAX_TOKENS,
-        pooling="mean",
+        pooling=trained.encoder.pooling.value,
         int8_scale=trained.int8_scale,
     )
     codec = Codec(

@@ -125,7 +125,7 @@ def trained(
     """Read the decoder's weights and train them; continue from a checkpoint of the same inputs."""
     about = artifact.manifest
     decoder = weights.decoder(artifact.folder, about.codec, vector_dim=about.space.dim)
-    _begin(work, f"{artifact.id} {budget.minutes}", [*known, *validation])
+    begin(work, f"{artifact.id} {budget.minutes}", [*known, *validation])
     data = work / "data"
     if not (data / "done").exists():
         data.mkdir(exist_ok=True)
@@ -204,7 +204,7 @@ def tokenizer(artifact: Artifact) -> Tokenizer:
     return Tokenizer.from_file(str(artifact.folder / _TOKENIZER))
 
 
-def _begin(work: Path, what: str, texts: Sequence[bytes]) -> None:
+def begin(work: Path, what: str, texts: Sequence[bytes]) -> None:
     """Keep ``work`` if it belongs to the same inputs, else empty it."""
     digest = hashlib.sha256(what.encode())
     for text in texts:

@@ -12,6 +12,13 @@
   texts like these exceeds alpha is then at most delta. It guarantees nothing under shift. With too
   few calibration texts there is no threshold.
 
+- Sources: labels of several sources ("kernel/hang", "r-check/tests") have probabilities and
+  thresholds each (Mondrian conformal prediction, Vovk et al. 2005, section 4.5). Rows of a split
+  by time or project are later than the training rows, or foreign to them; a source that has drifted
+  there does not lend the others its errors, nor they it their confidence.
+- Scope: one logistic regression on the signals of the best label and of the vector's place tells
+  texts in scope from others; ``least`` keeps ``_KEPT`` of those in scope.
+
 Validation rows are halved by a fixed shuffle: temperature, probabilities and the stack come from
 one half, the thresholds from the other, so that no threshold is tested on rows its signal was
 fitted on.
@@ -27,13 +34,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verso_core.heads import Calibration, Signal, SignalName, Stack
+from verso_core.heads import (
+    Calibration,
+    Scope,
+    Signal,
+    SignalName,
+    Source,
+    Stack,
+    source_of,
+)
 from verso_training.heads import signals
 from verso_training.heads.signals import Fitted, Flags, Floats, Interval, Scores, Signals
 
 DELTA = 0.1
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2)
 _RIDGE = 1e-3
+_BINS = 10
 
 
 def fit_temperature(logits: Scores, targets: NDArray[np.int64]) -> float:
@@ -82,12 +98,17 @@ def _one_sided(values: Scores, right: Flags, *, chance: float | None) -> Signal:
     return Signal(scale=scale, offset=reached - scale * mean)
 
 
-def fit_stack(signals: Signals, right: Flags, *, names: Sequence[SignalName]) -> Stack:
-    """Fit a logistic regression on several signals."""
-    weights, bias = _logistic(np.stack([signals[name] for name in names], axis=-1), right)
-    return Stack(
-        bias=bias, weights={name: float(w) for name, w in zip(names, weights, strict=True)}
-    )
+def fit_stack(
+    signals: Signals,
+    right: Flags,
+    *,
+    names: Sequence[SignalName],
+    weights: NDArray[np.float64] | None = None,
+) -> Stack:
+    """Fit a logistic regression on several signals; ``weights`` are those of the rows."""
+    values = np.stack([signals[name] for name in names], axis=-1)
+    found, bias = _logistic(values, right, weights)
+    return Stack(bias=bias, weights={name: float(w) for name, w in zip(names, found, strict=True)})
 
 
 def stack_probability(model: Stack, signals: Signals) -> Scores:
@@ -109,8 +130,8 @@ def thresholds(
     # Equal values are accepted together: only the last of each run is a threshold.
     last = np.append(ordered[1:] != ordered[:-1], True)
     counts = np.flatnonzero(last) + 1
-    found = {}
-    for alpha in alphas:
+    found: dict[str, float] = {}
+    for alpha in sorted(alphas):
         fewest = int(np.ceil(np.log(delta) / np.log1p(-alpha)))
         # About a hundred steps, so that one unlucky text early does not end the search.
         steps = [n for n in counts if n >= fewest]
@@ -121,7 +142,10 @@ def thresholds(
                 break
             safe = float(ordered[n - 1])
         if safe is not None:
-            found[f"{alpha:g}"] = safe
+            # what guarantees a stricter rate guarantees this one
+            found[f"{alpha:g}"] = min([safe, *found.values()])
+        elif found:
+            found[f"{alpha:g}"] = min(found.values())
     return found
 
 
@@ -133,8 +157,11 @@ def _tail(errors: int, *, n: int, rate: float) -> float:
     return float(min(1.0, np.exp(terms).sum()))
 
 
-def _logistic(values: NDArray[np.floating], right: Flags) -> tuple[NDArray[np.float64], float]:
+def _logistic(
+    values: NDArray[np.floating], right: Flags, rows: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], float]:
     """Fit a ridge logistic regression by Newton's method; weights in the units of ``values``."""
+    of_row = np.ones(len(right)) if rows is None else rows / rows.mean()
     centre, spread = values.mean(0), values.std(0).clip(1e-9)
     x = np.concatenate([(values - centre) / spread, np.ones((len(values), 1))], axis=-1)
     # Targets a little inside (0, 1), as in Platt 1999: a perfect separation keeps finite weights.
@@ -144,8 +171,8 @@ def _logistic(values: NDArray[np.floating], right: Flags) -> tuple[NDArray[np.fl
     ridge = np.append(np.full(values.shape[1], _RIDGE), 1e-6)
     for _ in range(50):
         p = 1.0 / (1.0 + np.exp(-np.clip(x @ w, -30, 30)))
-        gradient = x.T @ (p - y) / len(y) + ridge * w
-        curvature = (x * (p * (1 - p))[:, None]).T @ x / len(y) + np.diag(ridge)
+        gradient = x.T @ (of_row * (p - y)) / len(y) + ridge * w
+        curvature = (x * (of_row * p * (1 - p))[:, None]).T @ x / len(y) + np.diag(ridge)
         step = np.linalg.solve(curvature, gradient)
         w = w - step
         if np.abs(step).max() < 1e-8:
@@ -161,6 +188,14 @@ _STACKED = (
     SignalName.KNN,
 )
 """Signals that every request can compute from the graph's outputs alone."""
+_SCOPED = (SignalName.INSIDE, SignalName.MARGIN, SignalName.MAHALANOBIS, SignalName.KNN)
+_PLACED = (SignalName.MAHALANOBIS, SignalName.KNN)
+"""Signals of the vector's place among those trained on."""
+_CONSTANT = 1e-4
+_KEPT = 0.96
+"""Share of the validation rows in scope that stay in scope."""
+_FEWEST_OF_SOURCE = 20
+_STEPS = 21
 _PROBABILITIES = (SignalName.SOFTMAX, SignalName.CALIBRATED)
 
 
@@ -173,12 +208,14 @@ class Outputs:
         features: Shape: (N, F).
         targets: Label numbers; -1 for a row out of scope. Shape: (N,).
         extra: Further signals, such as those of the decoder. Shape of each: (N,).
+        weights: Of the rows where scope is learned; None: all alike. Shape: (N,).
     """
 
     logits: Floats
     features: Floats
     targets: NDArray[np.int64]
     extra: Mapping[SignalName, Floats] = field(default_factory=dict)
+    weights: NDArray[np.float64] | None = None
 
     def take(self, rows: NDArray[np.int64]) -> Outputs:
         """Return some of the rows."""
@@ -191,19 +228,42 @@ class Outputs:
         return self.logits.argmax(-1) == self.targets  # type: ignore[no-any-return]
 
 
-def measure(outputs: Outputs, model: Calibration, fitted: Fitted | None) -> signals.Signals:
-    """Return all signals of some rows, with the stack if there is one."""
+def measure(
+    outputs: Outputs, model: Calibration, fitted: Fitted | None, *, outside: int | None = None
+) -> signals.Signals:
+    """Return all signals of some rows, with the stacks if there are any."""
     found = signals.measure(
-        outputs.logits, outputs.features, temperature=model.temperature, fitted=fitted
+        outputs.logits,
+        outputs.features,
+        temperature=model.temperature,
+        fitted=fitted,
+        outside=outside,
     )
     found |= outputs.extra
-    if model.stack is not None and model.stack.weights.keys() <= found.keys():
-        found[SignalName.STACK] = stack_probability(model.stack, found)
+    scope = None if model.scope is None else model.scope.stack
+    for name, stack in ((SignalName.STACK, model.stack), (SignalName.SCOPE, scope)):
+        if stack is not None and stack.weights.keys() <= found.keys():
+            found[name] = stack_probability(stack, found)
     return found
 
 
-def calibrate(held_out: Outputs, fitted: Fitted | None, *, seed: int = 0) -> Calibration:
-    """Fit a calibration on rows that were not trained on."""
+def calibrate(
+    held_out: Outputs,
+    fitted: Fitted | None,
+    *,
+    seed: int = 0,
+    labels: Sequence[str] = (),
+    outside: int | None = None,
+) -> Calibration:
+    """Fit a calibration on rows that were not trained on.
+
+    Args:
+        held_out: Outputs for these rows.
+        fitted: Statistics of the signals.
+        seed: Of the shuffle.
+        labels: In the order of the logits; without them there are no sources.
+        outside: Number of the label that means "out of scope", if there is one.
+    """
     known = np.flatnonzero(held_out.targets >= 0)
     order = np.random.default_rng(seed).permutation(len(held_out.targets))
     first = held_out.take(np.sort(order[::2]))
@@ -211,22 +271,94 @@ def calibrate(held_out: Outputs, fitted: Fitted | None, *, seed: int = 0) -> Cal
     temperature = fit_temperature(held_out.logits[known], held_out.targets[known])
     bare = Calibration(temperature=temperature)
     found = measure(first, bare, fitted)
-    names = [name for name in (*_STACKED, *held_out.extra) if name in found]
+    blind = _without_features(held_out)
+    names = [
+        name
+        for name in (*_STACKED, *held_out.extra)
+        # a signal that is the same for all rows, or unknown for some, tells nothing of the others
+        if name in found and found[name].std() > _CONSTANT and not (blind.any() and name in _PLACED)
+    ]
     stack = fit_stack(found, first.right, names=names) if _both(first.right) else None
-    with_stack = bare.model_copy(update={"stack": stack})
-    found = measure(first, with_stack, fitted)
     accept_by = SignalName.STACK if stack is not None else SignalName.CALIBRATED
+    scope = None if outside is None else _fit_scope(held_out, bare, fitted, outside=outside)
+    model = bare.model_copy(update={"stack": stack, "scope": scope, "accept_by": accept_by})
+    found = measure(first, model, fitted, outside=outside)
+    held = measure(second, model, fitted, outside=outside)[accept_by]
     chance = dict.fromkeys(_PROBABILITIES, 1.0 / held_out.logits.shape[-1])
-    return Calibration(
-        temperature=temperature,
-        signals={
-            name: fit_platt(values, first.right, chance=chance.get(name))
-            for name, values in found.items()
-        },
-        stack=stack,
-        accept_by=accept_by,
-        conformal=dict(thresholds(measure(second, with_stack, fitted)[accept_by], second.right)),
+    mapped = {
+        name: fit_platt(values, first.right, chance=chance.get(name))
+        for name, values in found.items()
+    }
+    usual: tuple[float, ...] = ()
+    if SignalName.KNN in found and not blind.all():
+        usual = _quantiles(measure(held_out.take(np.flatnonzero(~blind)), bare, fitted))
+    return model.model_copy(
+        update={
+            "signals": mapped,
+            "conformal": dict(thresholds(held, second.right)),
+            "sources": _fit_sources(first, second, found[accept_by], held, labels=labels),
+            "usual": usual,
+        }
     )
+
+
+def _fit_sources(
+    first: Outputs, second: Outputs, fitting: Floats, held: Floats, *, labels: Sequence[str]
+) -> dict[str, Source]:
+    """Return the calibration of each source of labels; empty if there is one source only."""
+    of_label = np.array([source_of(label) for label in labels])
+    if len(set(of_label.tolist())) < 2:
+        return {}
+    one, other = (of_label[rows.logits.argmax(-1)] for rows in (first, second))
+    return {
+        source: Source(
+            signal=fit_platt(fitting[one == source], first.right[one == source], chance=0.5),
+            conformal=dict(thresholds(held[other == source], second.right[other == source])),
+        )
+        for source in sorted(set(of_label.tolist()))
+        if (one == source).sum() >= _FEWEST_OF_SOURCE
+    }
+
+
+def _fit_scope(
+    held_out: Outputs, model: Calibration, fitted: Fitted | None, *, outside: int
+) -> Scope | None:
+    """Return what tells texts in scope from others, and from which value on; None without both."""
+    inside = held_out.targets != outside
+    if not _both(inside):
+        return None
+    found = measure(held_out, model, fitted, outside=outside)
+    names = [name for name in _SCOPED if name in found]
+    stack = fit_stack(found, inside, names=names, weights=held_out.weights)
+    values = stack_probability(stack, found)
+    # a best label "out of scope" counts as such whatever the signal says
+    usable = values[inside & (held_out.logits.argmax(-1) != outside)]
+    dropped = int(inside.sum()) - len(usable)
+    more = max(0, math.floor((1.0 - _KEPT) * int(inside.sum())) - dropped)
+    return Scope(stack=stack, least=float(np.sort(usable)[min(more, len(usable) - 1)]))
+
+
+def _without_features(outputs: Outputs) -> Flags:
+    """Return which rows were read by their words alone: their features are zeros."""
+    found: Flags = np.abs(outputs.features).sum(-1) == 0
+    return found
+
+
+def _quantiles(found: Signals) -> tuple[float, ...]:
+    steps = np.linspace(0.0, 1.0, _STEPS)
+    return tuple(float(x) for x in np.quantile(found[SignalName.KNN], steps))
+
+
+def taken(
+    values: Floats, model: Calibration, *, rate: str, sources: NDArray[np.str_]
+) -> NDArray[np.bool_]:
+    """Return which rows are accepted at an error rate that the head has a threshold for."""
+    limits = np.full(len(values), model.conformal[rate])
+    for source, own in model.sources.items():
+        strict = [float(one) for one in own.conformal if float(one) <= float(rate) + 1e-12]
+        limits[sources == source] = own.conformal[f"{max(strict):g}"] if strict else np.inf
+    found: NDArray[np.bool_] = values >= limits
+    return found
 
 
 @dataclass(frozen=True)
@@ -260,6 +392,16 @@ class ScopeReport:
 
 
 @dataclass(frozen=True)
+class Bin:
+    """Rows whose confidence lies in one interval: its upper end, and their mean and accuracy."""
+
+    below: float
+    rows: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
 class Report:
     """Figures of a classifier on rows that nothing was fitted on.
 
@@ -269,8 +411,10 @@ class Report:
         signals: By name.
         curve: Risk at 10 %, 20 %, ... of coverage, by signal.
         accepted: Requested error rate -> coverage and error rate reached.
+        calibration: The confidence that answers carry, against the share of right ones.
         scope: How well each signal separates rows in and out of scope; empty without a label
             for out of scope.
+        sources: By source of the rows' labels; one without a name where labels have none.
     """
 
     rows: int
@@ -279,7 +423,9 @@ class Report:
     signals: Mapping[SignalName, SignalReport]
     curve: Mapping[SignalName, tuple[float, ...]]
     accepted: Mapping[str, tuple[float, float]]
+    calibration: tuple[Bin, ...] = ()
     scope: Mapping[SignalName, ScopeReport] = field(default_factory=dict)
+    sources: Mapping[str, SourceReport] = field(default_factory=dict)
 
 
 def report(
@@ -287,6 +433,7 @@ def report(
     model: Calibration,
     fitted: Fitted | None,
     *,
+    labels: Sequence[str] = (),
     outside: int | None = None,
     rounds: int = 300,
 ) -> Report:
@@ -296,36 +443,221 @@ def report(
         outputs: Of these rows.
         model: Of the classifier.
         fitted: Statistics of its signals.
+        labels: In the order of the logits.
         outside: Number of the label that means "out of scope", if there is one.
         rounds: Of the bootstrap.
     """
-    right = outputs.right
-    found = measure(outputs, model, fitted)
-    chosen = found[model.accept_by]
-    accepted = {}
-    for rate, threshold in model.conformal.items():
-        taken = chosen >= threshold
-        wrong = float((~right[taken]).mean()) if taken.any() else 0.0
-        accepted[rate] = (float(taken.mean()), wrong)
+    found = measure(outputs, model, fitted, outside=outside)
+    made = _Decided.of(outputs, model, found, labels=labels, outside=outside)
+    right = made.right
     return Report(
         rows=len(right),
         accuracy=signals.bootstrap(lambda i: float(right[i].mean()), len(right), rounds=rounds),
-        macro_f1=macro_f1(outputs.logits.argmax(-1), outputs.targets),
+        macro_f1=macro_f1(made.chosen, outputs.targets),
         signals={n: _signal(values, right, rounds=rounds) for n, values in found.items()},
         curve={name: _curve(values, right) for name, values in found.items()},
-        accepted=accepted,
-        scope={} if outside is None else _scope(outputs, model, fitted, outside, rounds=rounds),
+        accepted={rate: made.accepted(rate, slice(None)) for rate in model.conformal},
+        calibration=_bins(made.sure, right),
+        scope={}
+        if outside is None
+        else _scope(outputs, model, fitted, outside, found=found, rounds=rounds),
+        sources=_sources(made, outputs.targets, labels=labels, rounds=rounds),
+    )
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What a head says of some rows, as it is served.
+
+    Attributes:
+        chosen: Label numbers. Shape: (N,).
+        right: Shape: (N,).
+        sure: The confidence that an answer carries. Shape: (N,).
+        kept: Which rows each error rate accepts. Shape of each: (N,).
+    """
+
+    chosen: NDArray[np.int64]
+    right: Flags
+    sure: Floats
+    kept: Mapping[str, Flags]
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Outputs,
+        model: Calibration,
+        found: signals.Signals,
+        *,
+        labels: Sequence[str],
+        outside: int | None,
+    ) -> _Decided:
+        """Decide as ``verso_core.heads`` says."""
+        chosen = outputs.logits.argmax(-1)
+        of_label = np.array([source_of(label) for label in labels] or [""])
+        sources = of_label[chosen] if labels else np.full(len(chosen), "")
+        values = found[model.accept_by]
+        sure = _mapped(model.signals[model.accept_by], values)
+        for source, own in model.sources.items():
+            sure = np.where(sources == source, _mapped(own.signal, values), sure)
+        kept = {r: taken(values, model, rate=r, sources=sources) for r in model.conformal}
+        if model.scope is not None and outside is not None:
+            within = found[SignalName.SCOPE]
+            out = within < model.scope.least
+            chosen = np.where(out, outside, chosen)
+            sure = np.where(out, 1.0 - within, sure)
+            kept = {r: np.where(out, within <= float(r), own) for r, own in kept.items()}
+        return cls(chosen, chosen == outputs.targets, sure.astype(np.float32), kept)
+
+    def accepted(self, rate: str, rows: slice | Flags) -> tuple[float, float]:
+        """Return coverage and error rate among some of the rows."""
+        own, right = self.kept[rate][rows], self.right[rows]
+        return float(own.mean()), float((~right[own]).mean()) if own.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """What is given a label in scope, as served.
+
+    Attributes:
+        rows: Of the kind.
+        given: Share of them that get a label in scope.
+        auroc: The signal of scope, test rows in scope against these; None for those themselves.
+    """
+
+    rows: int
+    given: Interval
+    auroc: float | None = None
+
+
+def refusals(
+    test: Outputs,
+    strange: Mapping[str, tuple[Floats, Floats]],
+    model: Calibration,
+    fitted: Fitted | None,
+    *,
+    outside: int,
+) -> dict[str, Refusals]:
+    """Measure which texts a head takes to be in scope: those that are, and kinds that are not.
+
+    Args:
+        test: Outputs for test rows; those in scope are measured.
+        strange: Logits and features of further texts out of scope, by kind.
+        model: Of the classifier.
+        fitted: Statistics of its signals.
+        outside: Number of the label that means "out of scope".
+    """
+    within = test.take(np.flatnonzero(test.targets != outside))
+    kinds = {"in scope": (within.logits, within.features), **strange}
+    found: dict[str, Refusals] = {}
+    known: Floats | None = None
+    for kind, (logits, features) in kinds.items():
+        rows = Outputs(logits, features, np.full(len(logits), outside))
+        values = measure(rows, model, fitted, outside=outside)
+        made = _Decided.of(rows, model, values, labels=(), outside=outside)
+        scope = values.get(SignalName.SCOPE, values[SignalName.MARGIN])
+        found[kind] = Refusals(
+            rows=len(logits),
+            given=_interval(
+                (made.right, made.chosen, rows.targets),
+                lambda right, _, __: float((~right).mean()),
+                rounds=300,
+            ),
+            auroc=None if known is None else signals.auroc(known, scope),
+        )
+        known = scope if known is None else known
+    return found
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """Figures of the test rows of one source of labels.
+
+    Attributes:
+        error: Expected calibration error (Naeini et al. 2015), ten bins of equal width.
+        accepted: Requested error rate -> coverage and error rate reached.
+    """
+
+    rows: int
+    accuracy: Interval
+    macro_f1: Interval
+    error: float
+    accepted: Mapping[str, tuple[float, float]]
+
+
+def _sources(
+    made: _Decided, targets: NDArray[np.int64], *, labels: Sequence[str], rounds: int
+) -> dict[str, SourceReport]:
+    of_label = np.array([source_of(label) for label in labels] or [""])
+    found = {}
+    for source in sorted(set(of_label.tolist())):
+        rows = of_label[targets] == source if labels else np.ones(len(targets), bool)
+        if not rows.any():
+            continue
+        own = made.right[rows], made.chosen[rows], targets[rows]
+        right = own[0]
+        bins = _bins(made.sure[rows], right)
+        found[source] = SourceReport(
+            rows=len(right),
+            accuracy=_interval(own, lambda right, _, __: float(right.mean()), rounds=rounds),
+            macro_f1=_interval(own, lambda _, made, gold: macro_f1(made, gold), rounds=rounds),
+            error=sum(one.rows * abs(one.confidence - one.accuracy) for one in bins) / len(right),
+            accepted={rate: made.accepted(rate, rows) for rate in made.kept},
+        )
+    return found
+
+
+_Own = tuple[Flags, NDArray[np.int64], NDArray[np.int64]]
+"""Of some rows: whether they are right, the labels given, and their own."""
+
+
+def _interval(
+    own: _Own,
+    figure: Callable[[Flags, NDArray[np.int64], NDArray[np.int64]], float],
+    *,
+    rounds: int,
+) -> Interval:
+    return signals.bootstrap(
+        lambda i: figure(own[0][i], own[1][i], own[2][i]), len(own[0]), rounds=rounds
+    )
+
+
+def _mapped(fitted: Signal, values: Floats) -> Floats:
+    odds = np.clip(fitted.scale * values.astype(np.float64) + fitted.offset, -60, 60)
+    found: Floats = (1.0 / (1.0 + np.exp(-odds))).astype(np.float32)
+    return found
+
+
+def _bins(sure: Floats, right: NDArray[np.bool_]) -> tuple[Bin, ...]:
+    """Return a reliability diagram of ten bins of equal width (Guo et al. 2017, section 2), without
+    empty ones."""
+    number = np.minimum((sure.astype(np.float64) * _BINS).astype(np.int64), _BINS - 1)
+    return tuple(
+        Bin(
+            below=(n + 1) / _BINS,
+            rows=int(own.sum()),
+            confidence=float(sure[own].mean()),
+            accuracy=float(right[own].mean()),
+        )
+        for n in range(_BINS)
+        if (own := number == n).any()
     )
 
 
 def _scope(
-    outputs: Outputs, model: Calibration, fitted: Fitted | None, outside: int, *, rounds: int
+    outputs: Outputs,
+    model: Calibration,
+    fitted: Fitted | None,
+    outside: int,
+    *,
+    found: signals.Signals,
+    rounds: int,
 ) -> dict[SignalName, ScopeReport]:
-    """Measure the signals over the labels in scope only."""
+    """Measure the signals over the labels in scope only; ``found`` are those over all."""
     inside = outputs.targets != outside
     if not _both(inside):
         return {}
     within = replace(outputs, logits=np.delete(outputs.logits, outside, axis=-1))
+    bare = Calibration(temperature=model.temperature)
 
     def interval(values: Floats, figure: Callable[[Floats, Floats], float]) -> Interval:
         def of(rows: NDArray[np.int64]) -> float:
@@ -336,7 +668,7 @@ def _scope(
 
     return {
         name: ScopeReport(interval(values, signals.auroc), interval(values, signals.fpr95))
-        for name, values in measure(within, model, fitted).items()
+        for name, values in {**found, **measure(within, bare, fitted)}.items()
     }
 
 

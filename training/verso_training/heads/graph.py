@@ -45,6 +45,7 @@ INPUTS: Mapping[Reads, tuple[str, ...]] = {
     Reads.VECTOR_PAIR: ("u", "v"),
     Reads.TOKENS: ("input_ids", "attention_mask"),
     Reads.TOKEN_PAIR: ("input_ids", "attention_mask", "token_type_ids"),
+    Reads.DOCUMENT: ("vectors", "mask", "terms", "weights"),
 }
 
 
@@ -84,7 +85,8 @@ def write(
         HeadInvalid: the outputs of graph and module differ.
     """
     names = INPUTS[reads]
-    dynamic = dict.fromkeys((0, 1) if reads.tokens else (0,), torch.export.Dim.DYNAMIC)
+    lengths = reads.tokens or reads is Reads.DOCUMENT
+    dynamic = dict.fromkeys((0, 1) if lengths else (0,), torch.export.Dim.DYNAMIC)
     with tempfile.TemporaryDirectory() as folder:
         model = export.traced(
             module,

@@ -24,14 +24,21 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from verso_core.heads import Signal
 from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import signals
 from verso_training.heads.backbone import Backbone, adapt
+from verso_training.heads.confidence import fit_platt
 from verso_training.heads.modules import SpanHead, SpanReader, best_spans, span_loss
 from verso_training.heads.questions import Question, Window, windows
 from verso_training.heads.recipe import AnswerConfig, SpanLayers
 
+RIGHT_F1 = 0.5
+"""Word F1 against a right answer from which on an answer counts as right."""
+_BINS = 10
+_LEAST = -100.0
+"""Margin of a context in which no span can be an answer."""
 Logits = Callable[[Sequence[Window]], tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Start and end logits of windows. Shape: twice (B, T)."""
 
@@ -240,6 +247,44 @@ def marks(
         100 * float(words[has].mean()) if has.any() else float("nan"),
         100 * float(em[~has].mean()) if (~has).any() else float("nan"),
     )
+
+
+def fit_margin(questions: Sequence[Question], answers: Sequence[Answer]) -> Signal:
+    """Fit what makes the probability that an answer is right out of its margin.
+
+    It is right if its word F1 against a right answer is 0.5 or more; where there is none, never.
+    """
+    return fit_platt(*_judged(questions, answers))
+
+
+def reliability(
+    questions: Sequence[Question], answers: Sequence[Answer], fitted: Signal
+) -> dict[str, float]:
+    """Return a reliability diagram as metrics: of ten intervals of confidence those with answers.
+
+    ``confidence_error`` is the expected calibration error (Guo et al. 2017, eq. 3).
+    """
+    margins, right = _judged(questions, answers)
+    sure = 1.0 / (1.0 + np.exp(-(fitted.scale * margins.astype(np.float64) + fitted.offset)))
+    number = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
+    found, error = {}, 0.0
+    for n in np.unique(number):
+        own, name = number == n, f"confidence_{100 * (n + 1) // _BINS}"
+        confidence, accuracy = float(sure[own].mean()), float(right[own].mean())
+        found[f"{name}/rows"] = float(own.sum())
+        found[f"{name}/confidence"] = confidence
+        found[f"{name}/accuracy"] = accuracy
+        error += float(own.mean()) * abs(confidence - accuracy)
+    return {"confidence_error": error, **found}
+
+
+def _judged(
+    questions: Sequence[Question], answers: Sequence[Answer]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the margin of each answer, and whether it is right. Shape: twice (N,)."""
+    found = [(a.margin, f1(a.text, q.answers)) for q, a in zip(questions, answers, strict=True)]
+    margins = np.array([max(margin, _LEAST) for margin, _ in found], np.float32)
+    return margins, np.array([share >= RIGHT_F1 for _, share in found])
 
 
 def answerable(questions: Sequence[Question], answers: Sequence[Answer]) -> float:

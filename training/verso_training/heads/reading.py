@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from verso_core import heads
 from verso_core.errors import TrainingDataInvalid
-from verso_core.heads import Calibration
+from verso_core.heads import Calibration, Signal, SignalName
 from verso_core.questions import Paragraph
 from verso_training.heads import graph, questions, reader, shipping
 from verso_training.heads.backbone import Backbone
@@ -45,6 +45,9 @@ class Figures:
         test: Marks at that threshold, on questions not used for choices.
         untuned: The same at threshold 0.
         auroc: Of the margin, test questions with an answer against those without; may be NaN.
+        answered: Makes the probability that the best answer is right out of its margin, fitted on
+            validation questions.
+        reliability: Metrics of it on test questions.
     """
 
     threshold: float
@@ -52,6 +55,15 @@ class Figures:
     test: Marks
     untuned: Marks
     auroc: float
+    answered: Signal
+    reliability: dict[str, float]
+
+    @property
+    def calibration(self) -> Calibration:
+        """Return what the figures decide of a head."""
+        return Calibration(
+            null_threshold=self.threshold, signals={SignalName.CALIBRATED: self.answered}
+        )
 
 
 def train_reader(
@@ -101,7 +113,7 @@ def train_reader(
         samples=_samples(shown),
         provenance=context.of(digest(parts.of)),
         card=_card(figures, parts, shown=shown, start=context.start),
-        calibration=Calibration(null_threshold=figures.threshold),
+        calibration=figures.calibration,
         metrics=_metrics(figures, parts),
         sources=base.sources,
         max_tokens=config.max_tokens,
@@ -148,12 +160,15 @@ def measured(
 
     chosen, final = read(validation), read(test)
     threshold = best_threshold(validation, chosen)
+    answered = reader.fit_margin(validation, chosen)
     return Figures(
         threshold,
         marks(validation, chosen, null_threshold=threshold),
         marks(test, final, null_threshold=threshold),
         marks(test, final, null_threshold=0.0),
         answerable(test, final),
+        answered,
+        reader.reliability(test, final, answered),
     )
 
 
@@ -198,6 +213,7 @@ def _metrics(figures: Figures, parts: Parts) -> dict[str, float]:
         "test_refused": figures.test.refused,
         "test_f1_untuned": figures.untuned.f1,
         "test_auroc_answerable": figures.auroc,
+        **figures.reliability,
     }
 
 

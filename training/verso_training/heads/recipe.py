@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, with_config
 
-from verso_core.heads import READS, Portion, Reads, Task
+from verso_core.heads import READS, Portion, Reads, Task, TextUnit
 from verso_training.config import STRICT, RecipeInvalid, checked
 from verso_training.heads.rows import Row
 
@@ -59,7 +59,8 @@ class ClassifyConfig:
     """A classifier on vectors (fitted at once) or on tokens (an adapter, trained by steps).
 
     Attributes:
-        hidden: Width of a hidden layer; 0 for one linear layer. Vectors only.
+        hidden: Width of a hidden layer; 0 for one linear layer. Of documents none is tried as
+            well. Vectors and documents only.
         l2: Penalties tried; validation decides. Vectors only.
         iterations: Of L-BFGS, for each penalty. Vectors only.
         patience: Rounds of ten iterations (vectors) or epochs (tokens) without a better
@@ -70,6 +71,8 @@ class ClassifyConfig:
         decoder: Whether the decoder's signals of a text (self-generation, bits) are among the
             signals of confidence. Rows of a collection are then the beginnings of its texts, and
             every classified text costs a run of the decoder.
+        buckets: Columns of the layer on terms, best a prime; 0 for none. Documents only.
+        max_chunks: Most chunks of a document that are read. Documents only.
         chunk: Which chunks of stored documents it is trained on and, where a request does not say,
             reads. Rows of a collection only: a text that comes as a row has one vector.
     """
@@ -90,9 +93,13 @@ class ClassifyConfig:
     checkpoint_minutes: float = 1.0
     decoder: bool = False
     chunk: Portion | None = None
+    buckets: int = 0
+    max_chunks: int = 16
 
     def __post_init__(self) -> None:
         _check_steps(self)
+        if self.buckets < 0 or self.max_chunks < 2:
+            raise RecipeInvalid("classify: expected buckets >= 0 and max_chunks >= 2")
         if self.decoder and self.chunk is not None:
             raise RecipeInvalid("expected classify.decoder or classify.chunk, got both")
 
@@ -161,6 +168,8 @@ class ScoreConfig:
     Attributes:
         start: Name of a head to start from, in the service.
         patience: As in :class:`AnswerConfig`.
+        text_unit: What of a text rerank has the head read. One that is trained on groups reads
+            passages.
     """
 
     start: str = ""
@@ -174,6 +183,7 @@ class ScoreConfig:
     max_tokens: int = 128
     checkpoint_minutes: float = 1.0
     patience: int = 2
+    text_unit: TextUnit | None = None
 
     def __post_init__(self) -> None:
         _check_steps(self)

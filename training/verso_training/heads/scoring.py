@@ -33,6 +33,7 @@ from verso_core.jobs.train import Scored, check_pairs
 from verso_training import device
 from verso_training.encoder import batches, padded
 from verso_training.heads import backbone, graph, shipping, signals
+from verso_training.heads.backbone import Backbone
 from verso_training.heads.context import HeadReport, TrainingContext
 from verso_training.heads.fitting import Budget
 from verso_training.heads.graph import Start, shaped
@@ -154,18 +155,10 @@ def train_scorer(
         Cancelled: ``context.should_stop`` returned True.
         DiskFull: no room for a checkpoint or the new folder.
     """
-    torch.set_num_threads(recipe.threads)
-    torch.manual_seed(recipe.seed)
-    config = shaped(recipe.score, context.start)
-    recipe = dataclasses.replace(recipe, score=config)
     kept, contradicted = _distinct(scored)
     parts = _parts(kept, recipe)
-    base = context.encoder(window=config.max_tokens)
-    module = CrossEncoder(
-        backbone.adapt(base, rank=config.rank, alpha=config.alpha), dropout=config.dropout
-    )
-    if context.start is not None:
-        context.start.restore(module)
+    recipe, base, module = started(recipe, context)
+    config = recipe.score
     tokens = {
         part: tokenised(rows, base.tokenizer, max_tokens=config.max_tokens)
         for part, rows in parts.items()
@@ -194,6 +187,27 @@ def train_scorer(
         max_tokens=config.max_tokens,
     )
     return context.published(trained, counts, contradicted=contradicted)
+
+
+def started(
+    recipe: HeadRecipe, context: TrainingContext
+) -> tuple[HeadRecipe, Backbone, CrossEncoder]:
+    """Return the recipe in the shape of the starting head, the encoder, and what is trained on it.
+
+    Raises:
+        RecipeInvalid: windows longer than the encoder reads.
+        HeadInvalid: ``context.start`` is not a scorer.
+    """
+    torch.set_num_threads(recipe.threads)
+    torch.manual_seed(recipe.seed)
+    config = shaped(recipe.score, context.start)
+    base = context.encoder(window=config.max_tokens)
+    module = CrossEncoder(
+        backbone.adapt(base, rank=config.rank, alpha=config.alpha), dropout=config.dropout
+    )
+    if context.start is not None:
+        context.start.restore(module)
+    return dataclasses.replace(recipe, score=config), base, module
 
 
 def _distinct(scored: Sequence[Scored]) -> tuple[list[Scored], int]:

@@ -36,7 +36,7 @@ from verso_core.errors import DiskFull, HeadInvalid
 from verso_core.heads import Calibration, Head, Lineage, Reads, Task
 from verso_training.heads import graph
 from verso_training.heads.backbone import Source
-from verso_training.heads.confidence import Report
+from verso_training.heads.confidence import Refusals, Report
 from verso_training.heads.fitting import NO_ROOM
 from verso_training.heads.reader import Marks
 from verso_training.heads.recipe import HeadRecipe
@@ -49,6 +49,7 @@ def classifier(
     """Return a classifier's figures on its test rows: accuracy, signals, risk-coverage,
     thresholds."""
     lines = [
+        *sources_table(report),
         f"{len(labels)} labels: {_shortened(labels)}.",
         *notes,
         "",
@@ -133,6 +134,45 @@ def accepted_table(report: Report) -> list[str]:
     for rate, (coverage, wrong) in report.accepted.items():
         rows.append(f"| ≤ {100 * float(rate):g} % | {100 * coverage:.1f} % | {100 * wrong:.1f} % |")
     return rows
+
+
+def sources_table(report: Report) -> list[str]:
+    """Return the figures of each source of labels, and what each error rate came to there."""
+    if len(report.sources) < 2:
+        return []
+    rates = list(next(iter(report.sources.values())).accepted)
+    asked = " | ".join(f"≤ {100 * float(rate):g} %" for rate in rates)
+    rows = [
+        "Test rows by source, as served: accuracy, macro-F1, expected calibration error; for each",
+        "error rate asked for, the share accepted and the errors among them.",
+        "",
+        f"| source | rows | accuracy | macro-F1 | ECE | {asked} |",
+        "|---|---:|---:|---:|---:|" + "---:|" * len(rates),
+    ]
+    for name, one in report.sources.items():
+        accepted = " | ".join(
+            f"{100 * coverage:.0f} %: {100 * wrong:.1f} %" if coverage else "none"
+            for coverage, wrong in one.accepted.values()
+        )
+        rows.append(
+            f"| {name} | {one.rows} | {percent(one.accuracy)} | {percent(one.macro_f1)} "
+            f"| {100 * one.error:.1f} | {accepted} |"
+        )
+    return [*rows, ""]
+
+
+def refusals_table(found: Mapping[str, Refusals]) -> list[str]:
+    """Return what is given a label in scope, by kind of text."""
+    rows = [
+        "Given a label in scope by default; AUROC of `scope` against the test rows in scope.",
+        "",
+        "| texts | rows | given a label, % | AUROC |",
+        "|---|---:|---:|---:|",
+    ]
+    for kind, one in found.items():
+        auroc = "" if one.auroc is None else f"{100 * one.auroc:.1f}"
+        rows.append(f"| {kind} | {one.rows} | {percent(one.given)} | {auroc} |")
+    return [*rows, ""]
 
 
 def percent(interval: Interval, *, digits: int = 1) -> str:
@@ -288,6 +328,9 @@ def _write(trained: Trained, *, artifact: Path, draft: Path) -> Head:
             max_tokens=trained.max_tokens,
             stride=trained.stride,
             chunk=recipe.classify.chunk if recipe.task is Task.CLASSIFY else None,
+            text_unit=recipe.score.text_unit if recipe.task is Task.SCORE else None,
+            max_chunks=recipe.classify.max_chunks if recipe.reads is Reads.DOCUMENT else None,
+            terms=recipe.reads is Reads.DOCUMENT and recipe.classify.buckets > 0,
             calibration=trained.calibration,
             metrics={k: float(v) for k, v in trained.metrics.items() if np.isfinite(v)},
             lineage=Lineage(
@@ -323,8 +366,13 @@ def _example(
     chosen = samples[:3]
     columns = []
     for name in graph.INPUTS[reads]:
-        length = max(len(sample[name]) for sample in chosen)
-        rows = [np.pad(sample[name], (0, length - len(sample[name]))) for sample in chosen]
+        # an export takes an axis of length 1 for a constant
+        length = max(2, *(len(sample[name]) for sample in chosen))
+        rows = []
+        for sample in chosen:
+            value = sample[name]
+            missing = [(0, length - len(value))] + [(0, 0)] * (value.ndim - 1)
+            rows.append(np.pad(value, missing))
         columns.append(torch.from_numpy(np.stack(rows)))
     return tuple(columns)
 

@@ -177,7 +177,12 @@ def fit(features: Floats, targets: NDArray[np.int64], *, classes: int, seed: int
 
 
 def measure(
-    logits: Floats, features: Floats, *, temperature: float, fitted: Fitted | None
+    logits: Floats,
+    features: Floats,
+    *,
+    temperature: float,
+    fitted: Fitted | None,
+    outside: int | None = None,
 ) -> dict[SignalName, Floats]:
     """Return the signals of each row.
 
@@ -186,12 +191,17 @@ def measure(
         features: Shape: (N, F).
         temperature: Of the calibrated softmax.
         fitted: None omits signals that need statistics.
+        outside: Number of the label that means "out of scope", if there is one.
     """
     found = {
         SignalName.SOFTMAX: softmax(logits).max(-1),
         SignalName.CALIBRATED: softmax(logits / temperature).max(-1),
         SignalName.ENERGY: _logsumexp(logits),
     }
+    if outside is not None:
+        inside = _logsumexp(np.delete(logits, outside, axis=-1))
+        found[SignalName.INSIDE] = inside
+        found[SignalName.MARGIN] = inside - logits[:, outside]
     if fitted is not None:
         found[SignalName.MAHALANOBIS] = _mahalanobis(features, fitted)
         found[SignalName.KNN] = _neighbours(features, fitted)

@@ -33,13 +33,20 @@ Extra = Mapping[RowSplit, signals.Signals]
 """Signals from other sources than a head's outputs, by split. Shape of each: (N,)."""
 
 
-def train_head(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext) -> HeadReport:
+def train_head(
+    recipe: HeadRecipe,
+    examples: Sequence[Row],
+    context: TrainingContext,
+    *,
+    strange: Mapping[str, NDArray[np.float32]] | None = None,
+) -> HeadReport:
     """Train, calibrate, measure and write one classifier of vectors.
 
     Args:
         recipe: Its ``classify`` settings apply.
         examples: Labelled rows; a text without a vector is encoded by the artifact.
         context: Of the training.
+        strange: Stored vectors of texts out of scope, by kind, for the card alone. Shape: (N, D).
 
     Raises:
         TrainingDataInvalid: rows that cannot be trained on.
@@ -59,7 +66,7 @@ def train_head(recipe: HeadRecipe, examples: Sequence[Row], context: TrainingCon
         raise RecipeInvalid("classify.decoder: expected texts for the decoder, got vectors")
     stored = as_stored(checked.rows, context)
     return context.published(
-        _classifier(recipe, checked, stored, context),
+        _classifier(recipe, checked, stored, context, strange=strange or {}),
         checked.counts(),
         contradicted=checked.contradicted,
         dropped_labels=checked.dropped_labels,
@@ -101,7 +108,12 @@ def held_out_signals(
 
 
 def _classifier(
-    recipe: HeadRecipe, checked: Checked, stored: NDArray[np.float32], context: TrainingContext
+    recipe: HeadRecipe,
+    checked: Checked,
+    stored: NDArray[np.float32],
+    context: TrainingContext,
+    *,
+    strange: Mapping[str, NDArray[np.float32]],
 ) -> Trained:
     """Return a trained, calibrated and measured classifier; ``stored`` goes with the rows."""
     part = {
@@ -131,6 +143,7 @@ def _classifier(
         checked,
         {s: vectors.outputs(model, part[s].vectors) for s in RowSplit},
         extra=held_out_signals(recipe, checked, stored, artifact=context.artifact),
+        strange={kind: vectors.outputs(model, rows) for kind, rows in strange.items()},
     )
 
 
@@ -140,6 +153,7 @@ def measured(
     found: Mapping[RowSplit, tuple[NDArray[np.float32], NDArray[np.float32]]],
     *,
     extra: Extra,
+    strange: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]] | None = None,
 ) -> Trained:
     """Calibrate a classifier on validation rows and measure it on test rows.
 
@@ -148,6 +162,7 @@ def measured(
         checked: The rows.
         found: Logits and features of each split. Shape: (N, C) and (N, F).
         extra: Further signals of validation and test rows, or of none. Shape of each: (N,).
+        strange: Logits and features of texts out of scope, by kind, for the card alone.
     """
     targets = {split: checked.targets(split) for split in RowSplit}
     seed = trained.recipe.seed
@@ -155,16 +170,26 @@ def measured(
         found[RowSplit.TRAIN][1], targets[RowSplit.TRAIN], classes=len(checked.labels), seed=seed
     )
     held_out, test = (
-        confidence.Outputs(*found[s], targets[s], extra.get(s, {}))
+        confidence.Outputs(
+            *found[s], targets[s], extra.get(s, {}), np.array([r.weight for r in checked.of(s)])
+        )
         for s in (RowSplit.VALIDATION, RowSplit.TEST)
     )
-    calibration = confidence.calibrate(held_out, fitted, seed=seed)
     none = trained.recipe.none_label
     outside = checked.labels.index(none) if none in checked.labels else None
-    report = confidence.report(test, calibration, fitted, outside=outside)
+    calibration = confidence.calibrate(
+        held_out, fitted, seed=seed, labels=checked.labels, outside=outside
+    )
+    report = confidence.report(test, calibration, fitted, labels=checked.labels, outside=outside)
+    refused: list[str] = []
+    if outside is not None and strange:
+        refused = shipping.refusals_table(
+            confidence.refusals(test, strange, calibration, fitted, outside=outside)
+        )
     return dataclasses.replace(
         trained,
-        card=shipping.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
+        card="\n".join([*refused, ""])
+        + shipping.classifier(report, calibration, labels=checked.labels, notes=_notes(checked)),
         labels=checked.labels,
         calibration=calibration,
         metrics=metrics(report, calibration.temperature),
@@ -191,6 +216,22 @@ def metrics(report: confidence.Report, temperature: float) -> dict[str, float]:
     for c in range(1, 11):
         for name, curve in report.curve.items():
             found[f"risk_at_{10 * c}/{name}"] = curve[c - 1]
+    for rate, (coverage, wrong) in report.accepted.items():
+        found[f"accepted_at_{100 * float(rate):g}/coverage"] = coverage
+        found[f"accepted_at_{100 * float(rate):g}/risk"] = wrong
+    for label, source in report.sources.items():
+        prefix = f"source/{label}/" if label else "source/"
+        found[f"{prefix}rows"] = float(source.rows)
+        found[f"{prefix}accuracy"] = source.accuracy.value
+        found[f"{prefix}macro_f1"] = source.macro_f1.value
+        found[f"{prefix}calibration_error"] = source.error
+        for rate, (coverage, wrong) in source.accepted.items():
+            found[f"{prefix}accepted_{100 * float(rate):g}/coverage"] = coverage
+            found[f"{prefix}accepted_{100 * float(rate):g}/risk"] = wrong
+    for one in report.calibration:
+        found[f"confidence_{100 * one.below:g}/rows"] = float(one.rows)
+        found[f"confidence_{100 * one.below:g}/confidence"] = one.confidence
+        found[f"confidence_{100 * one.below:g}/accuracy"] = one.accuracy
     return found
 
 

@@ -29,7 +29,14 @@ from verso_core.errors import (
     error_body,
 )
 from verso_core.heads import Head, Reads, Task
-from verso_core.jobs.train import Labelled, check_rows, unpack_pairs, unpack_rows
+from verso_core.jobs.train import (
+    Labelled,
+    check_rows,
+    holds_groups,
+    unpack_groups,
+    unpack_pairs,
+    unpack_rows,
+)
 from verso_core.registry import Channel
 from verso_training.config import RecipeInvalid
 from verso_training.heads import recipe as recipes
@@ -53,6 +60,8 @@ _READS = {
 }
 _START = {Task.ANSWER: "qa", Task.SCORE: "pairs"}
 """Heads that a training starts from if its recipe names none."""
+_PASSAGES = {"max_tokens": 256, "tokens_per_step": 3072}
+"""Settings of a head that reads passages, of about 1 KiB, if its recipe does not say them."""
 _log = logging.getLogger(__name__)
 
 
@@ -131,7 +140,9 @@ def _classifier(request: Mapping[str, Any], folder: Path, stable: Head | None) -
 def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport:
     """Train a head that reads tokens, from its last checkpoint if there is one."""
     data = (folder / "rows.jsonl").read_bytes()
-    recipe = _recipe(request)
+    ranks = task is Task.SCORE and holds_groups(data)
+    recipe = _recipe(request, usual=_PASSAGES if ranks else None)
+    from verso_training.heads.ranking.training import train_ranker
     from verso_training.heads.reading import train_reader
     from verso_training.heads.scoring import train_scorer
 
@@ -142,6 +153,8 @@ def _adapter(request: Mapping[str, Any], folder: Path, task: Task) -> HeadReport
     context = replace(_context(request, folder), start=start)
     if task is Task.ANSWER:
         return train_reader(recipe, questions.unpack(data), context)
+    if ranks:
+        return train_ranker(recipe, unpack_groups(data), context)
     return train_scorer(recipe, unpack_pairs(data), context)
 
 
@@ -157,12 +170,12 @@ def _context(request: Mapping[str, Any], folder: Path) -> TrainingContext:
     )
 
 
-def _recipe(request: Mapping[str, Any]) -> HeadRecipe:
+def _recipe(request: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> HeadRecipe:
     params = request["params"]
     task = Task(params["task"])
     values = {"threads": request["threads"], "reads": _READS[task], **params["recipe"]}
     if task is not Task.CLASSIFY and isinstance(values.setdefault(str(task), {}), dict):
-        values[str(task)] = {"start": _START[task], **values[str(task)]}
+        values[str(task)] = {"start": _START[task], **(usual or {}), **values[str(task)]}
     return recipes.parse({**values, "name": params["head"], "task": params["task"]})
 
 

@@ -1,0 +1,97 @@
+"""Train a classifier of documents, from labelled texts to a folder that can be served.
+
+The steps are those of ``vector_classifier``: rows are checked, the layers fitted (``documents``),
+calibrated on validation rows, measured on test rows, and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from verso_core.heads import Reads, Task
+from verso_training.config import RecipeInvalid
+from verso_training.heads import documents
+from verso_training.heads.context import HeadReport, TrainingContext
+from verso_training.heads.documents import Document, Part
+from verso_training.heads.recipe import HeadRecipe
+from verso_training.heads.rows import Row, RowSplit
+from verso_training.heads.shipping import Trained
+from verso_training.heads.vector_classifier import measured
+
+Reader = Callable[[Sequence[str]], Sequence[Document]]
+"""Returns what a head reads of texts, as a worker stores them."""
+
+_GOLDEN_TERMS = 120
+"""Golden samples are short documents: they are run at every start of a worker."""
+
+
+def train_document_head(
+    recipe: HeadRecipe, examples: Sequence[Row], context: TrainingContext, *, read: Reader
+) -> HeadReport:
+    """Train, calibrate, measure and write one classifier of documents.
+
+    Args:
+        recipe: Its ``classify`` settings apply.
+        examples: Labelled texts.
+        context: Of the training.
+        read: Reads the texts.
+
+    Raises:
+        TrainingDataInvalid: rows that cannot be trained on.
+        RecipeInvalid: a recipe of another task.
+        Cancelled: ``context.should_stop`` returned True.
+        DiskFull: no room for the new folder.
+        HeadInvalid: the written head differs from the trained one.
+    """
+    if recipe.task is not Task.CLASSIFY or recipe.reads is not Reads.DOCUMENT:
+        raise RecipeInvalid(
+            f"expected a classifier of documents, got {recipe.task} on {recipe.reads}"
+        )
+    torch.set_num_threads(recipe.threads)
+    checked = context.checked(recipe, examples)
+    part = {
+        split: Part(read([str(row.text) for row in checked.of(split)]), checked.targets(split))
+        for split in RowSplit
+    }
+    model = documents.fit(
+        recipe.classify,
+        train=part[RowSplit.TRAIN],
+        validation=part[RowSplit.VALIDATION],
+        labels=checked.labels,
+        seed=recipe.seed,
+        on_progress=context.on_progress,
+        should_stop=context.should_stop,
+    )
+    encoded = {split: one.encoded() for split, one in part.items()}
+    trained = Trained(
+        recipe=recipe,
+        module=model,
+        outputs=("logits", "feature"),
+        samples=[one.inputs() for one in _samples(encoded)],
+        provenance=context.of(checked.digest()),
+    )
+    # Signals of a vector's place need one; rows of the other splits are measured all the same.
+    shown = {**part, RowSplit.TRAIN: encoded[RowSplit.TRAIN]}
+    found = {split: documents.outputs(model, shown[split].documents) for split in RowSplit}
+    has_vectors = iter([len(one.vectors) > 0 for one in part[RowSplit.TRAIN].documents])
+    kept = tuple(
+        row for row in checked.rows if row.split is not RowSplit.TRAIN or next(has_vectors)
+    )
+    return context.published(
+        measured(trained, replace(checked, rows=kept), found, extra={}),
+        checked.counts(),
+        contradicted=checked.contradicted,
+        dropped_labels=checked.dropped_labels,
+    )
+
+
+def _samples(part: dict[RowSplit, Part]) -> list[Document]:
+    """Return short documents, those of several chunks first."""
+    pool = [one for split in reversed(RowSplit) for one in part[split].documents]
+    short = [one for one in pool if len(one.terms) <= _GOLDEN_TERMS] or pool
+    several = [one for one in short if len(one.vectors) == 2][:4]
+    single = [one for one in short if len(one.vectors) == 1]
+    return [*several, *single, *pool][:12]
