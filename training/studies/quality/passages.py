@@ -23,8 +23,8 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from studies.quality import pairsets, squad
-from studies.quality.ranking import Group
 from studies.quality.squad import Part
+from verso_training.heads.ranking.groups import Group
 
 DATA = ("qa_selqa", "qa_squad (training articles)", "prose/techdocs")
 LICENCE = "Apache-2.0 (SelQA), CC BY-SA 4.0 (SQuAD), permissive and CC BY-SA 4.0 (documentation)"

@@ -15,16 +15,17 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from studies.quality import passages, ranking, selection
+from studies.quality import passages, selection
 from studies.quality.job import Job, command, digest
 from studies.quality.pairsets import Ranking
-from studies.quality.ranking import Group
 from studies.quality.squad import Part
 from verso_core import heads, manifest, registry
 from verso_core.heads import Head
 from verso_training.heads import backbone, fitting, graph, scoring, shipping
 from verso_training.heads.backbone import Backbone
 from verso_training.heads.modules import CrossEncoder
+from verso_training.heads.ranking import groups as ranking
+from verso_training.heads.ranking.groups import Group
 from verso_training.heads.recipe import HeadRecipe
 from verso_training.heads.scoring import Pair
 from verso_training.heads.shipping import Provenance, Trained

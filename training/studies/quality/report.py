@@ -225,6 +225,13 @@ def _answers(metrics: Mapping[str, float]) -> str:
             f"{100 * metrics['eval_auroc_answerable']:.1f}.",
         )
         lines += ["", found]
+        if "confidence_error" in metrics:
+            sure = _wrapped(
+                "Confidence is fitted to the margin on dev, where word F1 of 0.5 or more counts as",
+                "right; its expected calibration error on eval is",
+                f"{100 * metrics['confidence_error']:.1f} %.",
+            )
+            lines += ["", sure]
     return "\n".join(lines)
 
 

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import lzma
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from studies.quality import pairsets, ranker, selection, sets, similarity, squad
+from studies.intents import outliers
+from studies.quality import documents, pairsets, ranker, selection, sets, similarity, squad
 from studies.quality.classification import Bench
 from studies.quality.job import Job, command, digest
 from studies.quality.sets import LabelledSet
 from studies.quality.squad import Part
 from studies.quality.vector_pair import PairPooling, VectorPair
 from verso_core import heads, manifest
-from verso_core.heads import Calibration, Reads, Task
+from verso_core.heads import Reads, Task
 from verso_training.config import RecipeInvalid
 from verso_training.heads import (
     backbone,
+    document_classifier,
     fitting,
     graph,
     questions,
@@ -32,6 +36,7 @@ from verso_training.heads import (
     vector_classifier,
 )
 from verso_training.heads.context import TrainingContext
+from verso_training.heads.documents import Document
 from verso_training.heads.modules import CrossEncoder
 from verso_training.heads.recipe import AnswerConfig, HeadRecipe
 from verso_training.heads.rows import Row, RowSplit
@@ -43,6 +48,9 @@ _READER_NOTES = (
     "SQuAD 2.0 questions, split by article: no article of dev or eval was trained on. The null",
     "threshold is tuned on dev only.",
 )
+_NEAR = 5.0
+"""Weight of a question that is out of scope: there are a fifth as many as texts of other kinds."""
+_STRANGE = 200
 _WITHOUT_MEANING = ("unlabelled",)
 
 
@@ -58,8 +66,10 @@ def train(recipe: HeadRecipe, job: Job) -> heads.Head:
 
 
 def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
+    if recipe.reads is Reads.DOCUMENT:
+        return _documents(recipe, job)
     if recipe.reads is not Reads.VECTOR:
-        raise RecipeInvalid(f"expected reads = vector, got {recipe.reads}")
+        raise RecipeInvalid(f"expected reads = vector or document, got {recipe.reads}")
     groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
     scale = manifest.load(job.artifact).manifest.space.int8_scale
     examples = []
@@ -77,23 +87,87 @@ def _classifier(recipe: HeadRecipe, job: Job) -> heads.Head:
                 for row, vector in zip(read, vectors, strict=True)
                 if row.label not in _WITHOUT_MEANING
             ]
+    if each := int(recipe.data.get("outliers", 0)):
+        examples = [
+            replace(row, weight=_NEAR) if row.label == recipe.none_label else row
+            for row in examples
+        ]
+        examples += _outliers(recipe, job, each=each, scale=scale)
+    strange = {}
+    if each:
+        for kind, texts in outliers.strange(job.data, each=_STRANGE).items():
+            cache = job.work / "vectors" / f"strange-{_STRANGE}-{kind.replace(' ', '_')}"
+            strange[kind] = sets.stored_vectors(
+                texts, artifact=job.artifact, cache=cache, scale=scale
+            )
+        asked = [
+            row.vector
+            for row in examples
+            if (row.label, row.split, row.weight) == (recipe.none_label, RowSplit.TEST, _NEAR)
+        ]
+        strange["questions out of scope"] = np.stack([one for one in asked if one is not None])
+    context = _context(recipe, job, groups)
+    return vector_classifier.train_head(recipe, examples, context, strange=strange).head
+
+
+def _outliers(recipe: HeadRecipe, job: Job, *, each: int, scale: float) -> list[Row]:
+    """Texts that mean no label, as rows of the label that means so; a blank one has no text."""
+    made = outliers.outliers(job.data, each=each, seed=recipe.seed)
+    vectors = sets.stored_vectors(
+        [one.text for one in made],
+        artifact=job.artifact,
+        cache=job.work / "vectors" / f"outliers-{each}-{recipe.seed}",
+        scale=scale,
+    )
+    assert recipe.none_label is not None
+    return [
+        Row(recipe.none_label, one.text if one.text.strip() else None, vector, one.split)
+        for one, vector in zip(made, vectors, strict=True)
+    ]
+
+
+def _documents(recipe: HeadRecipe, job: Job) -> heads.Head:
+    """A classifier of all chunks of a text, and of its terms."""
+    groups = [_labelled(name, job.data) for name in recipe.data.get("sets", ())]
+    most = recipe.classify.max_chunks
+    read: dict[str, Document] = {}
+    examples = []
+    for group in groups:
+        for split in RowSplit:
+            rows = [row for row in group.of(split) if row.label not in _WITHOUT_MEANING]
+            texts = [str(row.text) for row in rows]
+            cache = job.work / "documents" / f"{group.name}-{split}-{most}"
+            found = documents.documents(
+                texts,
+                artifact=job.artifact,
+                cache=cache,
+                most=most,
+                every=recipe.data.get("every", {}).get(group.name, {}).get(str(split), 1),
+            )
+            read.update(zip(texts, found, strict=True))
+            examples += [Row(_named(group, row.label), row.text, split=split) for row in rows]
+    report = document_classifier.train_document_head(
+        recipe,
+        examples,
+        _context(recipe, job, groups),
+        read=lambda texts: [read[text] for text in texts],
+    )
+    return report.head
+
+
+def _context(recipe: HeadRecipe, job: Job, groups: Sequence[LabelledSet]) -> TrainingContext:
     provenance = Provenance(
         tuple(group.name for group in groups),
         " and ".join(sorted({group.licence for group in groups})),
         command(recipe),
     )
-    report = vector_classifier.train_head(
-        recipe,
-        examples,
-        TrainingContext(
-            job.artifact,
-            job.out_dir,
-            provenance,
-            on_progress=job.on_progress,
-            should_stop=job.should_stop,
-        ),
+    return TrainingContext(
+        job.artifact,
+        job.out_dir,
+        provenance,
+        on_progress=job.on_progress,
+        should_stop=job.should_stop,
     )
-    return report.head
 
 
 def _labelled(name: str, data: Path) -> LabelledSet:
@@ -118,7 +192,7 @@ def _reader(recipe: HeadRecipe, job: Job) -> heads.Head:
     share = float(recipe.data.get("share", 1.0))  # below 1 for a learning curve
     if share < 1.0:
         asked = random.Random(recipe.seed).sample(asked, round(share * len(asked)))
-    short = [*_qamr(job.data, "dev"), *_qamr(job.data, "test")]
+    short = [*qamr(job.data, "dev"), *qamr(job.data, "test")]
     main = [*asked, *questions.mined(asked, count=round(share * 2600))]
 
     def windows(asked: list[questions.Question]) -> list[questions.Window]:
@@ -193,7 +267,7 @@ def _ship_reader(
             auroc=figures.auroc,
             notes=_READER_NOTES,
         ),
-        calibration=Calibration(null_threshold=figures.threshold),
+        calibration=figures.calibration,
         metrics={
             "dev_f1": figures.validation.f1,
             "eval_exact": figures.test.exact,
@@ -202,6 +276,7 @@ def _ship_reader(
             "eval_refused": figures.test.refused,
             "eval_f1_untuned": figures.untuned.f1,
             "eval_auroc_answerable": figures.auroc,
+            **figures.reliability,
         },
         sources=base.sources,
         max_tokens=config.max_tokens,
@@ -287,7 +362,7 @@ def _cosine(recipe: HeadRecipe, job: Job) -> heads.Head:
     return heads.load(shipping.publish(trained, artifact=job.artifact, out_dir=job.out_dir)).head
 
 
-def _qamr(root: Path, part: str) -> list[questions.Question]:
+def qamr(root: Path, part: str) -> list[questions.Question]:
     """Return short questions on single sentences, for training only."""
     with lzma.open(root / "qa_qamr" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as stream:
         rows = [json.loads(line) for line in stream]

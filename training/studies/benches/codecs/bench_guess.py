@@ -19,10 +19,7 @@ The limit is the decoder's steps, one vector after another.
 from __future__ import annotations
 
 import argparse
-import math
-import re
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ import numpy as np
 import sheet
 import texts
 
+from studies.papers.bleu import bleu, right_words, words
 from verso_core import manifest
 from verso_core.jobs import Precision
 from verso_standalone.stack import find_artifact
@@ -38,38 +36,7 @@ from verso_worker.engine.loading import load_service
 from verso_worker.records.artifact import cutter
 from verso_worker.records.space import Space
 
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-_LONGEST = 4
 SETS = ("clinc150: val", "sts-b: dev", "loghub: Spark", "loghub: HDFS")
-
-
-def words(text: bytes) -> list[str]:
-    """Split a text into words and marks."""
-    return _TOKEN.findall(text.decode("utf-8", "replace"))
-
-
-def bleu(guesses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
-    """Return the BLEU of a set, one reference each, in [0, 100]; 0 where an n-gram order has no
-    hit.
-
-    Papineni et al. 2002: counts are clipped to the reference's and added up over the set; the
-    brevity penalty is exp(1 - r/c) where the guesses are shorter in all.
-    """
-    hits, grams = [0] * _LONGEST, [0] * _LONGEST
-    for guess, text in zip(guesses, wanted, strict=True):
-        for order in range(1, _LONGEST + 1):
-            found, there = _grams(guess, order), _grams(text, order)
-            hits[order - 1] += sum((found & there).values())
-            grams[order - 1] += sum(found.values())
-    if not all(hits):
-        return 0.0
-    mean = sum(math.log(h / g) for h, g in zip(hits, grams, strict=True)) / _LONGEST
-    length, reference = sum(map(len, guesses)), sum(map(len, wanted))
-    return 100 * min(1.0, math.exp(1 - reference / length)) * math.exp(mean)
-
-
-def _grams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(tokens[at : at + order]) for at in range(len(tokens) - order + 1))
 
 
 def measure(service: Any, space: Space, records: Sequence[bytes], *, beam: int) -> dict[str, Any]:
@@ -79,13 +46,10 @@ def measure(service: Any, space: Space, records: Sequence[bytes], *, beam: int) 
     found = service.guess(vectors, beam=beam, max_tokens=10_000)
     spent_s = time.process_time() - start
     guesses, wanted = [words(one.text) for one in found], [words(one) for one in records]
-    right = sum(
-        sum((Counter(a) & Counter(b)).values()) for a, b in zip(guesses, wanted, strict=True)
-    )
     return {
         "beam": beam,
         "bleu": bleu(guesses, wanted),
-        "right_words": 100 * right / sum(map(len, wanted)),
+        "right_words": right_words(guesses, wanted),
         "exact": sum(one.text == text for one, text in zip(found, records, strict=True)),
         "log_p": float(np.mean([one.log_probability for one in found])),
         "cpu_ms": 1e3 * spent_s / len(records),

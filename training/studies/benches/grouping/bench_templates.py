@@ -3,13 +3,13 @@
 The limit is one core: masking is a regular expression over each line. On the 2,000 lines of each
 system of loghub (Zhu et al. 2023) whose statements people have marked: grouping accuracy (GA: share
 of lines whose group is exactly a marked one), FGA (the same as an F1 over groups; Jiang et al.
-2024), and the V measure (Rosenberg & Hirschberg 2007). One setting for all. Beside what the worker
-does: templates joined by their words alone, or not at all; the masks alone; and Drain3 with the
-masks of its own example, where it is installed (drain3, cachetools, jsonpickle).
+2024), and the V measure (Rosenberg & Hirschberg 2007). One setting for all. Whole lines, as people
+send them, or with --contents the part that people have marked as the message. Beside what the
+worker does: templates not joined; the masks alone; the lines with their headers; and Drain3 with
+the masks of its own example, where it is installed (drain3, cachetools, jsonpickle).
 
-How templates are joined by their vectors was chosen on every other system, the first included, and
-never on the rest: the means of both halves are given apart. The processor time of the encoder is
-counted.
+How alike joined templates are was chosen on every other system, the first included, and never on
+the rest: the means of both halves are given apart.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from typing import Any
 
 import numpy as np
 import sheet
-from rival_server import load_encoder
 from sklearn.metrics import v_measure_score
 
-from verso_standalone.stack import find_artifact
-from verso_worker.rules.grouping.statements import Encode, joined
+from verso_worker.rules.grouping.messages import messages
+from verso_worker.rules.grouping.statements import joined
 from verso_worker.rules.grouping.templates import SIMILAR, WORDS, Miner
 
 Grouper = Callable[[Sequence[str]], list[Any]]
@@ -45,31 +44,16 @@ _DRAIN_MASKS = {
 }
 
 
-def ours(mine: Grouper, encode: Encode) -> Grouper:
-    """Return what groups lines as the worker does."""
-
-    def group(lines: Sequence[str]) -> list[str]:
-        found = mine(lines)
-        statement = joined(list(dict.fromkeys(found)), encode)
-        return [statement[template] for template in found]
-
-    return group
-
-
-def encoder() -> Encode:
-    """Return the encoder of the default artifact."""
-    opened = load_encoder(find_artifact(), threads=1)
-    return lambda texts: opened.run(opened.tokenise([text.encode() for text in texts]))
-
-
-def mined(*, similar: float, words: int) -> Grouper:
-    """Return what groups lines as the worker does before it looks at vectors."""
+def mined(*, similar: float, words: int, join: bool, headers: bool = False) -> Grouper:
+    """Return what groups lines as the worker does; perhaps not joined, or headers and all."""
 
     def group(lines: Sequence[str]) -> list[str]:
         miner = Miner(similar=similar, words=words)
-        shapes = [miner.add(line) for line in lines]
+        told = lines if headers else messages([line.encode() for line in lines])
+        shapes = [miner.add(line) for line in told]
         templates = miner.templates()
-        return [templates[shape] for shape in shapes]
+        statement = joined(list(dict.fromkeys(templates))) if join else {t: t for t in templates}
+        return [statement[templates[shape]] for shape in shapes]
 
     return group
 
@@ -105,26 +89,29 @@ def _lines_of(labels: Sequence[Any]) -> list[tuple[int, ...]]:
     return [tuple(own) for own in lines.values()]
 
 
-def read(folder: Path) -> tuple[list[str], list[str]]:
-    """Read the contents of a system's lines, and the statements that wrote them."""
+def read(folder: Path, *, contents: bool) -> tuple[list[str], list[str]]:
+    """Read a system's lines, or their contents, and the statements that wrote them."""
     with lzma.open(folder / f"{folder.name}_2k.log_structured.csv.xz", "rt") as file:
         rows = list(csv.DictReader(file))
-    return [row["Content"] for row in rows], [row["EventId"] for row in rows]
+    lines = (folder / f"{folder.name}_2k.log").read_text("utf-8", "replace").split("\n")
+    told = [row["Content"] for row in rows] if contents else lines[: len(rows)]
+    return told, [row["EventId"] for row in rows]
 
 
 def main() -> None:
     """Run the measurements and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the loghub systems")
+    parser.add_argument("--contents", action="store_true", help="without headers, as marked")
     parser.add_argument("--similar", type=float, default=SIMILAR)
     parser.add_argument("--words", type=int, default=WORDS)
     arguments = parser.parse_args()
     paper = sheet.Sheet("templates")
-    mine = mined(similar=arguments.similar, words=arguments.words)
+    setting = {"similar": arguments.similar, "words": arguments.words}
     groupers: dict[str, Grouper] = {
-        "verso": ours(mine, encoder()),
-        "words alone": ours(mine, lambda texts: np.ones((len(texts), 1), np.float32)),
-        "without vectors": mine,
+        "verso": mined(**setting, join=True),
+        "not joined": mined(**setting, join=False),
+        "with headers": mined(**setting, join=True, headers=True),
         "masks alone": masks,
     }
     if importlib.util.find_spec("drain3") is not None:
@@ -134,7 +121,7 @@ def main() -> None:
     lines_read = 0
     systems = sorted(path for path in arguments.data.iterdir() if path.is_dir())
     for folder in systems:
-        lines, marked = read(folder)
+        lines, marked = read(folder, contents=arguments.contents)
         lines_read += len(lines)
         row: dict[str, Any] = {"system": folder.name, "statements": len(set(marked))}
         for name, group in groupers.items():

@@ -40,7 +40,7 @@ from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core import heads, registry
 from verso_core.jobs import RERANK_SHARE, SearchMode
-from verso_core.texts import sentences
+from verso_core.texts import sentence_spans
 from verso_standalone.stack import find_artifact
 from verso_worker.rules.score import Score
 
@@ -173,7 +173,7 @@ class Splits:
         """Questions apart by whether the head can cut them, and by whether they are a sentence."""
         gains = self.gains(head, mixing.MIXES["served: both spread over 0 to 1"])
         counts = [len(tokens.encode(one.text).ids) - 2 for one in self.found]
-        several = [len(sentences(one.text.encode())) > 1 for one in self.found]
+        several = [len(sentence_spans(one.text.encode())) > 1 for one in self.found]
         apart = {
             f"more than {window} tokens": [count > window for count in counts],
             f"at most {window} tokens": [count <= window for count in counts],

@@ -50,12 +50,12 @@ from studies.benches.rerank.searched import Scores, Searched, searched
 from studies.quality import passages, ranker, sets
 from studies.quality.job import load_recipe
 from studies.quality.ranker import Taught
-from studies.quality.ranking import Group
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_client.cli.evaluation import Gain
 from verso_core import manifest
 from verso_standalone.stack import find_artifact
+from verso_training.heads.ranking.groups import Group
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 _CHOOSE = {"rest": "all", "rest, others": "the others"}

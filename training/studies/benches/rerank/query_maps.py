@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from studies.quality.ranking import Group
+from verso_training.heads.ranking.groups import Group
 from verso_training.heads.scoring import Pair
 
 _RANK = 64

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from studies.benches.rerank import reranking
 from studies.benches.rerank.reranking import HITS, Read
 from studies.quality import passages
-from studies.quality.ranking import Group
 from verso_client import Client
 from verso_client.cli import evaluation as retrieval
 from verso_core.jobs.search import Hit
+from verso_training.heads.ranking.groups import Group
 from verso_training.heads.scoring import Pair
 
 Scores = Callable[[Sequence[Pair]], NDArray[np.float32]]

@@ -15,8 +15,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from verso_worker.engine.batching import Pool
-from verso_worker.engine.service import BATCH_ROWS, ENCODE_BUDGET, PADDING
+from verso_worker.engine.batching import BATCH_ROWS, ENCODE_BUDGET, Pool
+from verso_worker.engine.service import PADDING
 
 _LARGEST = float(np.finfo(np.float16).max)
 _SMALLEST = float(np.finfo(np.float16).smallest_subnormal)

@@ -21,8 +21,8 @@ from transformers import BertModel
 from studies.tasks.objectives import cosine_mse, ranked
 from verso_training import device
 from verso_training.encoder import batches, padded
-from verso_training.heads.modules import mean_pool
 from verso_training.heads.scoring import Pair
+from verso_training.pooling import Pooling, pool
 
 _TOKENS_PER_BATCH = 8192
 _RANKING = 0.05
@@ -43,16 +43,17 @@ class Apart:
 
 
 class Siamese(nn.Module):
-    """Mean-pooled unit vectors of an adapted encoder."""
+    """Pooled unit vectors of an adapted encoder."""
 
-    def __init__(self, bert: BertModel) -> None:
+    def __init__(self, bert: BertModel, *, pooling: Pooling = Pooling.MEAN) -> None:
         super().__init__()
         self.bert = bert
+        self.pooling = pooling
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Shape: twice (B, T) to (B, W)."""
         states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return F.normalize(mean_pool(states.float(), attention_mask), dim=-1)
+        return F.normalize(pool(states.float(), attention_mask, self.pooling), dim=-1)
 
 
 def tokenised(pairs: Iterable[Pair], tokenizer: Tokenizer, *, max_tokens: int = 128) -> list[Apart]:

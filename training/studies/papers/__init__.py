@@ -1,0 +1,15 @@
+"""Rows of the papers that no other study has, each study a table of its own.
+
+- ``precision``: what search and decoder lose by the precision of vectors;
+- ``pooling``: mean, first and greatest state, before and after a short fine-tuning;
+- ``saving``: the published formula of what is saved, beside real bytes, by a text's length;
+- ``aggregation``: groups of like logs by plain vectors and by those that are decoded;
+- ``classification``: fine-tuned encoder, stored vectors and words, and which are sure;
+- ``loaded``: memory and time of the heads, one loaded after the other;
+- ``guesses``: greedy and beam search, and whether the model or the search errs;
+- ``readers``: the six output layers of the thesis, side by side;
+- ``recurrent``: recurrent decoders with and without attention;
+- ``combined``: the decoder's distribution as one more input of the mixture codec.
+
+All go on where they were stopped: what a part found is kept in the working folder.
+"""

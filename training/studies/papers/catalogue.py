@@ -1,0 +1,48 @@
+"""The studies by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from studies.papers import (
+    aggregation,
+    classification,
+    combined,
+    guesses,
+    loaded,
+    pooling,
+    precision,
+    readers,
+    recurrent,
+    saving,
+)
+from studies.papers.kept import Parts
+from studies.quality.classification import Bench
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study and the tables of what it found."""
+
+    run: Callable[[Bench], Parts]
+    page: Callable[[Parts], str]
+
+
+STUDIES = {
+    precision.STUDY: Study(precision.run, precision.page),
+    pooling.STUDY: Study(pooling.run, pooling.page),
+    saving.STUDY: Study(saving.run, saving.page),
+    classification.STUDY: Study(classification.run, classification.page),
+    aggregation.STUDY: Study(aggregation.run, aggregation.page),
+    loaded.STUDY: Study(loaded.run, loaded.page),
+    guesses.STUDY: Study(guesses.run, guesses.page),
+    readers.STUDY: Study(readers.run, readers.page),
+    recurrent.STUDY: Study(recurrent.run, recurrent.page),
+    combined.STUDY: Study(combined.run, combined.page),
+}
+
+
+def run(bench: Bench, names: Iterable[str]) -> dict[str, Parts]:
+    """Run studies one after the other; each goes on where it was stopped."""
+    return {name: STUDIES[name].run(bench) for name in names}

@@ -1,0 +1,146 @@
+"""Failures of logs by a fine-tuned encoder, by stored vectors and by words, and how sure they are.
+(Decodable Sentence-BERT, table 7.)
+
+- *fine-tuned*: all layers of the encoder with the published head, mean pooling and two layers, on a
+  text's first 128 tokens; so many epochs as fit five minutes of a core. The last one counts.
+- *stored vector*: the head on int8 vectors of 256 tokens, encoder untouched, chosen on validation.
+- *words*: TF-IDF and logistic regression.
+
+Each is asked at softmax >= 0.9, the published threshold, and then with self-generation >= 0.8 in
+the place of softmax; and at the same share of texts by either. Test rows are later than all
+training rows, or of other projects; nothing is chosen on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from studies.papers.kept import Figures, Kept, Parts, table
+from studies.quality import baselines, sets
+from studies.quality.classification import Bench, chosen
+from studies.quality.sets import LabelledSet
+from studies.tasks import steps
+from studies.tasks.steps import Rates, Task
+from verso_core.heads import SignalName
+from verso_training.heads import backbone, confidence, signals, token_classifier, vectors
+from verso_training.heads.modules import SequenceClassifier
+from verso_training.heads.recipe import ClassWeights
+from verso_training.heads.rows import RowSplit
+
+STUDY = "classification"
+EPOCHS = {"logs_syzkaller": 3, "logs_defects4j": 1}
+MAX_TOKENS = 128
+SOFTMAX, SELF_GENERATION = 0.9, 0.8
+_RATES = Rates(6e-5, 8e-4)
+Floats = NDArray[np.float32]
+
+
+def run(bench: Bench, names: Sequence[str] = tuple(EPOCHS)) -> Parts:
+    """Measure the classifiers on each set."""
+    kept = Kept(bench.work / "papers" / STUDY)
+    found: dict[str, Figures] = {}
+    # What takes minutes comes last.
+    for kind, make in (("words", _words), ("stored vector", _vectors), ("fine-tuned", _tuned)):
+        for name in names:
+            group = sets.logs(bench.data, name)
+            part = f"{name}, {kind}"
+            found[part] = kept.of(part, partial(_measured, bench, group, make))
+    return dict(sorted(found.items()))
+
+
+def labels_of(group: LabelledSet) -> tuple[str, ...]:
+    """Return the labels of the training rows."""
+    return tuple(sorted({row.label for row in group.of(RowSplit.TRAIN)}))
+
+
+def targets(group: LabelledSet, split: RowSplit) -> NDArray[np.int64]:
+    """Return each row's label by number; -1 for one that no training row has. Shape: (N,)."""
+    number = {label: i for i, label in enumerate(labels_of(group))}
+    return np.array([number.get(row.label, -1) for row in group.of(split)], np.int64)
+
+
+def _texts(group: LabelledSet, split: RowSplit) -> list[str]:
+    return [str(row.text) for row in group.of(split)]
+
+
+def _words(bench: Bench, group: LabelledSet) -> Floats:
+    del bench
+    labels = [row.label for row in group.of(RowSplit.TRAIN)]
+    texts = _texts(group, RowSplit.TRAIN)
+    (found,) = baselines.tfidf(texts, labels, others=[_texts(group, RowSplit.TEST)])
+    return found.aligned(labels_of(group))
+
+
+def _vectors(bench: Bench, group: LabelledSet) -> Floats:
+    model = chosen(bench, group)
+    logits, _ = vectors.outputs(model, bench.stored(group, RowSplit.TEST))
+    return signals.softmax(logits)
+
+
+def _tuned(bench: Bench, group: LabelledSet) -> Floats:
+    """Fine-tune the whole encoder but its embeddings; return test probabilities. Shape: (N, C)."""
+    base = backbone.load(bench.artifact)
+    base.bert.encoder.requires_grad_(requires_grad=True)
+    torch.manual_seed(0)
+    module = SequenceClassifier(base.bert, classes=len(labels_of(group)))
+    shown, asked = (
+        token_classifier.tokenised(
+            zip(_texts(group, split), targets(group, split).tolist(), strict=True),
+            base.tokenizer,
+            max_tokens=MAX_TOKENS,
+        )
+        for split in (RowSplit.TRAIN, RowSplit.TEST)
+    )
+    weights = vectors.class_weights(
+        targets(group, RowSplit.TRAIN), classes=len(labels_of(group)), kind=ClassWeights.SQRT
+    )
+    losses = token_classifier.losses(module, weights)
+    task = Task(group.name, module, shown, losses, len(labels_of(group)), EPOCHS[group.name])
+    steps.train(steps.one_task(task), rates=_RATES, seed=0, title=group.name)
+    return signals.softmax(token_classifier.outputs(module, asked)[0])
+
+
+def _measured(
+    bench: Bench, group: LabelledSet, make: Callable[[Bench, LabelledSet], Floats]
+) -> Figures:
+    probabilities = make(bench, group)
+    truth = targets(group, RowSplit.TEST)
+    said, sure = probabilities.argmax(-1), probabilities.max(-1)
+    right = said == truth
+    recovered = bench.decoded(group, RowSplit.TEST)[SignalName.SELF_GENERATION]
+    figures = {
+        "rows": float(len(truth)),
+        "accuracy": 100 * float(right.mean()),
+        "macro_f1": 100 * confidence.macro_f1(said, truth),
+    }
+    for name, values, least, other in (
+        ("softmax", sure, SOFTMAX, recovered),
+        ("self_generation", recovered, SELF_GENERATION, sure),
+    ):
+        taken = values >= least
+        share = float(taken.mean())
+        figures[f"{name}/share"] = 100 * share
+        if taken.any():
+            figures[f"{name}/right"] = 100 * float(right[taken].mean())
+            figures[f"{name}/other"] = 100 * signals.accuracy_at(other, right, share)
+    return figures
+
+
+def page(found: Parts) -> str:
+    """Return the table."""
+    columns = ["set, classifier", "accuracy", "macro-F1"]
+    columns += ["softmax ≥ 0.9: share", "right", "by self-generation, as many"]
+    columns += ["self-generation ≥ 0.8: share", "right", "by softmax, as many"]
+    rows = []
+    for name, figures in found.items():
+        cells = [f"{figures[key]:.1f}" for key in ("accuracy", "macro_f1")]
+        for signal in ("softmax", "self_generation"):
+            keys = (f"{signal}/{what}" for what in ("share", "right", "other"))
+            cells += [f"{figures[key]:.1f}" if key in figures else "" for key in keys]
+        rows.append([name, *cells])
+    return table(columns, rows)

@@ -1,0 +1,83 @@
+"""Texts as a worker stores them: cut into chunks, each with its vector and its terms.
+
+Vectors take minutes of a core and are kept: one file a set and split, of the int8 codes of all
+chunks one after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verso_core import manifest
+from verso_training.artifact.graphs import EncoderGraph
+from verso_training.heads.documents import Document
+from verso_worker.records import outputs
+from verso_worker.records.artifact import cutter
+from verso_worker.rules.classify import read_chunks
+from verso_worker.stores.bm25 import Bm25
+
+
+def chunked(texts: Sequence[str], *, artifact: Path, most: int) -> list[list[bytes]]:
+    """Cut texts as they would be stored; of a long one the chunks that a head reads."""
+    cuts = cutter(manifest.load(artifact))
+    return [list(read_chunks(cuts.cut(text.encode()), None, most)) for text in texts]
+
+
+def documents(
+    texts: Sequence[str],
+    *,
+    artifact: Path,
+    cache: Path,
+    most: int,
+    every: int = 1,
+    threads: int = 1,
+) -> list[Document]:
+    """Return what a head reads of texts, encoded once and kept in ``cache``.
+
+    Args:
+        texts: To read.
+        artifact: Whose cutter and encoder.
+        cache: A file without ending; written where it does not exist or does not fit.
+        most: Chunks of a document that are read.
+        every: The first of so many texts has vectors, of 0 none; the others have terms alone.
+        threads: For the encoder.
+    """
+    scale = manifest.load(artifact).manifest.space.int8_scale
+    parts = chunked(texts, artifact=artifact, most=most)
+    encoded = [every > 0 and number % every == 0 for number in range(len(parts))]
+    flat = [chunk for own in itertools.compress(parts, encoded) for chunk in own]
+    path = cache.with_suffix(".npy")
+    if path.exists() and len(found := np.load(path)) == len(flat):
+        codes = found
+    else:
+        codes = _codes(flat, artifact=artifact, scale=scale, threads=threads)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, codes)
+    vectors = (codes / scale).astype(np.float32)
+    terms = iter(Bm25().documents([chunk for own in parts for chunk in own]))
+    made, at = [], 0
+    for own, has_vectors in zip(parts, encoded, strict=True):
+        size = len(own) if has_vectors else 0
+        one = outputs.Document.of(vectors[at : at + size], [next(terms) for _ in own])
+        made.append(Document(one.vectors, one.terms, one.weights))
+        at += size
+    return made
+
+
+def _codes(
+    chunks: Sequence[bytes], *, artifact: Path, scale: float, threads: int
+) -> NDArray[np.int8]:
+    """Return the int8 codes of chunks; equal ones are encoded once. Shape: (N, D)."""
+    if not chunks:
+        return np.zeros((0, manifest.load(artifact).manifest.space.dim), np.int8)
+    distinct = {chunk: number for number, chunk in enumerate(dict.fromkeys(chunks))}
+    graph = EncoderGraph(artifact, threads=threads)
+    vectors = graph.encode([chunk.decode(errors="replace") for chunk in distinct])
+    codes = np.clip(np.rint(vectors * scale), -127, 127).astype(np.int8)
+    found: NDArray[np.int8] = codes[[distinct[chunk] for chunk in chunks]]
+    return found
