@@ -1,0 +1,65 @@
+"""Nodes as documents of a collection.
+
+Beside a node's metadata lies what its place in its document is, under :data:`PLACE`: ids, not
+copies of other nodes, as metadata has 4 KiB.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from verso_client import Document
+from verso_client.nearest import readable
+from verso_core.jobs.reconstruct import StoredText
+
+PLACE = "_place"
+"""Key of metadata that holds a node's relations and offsets."""
+SOURCE = f"metadata.{PLACE}.source"
+"""Field of filters: the id of the document that a node is of."""
+_RELATIONS = {
+    "source": NodeRelationship.SOURCE,
+    "previous": NodeRelationship.PREVIOUS,
+    "next": NodeRelationship.NEXT,
+}
+
+
+def document_of(node: BaseNode) -> Document:
+    """Return a node as a document."""
+    place: dict[str, Any] = {}
+    for name, relation in _RELATIONS.items():
+        related = node.relationships.get(relation)
+        if isinstance(related, RelatedNodeInfo):
+            place[name] = related.node_id
+    for name in ("start_char_idx", "end_char_idx"):
+        if (offset := getattr(node, name, None)) is not None:
+            place[name] = offset
+    metadata = {**node.metadata, PLACE: place} if place else dict(node.metadata)
+    text = node.get_content(metadata_mode=MetadataMode.NONE)
+    return Document(text, id=node.node_id, metadata=metadata)
+
+
+def node_of(stored: StoredText) -> TextNode:
+    """Return a document as a node."""
+    metadata = dict(stored.metadata)
+    kept = metadata.pop(PLACE, None)
+    place: dict[str, Any] = kept if isinstance(kept, dict) else {}
+    return TextNode(
+        id_=stored.id,
+        text=readable(stored),
+        metadata=metadata,
+        relationships={
+            relation: RelatedNodeInfo(node_id=place[name])
+            for name, relation in _RELATIONS.items()
+            if name in place
+        },
+        start_char_idx=place.get("start_char_idx"),
+        end_char_idx=place.get("end_char_idx"),
+    )
